@@ -1,0 +1,155 @@
+"""Element types: names, NumPy and GGML counterparts, promotion.
+
+bfloat16 and float16 are stored in two bytes and computed in float32, rounded once to nearest even when stored;
+subnormals are kept. Promotion follows PyTorch 2.x: Python numbers and zero-dimensional tensors are weak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from npu_tensor.errors import DTypeError
+
+__all__ = [
+    "DTYPES",
+    "DType",
+    "as_dtype",
+    "bfloat16",
+    "bool_",
+    "default_dtype",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "promote",
+    "uint8",
+]
+
+
+class DType:
+    """An element type. There is one object per type; compare with `is` or `==`.
+
+    Attributes: `name` ("bfloat16"), `short` ("bf16"), `numpy` (np.dtype), `ggml` (type name in kernel names),
+    `category` (0 bool, 1 integer, 2 float), `register` (name of the type it is computed in), `itemsize` (bytes).
+    """
+
+    __slots__ = ("category", "ggml", "itemsize", "name", "numpy", "register", "short")
+
+    def __init__(self, name: str, short: str, numpy_type: Any, category: int, register: str = "") -> None:
+        self.name: Final = name
+        self.short: Final = short
+        self.numpy: Final[np.dtype[Any]] = np.dtype(numpy_type)
+        self.ggml: Final = short
+        self.category: Final = category
+        self.register: Final = register or name
+        self.itemsize: Final[int] = self.numpy.itemsize
+
+    def __repr__(self) -> str:
+        return f"npu_tensor.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is a float type."""
+        return self.category == 2
+
+
+bool_ = DType("bool", "bool", np.bool_, 0)
+uint8 = DType("uint8", "u8", np.uint8, 1)
+int8 = DType("int8", "i8", np.int8, 1)
+int16 = DType("int16", "i16", np.int16, 1)
+int32 = DType("int32", "i32", np.int32, 1)
+int64 = DType("int64", "i64", np.int64, 1)
+bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, 2, "float32")
+float16 = DType("float16", "f16", np.float16, 2, "float32")
+float32 = DType("float32", "f32", np.float32, 2)
+float64 = DType("float64", "f64", np.float64, 2)
+
+DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
+
+_LOOKUP: dict[Any, DType] = {
+    **{dtype.name: dtype for dtype in DTYPES},
+    **{dtype.short: dtype for dtype in DTYPES},
+    **{dtype.numpy: dtype for dtype in DTYPES},
+    **{dtype: dtype for dtype in DTYPES},
+    float: float32,
+    int: int64,
+    bool: bool_,
+}
+
+# What a Python number becomes where no tensor decides.
+_NUMBER = {bool: bool_, int: int64, float: float32}
+
+
+def as_dtype(value: Any) -> DType:
+    """The DType meant by a DType, a name ("bf16", "float32"), a NumPy dtype or type, or float, int, bool.
+
+    Raises DTypeError for anything else.
+    """
+    try:
+        return _LOOKUP[value]
+    except (KeyError, TypeError):
+        pass
+    try:
+        return _LOOKUP[np.dtype(value)]
+    except (KeyError, TypeError):
+        names = ", ".join(dtype.name for dtype in DTYPES)
+        raise DTypeError(f"{value!r} is not a dtype of npu_tensor; choose one of {names}") from None
+
+
+def default_dtype(number: type) -> DType:
+    """The dtype that a bare Python bool, int or float becomes."""
+    return _NUMBER[number]
+
+
+_INTEGER_ORDER = (uint8, int8, int16, int32, int64)
+_FLOAT_ORDER = (bfloat16, float16, float32, float64)
+
+
+def _promote_pair(a: DType, b: DType) -> DType:
+    if a is b:
+        return a
+    if a.category != b.category:
+        return a if a.category > b.category else b
+    pair = {a, b}
+    if pair == {uint8, int8}:
+        return int16
+    if pair == {bfloat16, float16}:
+        return float32
+    order = _FLOAT_ORDER if a.category == 2 else _INTEGER_ORDER
+    return max(a, b, key=order.index)
+
+
+def promote(tensors: Iterable[tuple[DType, int]], numbers: Iterable[type] = ()) -> DType:
+    """The dtype of a result over tensors, given as (dtype, number of dimensions), and Python number types.
+
+    Tensors with dimensions decide; zero-dimensional ones and numbers count only where their category (bool, integer,
+    float) is higher, as in torch.result_type.
+    """
+    strong: DType | None = None
+    zero_dimensional: DType | None = None
+    for dtype, ndim in tensors:
+        if ndim:
+            strong = dtype if strong is None else _promote_pair(strong, dtype)
+        else:
+            zero_dimensional = dtype if zero_dimensional is None else _promote_pair(zero_dimensional, dtype)
+    number: DType | None = None
+    for kind in numbers:
+        candidate = _NUMBER[kind]
+        number = candidate if number is None else _promote_pair(number, candidate)
+    result = strong
+    for weaker in (zero_dimensional, number):
+        if weaker is not None and (result is None or weaker.category > result.category):
+            result = weaker
+    if result is None:
+        raise DTypeError("promotion needs at least one operand")
+    return result

@@ -1,0 +1,77 @@
+"""Every exception the package raises on purpose.
+
+    NpuTensorError
+    ├── ShapeError      (ValueError)    operands whose shapes do not fit
+    ├── DTypeError      (TypeError)     a dtype the op does not take
+    ├── DimensionError  (IndexError)    a dimension or index out of range
+    ├── ArgumentError   (ValueError)    any other bad argument value
+    ├── DeviceError     (RuntimeError)  a device that does not exist or cannot be used
+    ├── BuildError      (RuntimeError)  a kernel that could not be compiled
+    ├── LaunchError     (RuntimeError)  a kernel that failed while it ran
+    └── CaptureError    (RuntimeError)  a value was asked for while `jit` captures
+
+Each is also the built-in exception that NumPy and PyTorch users catch.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "BuildError",
+    "CaptureError",
+    "DTypeError",
+    "DeviceError",
+    "DimensionError",
+    "LaunchError",
+    "NpuTensorError",
+    "ShapeError",
+]
+
+
+class NpuTensorError(Exception):
+    """The base of all exceptions of the package."""
+
+
+class ShapeError(NpuTensorError, ValueError):
+    """Shapes do not fit the op; the message names both."""
+
+
+class DTypeError(NpuTensorError, TypeError):
+    """The op does not take this dtype."""
+
+
+class DimensionError(NpuTensorError, IndexError):
+    """A dimension or an index is out of range."""
+
+
+class ArgumentError(NpuTensorError, ValueError):
+    """An argument has a value that the op does not take."""
+
+
+class DeviceError(NpuTensorError, RuntimeError):
+    """The device does not exist on this machine or cannot be used."""
+
+
+class BuildError(NpuTensorError, RuntimeError):
+    """A kernel could not be compiled."""
+
+
+class LaunchError(NpuTensorError, RuntimeError):
+    """A kernel failed while it ran; names the op, its specs and the line that recorded it."""
+
+
+class CaptureError(NpuTensorError, RuntimeError):
+    """`jit` captures the structure of a function; values do not exist yet.
+
+    Fails:
+
+        @nt.jit
+        def f(x):
+            return x * 2 if x.sum() > 0 else x
+
+    Works:
+
+        @nt.jit
+        def f(x):
+            return nt.where(x.sum() > 0, x * 2, x)
+    """

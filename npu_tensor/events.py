@@ -1,0 +1,77 @@
+"""One stream of events. Whatever has an effect emits one; logs, profiles, progress bars and tests listen.
+
+with events.listen(print):
+    y.realize()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+__all__ = ["Event", "Fallback", "KernelCompiled", "KernelRan", "PlanBuilt", "emit", "listen", "listeners"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """The base of all events."""
+
+
+@dataclass(frozen=True)
+class PlanBuilt(Event):
+    """A graph of a new structure was planned. `seconds` includes kernel compilation."""
+
+    nodes: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KernelCompiled(Event):
+    """A kernel became executable. `source` is "compiled" or "disk"."""
+
+    kernel: str
+    source: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KernelRan(Event):
+    """A step of a plan ran. `seconds` is host time from launch to return."""
+
+    kernel: str
+    device: str
+    out: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fallback(Event):
+    """An op was not taken by the preferred kernel; `reason` says why."""
+
+    op: str
+    device: str
+    reason: str
+
+
+Listener = Callable[[Event], object]
+
+# Hot paths test this list before they build an event.
+listeners: list[Listener] = []
+
+
+def emit(event: Event) -> None:
+    """Hand `event` to every listener, in the order in which they subscribed."""
+    for listener in tuple(listeners):
+        listener(event)
+
+
+@contextmanager
+def listen(listener: Listener) -> Iterator[None]:
+    """Subscribe `listener` for the duration of a with block."""
+    listeners.append(listener)
+    try:
+        yield
+    finally:
+        listeners.remove(listener)

@@ -1,0 +1,120 @@
+"""Matrix products and what is built around them: GGML's MUL_MAT, embeddings of positions, masked softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import as_dtype, bool_, int8, int16, int32, uint8
+from npu_tensor.errors import DTypeError, ShapeError
+from npu_tensor.ops import rules
+from npu_tensor.ops.declare import Operand, Resolution, op
+from npu_tensor.ops.rows import cast, row_sum
+from npu_tensor.spec import Spec, broadcast_shapes
+
+
+def _matmul_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    a, b = (rules._require_tensor(operand) for operand in operands)
+    if a.ndim < 2 or b.ndim < 2:
+        raise ShapeError("needs two dimensions or more")
+    if a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"inner dimensions differ: {a.shape[-1]} and {b.shape[-2]}")
+    if a.dtype is not b.dtype:
+        raise DTypeError(f"both operands must have one dtype, not {a.dtype.name} and {b.dtype.name}")
+    dtype = a.dtype
+    if dtype is bool_:
+        raise DTypeError("not defined for bool")
+    out = dtype if attributes["out_dtype"] is None else as_dtype(attributes["out_dtype"])
+    if out.category != dtype.category:
+        raise DTypeError(f"out_dtype {out.name} does not fit operands of {dtype.name}")
+    # Small integers accumulate in int32, as the NPU and VNNI do; the result is then wrapped to out_dtype.
+    register = "int32" if dtype in (int8, int16, uint8, int32) else dtype.register
+    shape = (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    return Resolution(Spec.of(shape, out), (register, register), {"out_dtype": out})
+
+
+_matmul_rule.dtypes = "all but bool"  # type: ignore[attr-defined]
+
+
+@op(kind="matmul", rule=_matmul_rule, ggml="MUL_MAT", public=False)
+def contract(input, other, /, out_dtype=None):
+    """Matrix product of the last two dimensions; leading ones broadcast. Float sums are float32, rounded once."""
+    return np.matmul(input, other)
+
+
+def _rope_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, positions, *factors = (rules._require_tensor(operand) for operand in operands)
+    if x.ndim < 3:
+        raise ShapeError("needs (..., tokens, heads, features)")
+    if positions.shape != (x.shape[-3],):
+        raise ShapeError(f"positions must have one entry per token: ({x.shape[-3]},)")
+    rules.index_dtype(positions.dtype)
+    if x.dtype.category < 2:
+        raise DTypeError(f"takes floats, not {x.dtype.name}")
+    n_dims = attributes["n_dims"] if attributes["n_dims"] is not None else x.shape[-1]
+    if n_dims % 2 or not 0 < n_dims <= x.shape[-1]:
+        raise ShapeError(f"n_dims must be even and at most {x.shape[-1]}, not {n_dims}")
+    if attributes["mode"] not in ("normal", "neox"):
+        raise rules.ArgumentError(f"mode must be 'normal' or 'neox', not {attributes['mode']!r}")
+    registers = (x.dtype.register, None, *("float32" for _ in factors))
+    return Resolution(x, registers, {**attributes, "n_dims": n_dims})
+
+
+@op(kind="data", rule=_rope_rule, ggml="ROPE", public=False)
+def rotate(
+    *tensors,
+    n_dims: int | None = None,
+    mode: str = "normal",
+    base: float = 10000.0,
+    scale: float = 1.0,
+    n_ctx_orig: int = 0,
+    ext_factor: float = 0.0,
+    attn_factor: float = 1.0,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+):
+    """Rotary position embedding of (..., tokens, heads, features); GGML's ROPE with its YaRN parameters.
+
+    "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2); features from n_dims on are copied.
+    """
+    x, positions, *factors = tensors
+    half = n_dims // 2
+    pair = np.arange(half, dtype=np.float64)
+    theta = positions.astype(np.float64)[:, None] * base ** (-2 * pair / n_dims)
+    if factors:
+        theta = theta / factors[0][:half].astype(np.float64)
+    angle, magnitude = scale * theta, attn_factor
+    if ext_factor != 0.0:
+        low, high = (_yarn_dimension(n_dims, n_ctx_orig, beta, base) for beta in (beta_fast, beta_slow))
+        low, high = max(0.0, np.floor(low)), min(n_dims - 1.0, np.ceil(high))
+        ramp = 1 - np.clip((pair - low) / max(0.001, high - low), 0, 1)
+        mix = ramp * ext_factor
+        angle = angle * (1 - mix) + theta * mix
+        magnitude *= 1 + 0.1 * np.log(1 / scale)
+    cosine, sine = (magnitude * np.cos(angle))[:, None, :], (magnitude * np.sin(angle))[:, None, :]
+    out = np.array(x, dtype=np.float64)
+    first, second = (slice(0, n_dims, 2), slice(1, n_dims, 2)) if mode == "normal" else (slice(0, half), slice(half, n_dims))
+    a, b = x[..., first].astype(np.float64), x[..., second].astype(np.float64)
+    out[..., first] = a * cosine - b * sine
+    out[..., second] = a * sine + b * cosine
+    return out
+
+
+def _yarn_dimension(n_dims: int, n_ctx_orig: int, beta: float, base: float) -> float:
+    """The pair whose wave turns `beta` times over the original context (YaRN, Peng et al. 2023)."""
+    return float(n_dims * np.log(n_ctx_orig / (beta * 2 * np.pi)) / (2 * np.log(base)))
+
+
+def _count_equal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    a, b = (rules._require_tensor(operand) for operand in operands)
+    if a.shape != b.shape:
+        raise ShapeError("shapes must be equal")
+    register = rules.promoted((a, b)).register
+    return Resolution(Spec.of((), rules.int64), (register, register), attributes, tuple(range(a.ndim)), True)
+
+
+@op(kind="row", rule=_count_equal_rule, ggml="COUNT_EQUAL")
+def count_equal(input, other, /):
+    """How many elements are equal, as int64."""
+    return row_sum(cast(input == other, "int64"))

@@ -1,0 +1,185 @@
+"""The op registry: `@op` turns one function into everything the package knows of an op.
+
+    @op(kind="map", rule=rules.floating, ggml="SILU")
+    def silu(input, /):
+        '''x * sigmoid(x).'''
+        return input / (1 + np.exp(-input))
+
+Positional-only parameters are tensors (or Python numbers); all others are attributes, with PyTorch's names and
+defaults. The body is the reference meaning. Everything else in the package is a loop over `OPS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from npu_tensor.spec import Spec
+
+__all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "op"]
+
+Kind = Literal["map", "row", "matmul", "view", "data"]
+"""What a kernel for the op looks like.
+
+map: one output element from one element of each (broadcast) operand. row: like map, with reductions over rows.
+matmul: contraction of two operands. view: another reading of the same memory. data: anything else, by its NumPy body.
+"""
+
+Operand = Spec | type
+"""What is known of an operand while recording: a Spec, or bool, int or float for a Python number."""
+
+
+class Layout(NamedTuple):
+    """How a tensor lies in a buffer: extents, strides and offset, in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+class Resolution(NamedTuple):
+    """What a rule finds: the output, the register type of each operand, the attributes in canonical form.
+
+    A register of None leaves the operand as it is stored. `dims` are the rows of a row op, ascending; `reduces` tells
+    whether its result is one element per row.
+    """
+
+    spec: Spec
+    registers: tuple[str | None, ...]
+    attributes: dict[str, Any]
+    dims: tuple[int, ...] = ()
+    reduces: bool = False
+
+
+class Attribute(NamedTuple):
+    """A parameter that is not a tensor."""
+
+    name: str
+    default: Any
+    kind: inspect._ParameterKind
+    annotation: str
+
+
+class Call:
+    """An op applied to operands of given specs with given attributes: all that is known before there is data.
+
+    There is one object per distinct call, so identity stands for structure in plan-cache keys.
+    """
+
+    __slots__ = ("attributes", "dims", "op", "operands", "reduces", "registers", "spec")
+
+    def __init__(self, op: Op, operands: tuple[Operand, ...], resolution: Resolution) -> None:
+        self.op: Final = op
+        self.operands: Final = operands
+        self.spec: Final = resolution.spec
+        self.registers: Final = resolution.registers
+        self.attributes: Final = resolution.attributes
+        self.dims: Final = resolution.dims
+        self.reduces: Final = resolution.reduces
+
+    def __repr__(self) -> str:
+        return f"{self.op.name}({', '.join(map(str, self.operands))}) -> {self.spec}"
+
+
+Rule = Callable[[tuple[Operand, ...], dict[str, Any]], Resolution]
+
+
+class Op:
+    """One declared op. `call` is the only thing that recording needs."""
+
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        *,
+        kind: Kind,
+        rule: Rule,
+        ggml: str = "",
+        operators: tuple[str, ...] = (),
+        ufunc: np.ufunc | None = None,
+        layout: Callable[..., Layout | None] | None = None,
+        domain: tuple[float, float] = (-4.0, 4.0),
+        public: bool = True,
+    ) -> None:
+        self.body: Final = body
+        self.name: Final = body.__name__.rstrip("_")
+        self.doc: Final = inspect.cleandoc(body.__doc__ or "")
+        self.kind: Final = kind
+        self.rule: Final = rule
+        self.ggml: Final = ggml
+        self.operators: Final = operators
+        self.ufunc: Final = ufunc
+        self.layout: Final = layout
+        self.domain: Final = domain
+        self.public: Final = public
+        operands, attributes = [], []
+        self.variadic = False
+        for parameter in inspect.signature(body).parameters.values():
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                operands.append(parameter.name)
+            elif parameter.kind is parameter.VAR_POSITIONAL and not operands:
+                self.variadic = True
+            else:
+                annotation = parameter.annotation if parameter.annotation is not parameter.empty else "Any"
+                attributes.append(Attribute(parameter.name, parameter.default, parameter.kind, annotation))
+        self.operands: Final = tuple(operands)
+        self.attributes: Final = tuple(attributes)
+        self.calls: Final[dict[Any, Call]] = {}
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def module(self) -> str:
+        """The family it is declared in: elementwise, activation, reduction, ..."""
+        return self.body.__module__.rpartition(".")[2]
+
+    @property
+    def dtypes(self) -> str:
+        """The dtypes it takes, in words."""
+        return str(getattr(self.rule, "dtypes", "all"))
+
+    @property
+    def family(self) -> str:
+        """The kernel family that serves it."""
+        return {
+            "map": "element-wise",
+            "row": "row-wise",
+            "matmul": "gemm",
+            "view": "view",
+            "data": "NumPy reference",
+        }[self.kind]
+
+    def call(self, operands: tuple[Operand, ...], attributes: tuple[Any, ...]) -> Call:
+        """The Call for these operands; attributes in the order of declaration.
+
+        Raises ShapeError, DTypeError, DimensionError or ArgumentError if they do not fit.
+        """
+        # The types are part of the key because 1 == True == 1.0 there.
+        key = (operands, attributes, tuple(map(type, attributes))) if attributes else operands
+        try:
+            found = self.calls.get(key)
+        except TypeError as error:
+            raise TypeError(f"{self.name}() got an attribute of the wrong type: {error}") from None
+        if found is None:
+            named = {a.name: value for a, value in zip(self.attributes, attributes, strict=True)}
+            found = self.calls.setdefault(key, Call(self, operands, self.rule(operands, named)))
+        return found
+
+
+OPS: Final[dict[str, Op]] = {}
+
+
+def op(**declaration: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an op; see the module's text. Returns the Op and enters it in `OPS` under the function's name."""
+
+    def decorate(body: Callable[..., Any]) -> Op:
+        declared = Op(body, **declaration)
+        if declared.name in OPS:
+            raise ValueError(f"op {declared.name} is declared twice")
+        OPS[declared.name] = declared
+        return declared
+
+    return decorate

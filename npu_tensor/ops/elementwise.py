@@ -1,0 +1,452 @@
+"""Arithmetic, comparison, logic and mathematical functions, one element at a time.
+
+Names and meaning follow PyTorch; where it has no such op, GGML.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from npu_tensor.ops import rules
+from npu_tensor.ops.declare import op
+from npu_tensor.ops.rows import cast, constant_like
+from npu_tensor.ops.rows import erf as _erf
+
+# --- arithmetic
+
+
+@op(kind="map", rule=rules.arithmetic, ggml="ADD", operators=("add",), ufunc=np.add)
+def add(input, other, /, *, alpha: float = 1):
+    """input + alpha * other."""
+    if input.dtype == "bool":
+        return input | other
+    return input + (other if alpha == 1 else alpha * other)
+
+
+@op(kind="map", rule=rules.numeric, ggml="SUB", operators=("sub",), ufunc=np.subtract)
+def sub(input, other, /, *, alpha: float = 1):
+    """input - alpha * other."""
+    return input - (other if alpha == 1 else alpha * other)
+
+
+@op(kind="map", rule=rules.arithmetic, ggml="MUL", operators=("mul",), ufunc=np.multiply)
+def mul(input, other, /):
+    """input * other."""
+    return input & other if input.dtype == "bool" else input * other
+
+
+@op(kind="map", rule=rules.floating, ggml="DIV", operators=("truediv",), ufunc=np.divide)
+def div(input, other, /):
+    """input / other, true division: integers give float32."""
+    return input / other
+
+
+@op(kind="map", rule=rules.arithmetic, ufunc=np.maximum)
+def maximum(input, other, /):
+    """The larger of the two; NaN if either is NaN."""
+    return input | other if input.dtype == "bool" else np.maximum(input, other)
+
+
+@op(kind="map", rule=rules.arithmetic, ufunc=np.minimum)
+def minimum(input, other, /):
+    """The smaller of the two; NaN if either is NaN."""
+    return input & other if input.dtype == "bool" else np.minimum(input, other)
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_NEG", operators=("neg",), ufunc=np.negative)
+def neg(input, /):
+    """-input."""
+    return -input
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_ABS", operators=("abs",), ufunc=np.absolute)
+def abs_(input, /):
+    """Absolute value; the smallest integer wraps to itself."""
+    if input.dtype == "uint8":
+        return input
+    return np.maximum(input, -input) if _name(input) in _INTEGERS else abs(input)
+
+
+_INTEGERS = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
+
+
+def _name(value) -> str:
+    return str(value.dtype)
+
+
+@op(kind="map", rule=rules.numeric, ggml="SQR", ufunc=np.square)
+def square(input, /):
+    """input * input."""
+    return input * input
+
+
+@op(kind="map", rule=rules.numeric, ufunc=np.sign)
+def sign(input, /):
+    """-1, 0 or 1; NaN stays NaN."""
+    positive, negative = cast(input > 0, _name(input)), cast(input < 0, _name(input))
+    return np.where(input == input, positive - negative, input)
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_SGN")
+def sgn(input, /):
+    """GGML's sign: -1, 0 or 1; NaN gives 0."""
+    return cast(input > 0, _name(input)) - cast(input < 0, _name(input))
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_STEP")
+def step(input, /):
+    """1 where input > 0, else 0."""
+    return cast(input > 0, _name(input))
+
+
+@op(kind="map", rule=rules.floating, ggml="SQRT", ufunc=np.sqrt, domain=(0.0, 4.0))
+def sqrt(input, /):
+    """Square root; negative numbers give NaN."""
+    return np.sqrt(input)
+
+
+@op(kind="map", rule=rules.floating, domain=(0.1, 4.0))
+def rsqrt(input, /):
+    """1 / sqrt(input)."""
+    return 1 / np.sqrt(input)
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.reciprocal)
+def reciprocal(input, /):
+    """1 / input."""
+    return 1 / input
+
+
+@op(kind="map", rule=rules.numeric, public=False)
+def cube(input, /):
+    """input * input * input."""
+    return input * input * input
+
+
+@op(kind="map", rule=rules.floating, operators=("pow",), ufunc=np.power, domain=(0.1, 3.0))
+def pow_(input, exponent, /):
+    """input to the power of exponent, in floats."""
+    return np.power(input, exponent)
+
+
+@op(kind="data", rule=rules.bitwise, public=False)
+def pow_integer(input, exponent, /):
+    """input to the power of exponent, in integers, wrapping; a negative exponent gives the truncated fraction."""
+    negative = np.where(abs(input) == 1, np.power(input, exponent & 1), 0)
+    return np.where(exponent < 0, negative, np.power(input, np.maximum(exponent, 0)))
+
+
+@op(kind="map", rule=rules.arithmetic, ggml="SCALE")
+def scale(input, /, s: float, b: float = 0.0):
+    """input * s + b."""
+    return input * s + b
+
+
+@op(kind="map", rule=rules.numeric, ggml="CLAMP")
+def clamp(input, /, min: float | None = None, max: float | None = None):
+    """input limited to [min, max]; NaN stays NaN; max wins where min > max."""
+    if min is not None:
+        input = np.maximum(input, min)
+    if max is not None:
+        input = np.minimum(input, max)
+    return input
+
+
+@op(kind="map", rule=rules.arithmetic)
+def lerp(input, end, weight, /):
+    """input + weight * (end - input)."""
+    return input + weight * (end - input)
+
+
+# --- rounding
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_FLOOR", ufunc=np.floor)
+def floor(input, /):
+    """The largest integer not above input."""
+    return np.floor(input)
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_CEIL", ufunc=np.ceil)
+def ceil(input, /):
+    """The smallest integer not below input."""
+    return np.ceil(input)
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_TRUNC", ufunc=np.trunc)
+def trunc(input, /):
+    """The integer part, toward zero."""
+    return np.trunc(input)
+
+
+@op(kind="map", rule=rules.numeric, ufunc=np.rint)
+def round_(input, /):
+    """The nearest integer, halves to even, as torch.round."""
+    return np.rint(input)
+
+
+@op(kind="map", rule=rules.numeric, ggml="UNARY_ROUND")
+def round_half_away(input, /):
+    """The nearest integer, halves away from zero: GGML's ROUND."""
+    if _name(input) in _INTEGERS:
+        return input
+    whole = np.trunc(input)
+    # Exact: input - whole has no rounding error below 2**52, and above it is zero.
+    away = np.where(input < 0, whole - 1, whole + 1)
+    return np.where(abs(input - whole) >= 0.5, away, whole)
+
+
+@op(kind="map", rule=rules.floating)
+def frac(input, /):
+    """input - trunc(input)."""
+    return input - np.trunc(input)
+
+
+# --- exponentials and logarithms
+
+
+@op(kind="map", rule=rules.floating, ggml="UNARY_EXP", ufunc=np.exp)
+def exp(input, /):
+    """e to the power of input."""
+    return np.exp(input)
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.exp2)
+def exp2(input, /):
+    """2 to the power of input."""
+    return np.power(constant_like(input, 2), input)
+
+
+@op(kind="map", rule=rules.floating, ggml="UNARY_EXPM1", ufunc=np.expm1)
+def expm1(input, /):
+    """exp(input) - 1, accurate near zero."""
+    return np.expm1(input)
+
+
+@op(kind="map", rule=rules.floating, ggml="LOG", ufunc=np.log, domain=(0.01, 10.0))
+def log(input, /):
+    """Natural logarithm; negative numbers give NaN."""
+    return np.log(input)
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.log1p, domain=(-0.9, 10.0))
+def log1p(input, /):
+    """log(1 + input), accurate near zero."""
+    return np.log1p(input)
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.log2, domain=(0.01, 10.0))
+def log2(input, /):
+    """Logarithm to base 2."""
+    return np.log(input) * (1 / math.log(2))
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.log10, domain=(0.01, 10.0))
+def log10(input, /):
+    """Logarithm to base 10."""
+    return np.log(input) * (1 / math.log(10))
+
+
+# --- trigonometric, hyperbolic, special
+
+
+@op(kind="map", rule=rules.floating, ggml="SIN", ufunc=np.sin)
+def sin(input, /):
+    """Sine of radians."""
+    return np.sin(input)
+
+
+@op(kind="map", rule=rules.floating, ggml="COS", ufunc=np.cos)
+def cos(input, /):
+    """Cosine of radians."""
+    return np.cos(input)
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.tan, domain=(-1.5, 1.5))
+def tan(input, /):
+    """Tangent of radians."""
+    return np.sin(input) / np.cos(input)
+
+
+@op(kind="map", rule=rules.floating, ggml="UNARY_TANH", ufunc=np.tanh)
+def tanh(input, /):
+    """Hyperbolic tangent."""
+    return np.tanh(input)
+
+
+@op(kind="map", rule=rules.floating)
+def erf(input, /):
+    """The error function."""
+    return _erf(input)
+
+
+# --- comparison
+
+
+@op(kind="map", rule=rules.comparison, operators=("eq",), ufunc=np.equal)
+def eq(input, other, /):
+    """input == other."""
+    return input == other
+
+
+@op(kind="map", rule=rules.comparison, operators=("ne",), ufunc=np.not_equal)
+def ne(input, other, /):
+    """input != other."""
+    return input != other
+
+
+@op(kind="map", rule=rules.comparison, operators=("lt",), ufunc=np.less)
+def lt(input, other, /):
+    """input < other."""
+    return input < other
+
+
+@op(kind="map", rule=rules.comparison, operators=("le",), ufunc=np.less_equal)
+def le(input, other, /):
+    """input <= other."""
+    return input <= other
+
+
+@op(kind="map", rule=rules.comparison, operators=("gt",), ufunc=np.greater)
+def gt(input, other, /):
+    """input > other."""
+    return input > other
+
+
+@op(kind="map", rule=rules.comparison, operators=("ge",), ufunc=np.greater_equal)
+def ge(input, other, /):
+    """input >= other."""
+    return input >= other
+
+
+@op(kind="map", rule=rules.predicate, ufunc=np.isnan)
+def isnan(input, /):
+    """Whether input is NaN."""
+    return np.isnan(input)
+
+
+@op(kind="map", rule=rules.predicate, ufunc=np.isinf)
+def isinf(input, /):
+    """Whether input is plus or minus infinity."""
+    return np.isinf(input)
+
+
+@op(kind="map", rule=rules.predicate, ufunc=np.isfinite)
+def isfinite(input, /):
+    """Whether input is neither infinite nor NaN."""
+    return np.isfinite(input)
+
+
+# --- logic and bits
+
+
+@op(kind="map", rule=rules.logical, ufunc=np.logical_and)
+def logical_and(input, other, /):
+    """Both are true (not zero)."""
+    return input & other
+
+
+@op(kind="map", rule=rules.logical, ufunc=np.logical_or)
+def logical_or(input, other, /):
+    """Either is true."""
+    return input | other
+
+
+@op(kind="map", rule=rules.logical, ufunc=np.logical_xor)
+def logical_xor(input, other, /):
+    """Exactly one is true."""
+    return input ^ other
+
+
+@op(kind="map", rule=rules.logical, ufunc=np.logical_not)
+def logical_not(input, /):
+    """input is false (zero)."""
+    return ~input
+
+
+@op(kind="map", rule=rules.bitwise, operators=("and",), ufunc=np.bitwise_and)
+def bitwise_and(input, other, /):
+    """input & other."""
+    return input & other
+
+
+@op(kind="map", rule=rules.bitwise, operators=("or",), ufunc=np.bitwise_or)
+def bitwise_or(input, other, /):
+    """input | other."""
+    return input | other
+
+
+@op(kind="map", rule=rules.bitwise, operators=("xor",), ufunc=np.bitwise_xor)
+def bitwise_xor(input, other, /):
+    """input ^ other."""
+    return input ^ other
+
+
+@op(kind="map", rule=rules.bitwise, operators=("invert",), ufunc=np.invert)
+def bitwise_not(input, /):
+    """~input."""
+    return ~input
+
+
+@op(kind="map", rule=rules.bitwise, operators=("lshift",), ufunc=np.left_shift, domain=(0, 7))
+def bitwise_left_shift(input, other, /):
+    """input << other."""
+    return input << other
+
+
+@op(kind="map", rule=rules.bitwise, operators=("rshift",), ufunc=np.right_shift, domain=(0, 7))
+def bitwise_right_shift(input, other, /):
+    """input >> other; the sign is kept."""
+    return input >> other
+
+
+# --- selection and conversion
+
+
+@op(kind="map", rule=rules.select)
+def where(condition, input, other, /):
+    """input where condition, else other."""
+    return np.where(condition, input, other)
+
+
+@op(kind="map", rule=rules.conversion, ggml="CPY", public=False)
+def convert(input, /, dtype):
+    """input as another dtype; floats to integers truncate toward zero."""
+    return input
+
+
+@op(kind="map", rule=rules.creation, ggml="FILL", public=False)
+def fill(value, /, shape, dtype):
+    """A tensor of one number."""
+    return value
+
+
+# --- division with rounding: integers by NumPy, since a zero divisor must be an error and not a trap
+
+
+def _require_no_zero(other: np.ndarray) -> None:
+    if other.dtype.kind in "iu" and not np.all(other):
+        raise ZeroDivisionError("integer division by zero")
+
+
+@op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide)
+def floor_divide(input, other, /):
+    """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+    _require_no_zero(other)
+    return np.floor_divide(input, other)
+
+
+@op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder)
+def remainder(input, other, /):
+    """What floor division leaves; has the sign of the divisor."""
+    _require_no_zero(other)
+    return np.remainder(input, other)
+
+
+@op(kind="data", rule=rules.numeric, ufunc=np.fmod)
+def fmod(input, other, /):
+    """What division rounded toward zero leaves; has the sign of input."""
+    _require_no_zero(other)
+    return np.fmod(input, other)

@@ -1,0 +1,318 @@
+"""The scalar expression language: one meaning, read by every code generator.
+
+The body of an element-wise or row-wise op is ordinary NumPy code. Called with arrays it is the reference;
+called with `Symbol`s it records the same formula into a `Builder`, whose result is a `Program`: a flat list of
+instructions in SSA form that the CPU emitter, the NPU kernel generator and the cost model read.
+
+    builder = Builder()
+    x = builder.load(0, "float32")
+    program = builder.program([1 / (1 + np.exp(-x))])
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["PRIMITIVES", "Builder", "Instruction", "Primitive", "Program", "Symbol"]
+
+
+class Instruction(NamedTuple):
+    """One step of a program.
+
+    `operands` are indices of earlier instructions; `dtype` names the register type of the result (float32,
+    float64, int8, int16, int32, int64, uint8 or bool); `value` is the number of a constant or the operand slot
+    of a load or scalar.
+    """
+
+    primitive: str
+    operands: tuple[int, ...]
+    dtype: str
+    value: Any = None
+
+
+class Program(NamedTuple):
+    """Instructions in topological order and the indices of those that are stored. Hashable."""
+
+    instructions: tuple[Instruction, ...]
+    outputs: tuple[int, ...]
+
+
+class Primitive(NamedTuple):
+    """What a generator must know of a primitive: operand count, result type, relative cost per element.
+
+    `result` is "same" (the type of the first operand, after all operands agreed), "bool", "int64" or "explicit".
+    `flops` is the number of floating-point operations of the CPU's polynomial, used for predicted times only.
+    """
+
+    arity: int
+    result: str = "same"
+    flops: int = 1
+    reduces: bool = False
+
+
+PRIMITIVES: dict[str, Primitive] = {
+    "load": Primitive(0, "explicit", 0),
+    "scalar": Primitive(0, "explicit", 0),
+    "constant": Primitive(0, "explicit", 0),
+    "index": Primitive(0, "int64", 0),
+    "cast": Primitive(1, "explicit"),
+    "round_bfloat16": Primitive(1),
+    "round_float16": Primitive(1),
+    **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), Primitive(2)),
+    **dict.fromkeys(("neg", "abs", "floor", "ceil", "trunc", "rint"), Primitive(1)),
+    "div": Primitive(2, flops=4),
+    "sqrt": Primitive(1, flops=4),
+    "exp": Primitive(1, flops=16),
+    "expm1": Primitive(1, flops=20),
+    "log": Primitive(1, flops=20),
+    "log1p": Primitive(1, flops=24),
+    "sin": Primitive(1, flops=24),
+    "cos": Primitive(1, flops=24),
+    "tanh": Primitive(1, flops=20),
+    "erf": Primitive(1, flops=28),
+    "pow": Primitive(2, flops=60),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), Primitive(2, "bool")),
+    **dict.fromkeys(("and", "or", "xor", "shift_left", "shift_right"), Primitive(2)),
+    "not": Primitive(1),
+    "select": Primitive(3, "explicit"),
+    **dict.fromkeys(("row_sum", "row_prod", "row_max", "row_min"), Primitive(1, reduces=True)),
+    **dict.fromkeys(("row_argmax", "row_argmin"), Primitive(1, "int64", flops=2, reduces=True)),
+}
+
+_COMPARISONS = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+# Primitives that fold when every operand is a constant. Transcendental ones stay: the compiled polynomial and the
+# host's libm may differ in the last bit, and a folded constant must equal the value computed per element.
+_FOLDS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "abs": operator.abs,
+    **_COMPARISONS,
+}
+
+
+class Builder:
+    """Collects instructions, sharing equal ones, so that joining two formulas costs only what is new."""
+
+    def __init__(self) -> None:
+        self._instructions: list[Instruction] = []
+        self._index: dict[Instruction, int] = {}
+
+    def emit(self, primitive: str, operands: Sequence[Symbol] = (), dtype: str = "", value: Any = None) -> Symbol:
+        """Append an instruction, or return the equal one that is there already.
+
+        `dtype` may be left out where PRIMITIVES says how the result follows from the operands.
+        """
+        description = PRIMITIVES[primitive]
+        if not dtype:
+            dtype = operands[0].dtype if description.result == "same" else description.result
+        folded = self._fold(primitive, operands, dtype)
+        if folded is not None:
+            return folded
+        instruction = Instruction(primitive, tuple(operand.index for operand in operands), dtype, value)
+        key = instruction
+        if primitive == "constant":  # 0.0 == -0.0 and nan != nan: the text tells them apart
+            key = instruction._replace(value=repr(value))
+        index = self._index.get(key)
+        if index is None:
+            index = self._index[key] = len(self._instructions)
+            self._instructions.append(instruction)
+        return Symbol(self, index, dtype)
+
+    def _fold(self, primitive: str, operands: Sequence[Symbol], dtype: str) -> Symbol | None:
+        if primitive == "cast" and operands[0].dtype == dtype:
+            return operands[0]
+        function = _FOLDS.get(primitive)
+        if function is None or dtype not in ("float32", "float64", "bool"):
+            return None
+        values = [self._instructions[operand.index] for operand in operands]
+        if any(value.primitive != "constant" for value in values):
+            return None
+        scalar = np.dtype(operands[0].dtype).type
+        with np.errstate(all="ignore"):
+            result = function(*(scalar(value.value) for value in values))
+        return self.constant(result.item(), dtype)
+
+    def load(self, slot: int, dtype: str) -> Symbol:
+        """The element of tensor operand `slot`, as a register of type `dtype`."""
+        return self.emit("load", (), dtype, slot)
+
+    def scalar(self, slot: int, dtype: str) -> Symbol:
+        """The run-time number in operand `slot`."""
+        return self.emit("scalar", (), dtype, slot)
+
+    def constant(self, value: float, dtype: str) -> Symbol:
+        """A compile-time number."""
+        if dtype == "bool":
+            value = bool(value)
+        elif dtype.startswith("float"):
+            value = float(value)
+        else:
+            value = int(value)
+        return self.emit("constant", (), dtype, value)
+
+    def is_load(self, symbol: Symbol) -> bool:
+        """Whether the value comes from memory as it is."""
+        return self._instructions[symbol.index].primitive == "load"
+
+    def program(self, outputs: Sequence[Symbol]) -> Program:
+        """The instructions that `outputs` need, renumbered, and nothing else."""
+        needed: set[int] = set()
+        stack = [output.index for output in outputs]
+        while stack:
+            index = stack.pop()
+            if index not in needed:
+                needed.add(index)
+                stack.extend(self._instructions[index].operands)
+        order = sorted(needed)
+        position = {index: number for number, index in enumerate(order)}
+        instructions = tuple(
+            self._instructions[index]._replace(
+                operands=tuple(position[operand] for operand in self._instructions[index].operands)
+            )
+            for index in order
+        )
+        return Program(instructions, tuple(position[output.index] for output in outputs))
+
+
+class Symbol:
+    """A value in a `Builder`, with NumPy's operators and ufuncs, that records instead of computing."""
+
+    __slots__ = ("builder", "dtype", "index")
+    __hash__ = None  # type: ignore[assignment]  # == records a comparison
+
+    def __init__(self, builder: Builder, index: int, dtype: str) -> None:
+        self.builder = builder
+        self.index = index
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.dtype} %{self.index})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("an op's body branches on its operands; use np.where instead of if")
+
+    def astype(self, dtype: str) -> Symbol:
+        """Value conversion to another register type."""
+        return self.builder.emit("cast", (self,), str(np.dtype(dtype)))
+
+    def _apply(self, primitive: str, *others: Any, reverse: bool = False) -> Symbol:
+        operands = [self._lift(other) for other in others]
+        ordered = [*operands, self] if reverse else [self, *operands]
+        return self.builder.emit(primitive, ordered)
+
+    def _lift(self, other: Any) -> Symbol:
+        if isinstance(other, Symbol):
+            if other.dtype != self.dtype:
+                raise TypeError(f"operands of an expression differ in type: {self.dtype} and {other.dtype}")
+            return other
+        return self.builder.constant(other, self.dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        function = _UFUNCS.get(ufunc)
+        if method != "__call__" or kwargs or function is None:
+            raise TypeError(f"{ufunc.__name__} is not part of the expression language")
+        anchor = next(value for value in inputs if isinstance(value, Symbol))
+        return function(*(anchor._lift(value) for value in inputs))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func is not np.where or kwargs:
+            raise TypeError(f"np.{func.__name__} is not part of the expression language")
+        condition, yes, no = args
+        anchor = yes if isinstance(yes, Symbol) else no
+        if not isinstance(anchor, Symbol):
+            raise TypeError("np.where needs an operand beside the condition")
+        return self.builder.emit("select", (condition, anchor._lift(yes), anchor._lift(no)), anchor.dtype)
+
+
+def _install_operators() -> None:
+    """Give Symbol the Python operators, one loop instead of thirty methods."""
+    binary = {
+        "add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
+        "and": "and", "or": "or", "xor": "xor", "lshift": "shift_left", "rshift": "shift_right",
+    }  # fmt: skip
+    for dunder, primitive in binary.items():
+        setattr(Symbol, f"__{dunder}__", lambda a, b, p=primitive: a._apply(p, b))
+        setattr(Symbol, f"__r{dunder}__", lambda a, b, p=primitive: a._apply(p, b, reverse=True))
+    for name in _COMPARISONS:
+        setattr(Symbol, f"__{name}__", lambda a, b, p=name: a._apply(p, b))
+    for dunder, primitive in {"neg": "neg", "abs": "abs", "invert": "not"}.items():
+        setattr(Symbol, f"__{dunder}__", lambda a, p=primitive: a._apply(p))
+
+
+_install_operators()
+
+
+def _unary(primitive: str) -> Callable[[Symbol], Symbol]:
+    return lambda x: x.builder.emit(primitive, (x,))
+
+
+def _binary(primitive: str) -> Callable[[Symbol, Symbol], Symbol]:
+    return lambda a, b: a.builder.emit(primitive, (a, b))
+
+
+def _unary_floating(primitive: str) -> Callable[[Symbol], Symbol]:
+    """Rounding an integer or a bool is the identity, as in NumPy."""
+    return lambda x: x.builder.emit(primitive, (x,)) if x.dtype.startswith("float") else x
+
+
+def _is_infinite(x: Symbol) -> Symbol:
+    return abs(x) == math.inf  # type: ignore[arg-type, return-value]
+
+
+_UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: _binary("add"),
+    np.subtract: _binary("sub"),
+    np.multiply: _binary("mul"),
+    np.divide: _binary("div"),
+    np.maximum: _binary("maximum"),
+    np.minimum: _binary("minimum"),
+    np.power: _binary("pow"),
+    np.negative: _unary("neg"),
+    np.absolute: _unary("abs"),
+    np.floor: _unary_floating("floor"),
+    np.ceil: _unary_floating("ceil"),
+    np.trunc: _unary_floating("trunc"),
+    np.rint: _unary_floating("rint"),
+    np.sqrt: _unary("sqrt"),
+    np.exp: _unary("exp"),
+    np.expm1: _unary("expm1"),
+    np.log: _unary("log"),
+    np.log1p: _unary("log1p"),
+    np.sin: _unary("sin"),
+    np.cos: _unary("cos"),
+    np.tanh: _unary("tanh"),
+    np.equal: _binary("eq"),
+    np.not_equal: _binary("ne"),
+    np.less: _binary("lt"),
+    np.less_equal: _binary("le"),
+    np.greater: _binary("gt"),
+    np.greater_equal: _binary("ge"),
+    np.bitwise_and: _binary("and"),
+    np.bitwise_or: _binary("or"),
+    np.bitwise_xor: _binary("xor"),
+    np.logical_and: _binary("and"),
+    np.logical_or: _binary("or"),
+    np.logical_xor: _binary("xor"),
+    np.invert: _unary("not"),
+    np.logical_not: _unary("not"),
+    np.left_shift: _binary("shift_left"),
+    np.right_shift: _binary("shift_right"),
+    np.isnan: lambda x: x != x,
+    np.isinf: _is_infinite,
+    np.isfinite: lambda x: abs(x) < math.inf,
+}

@@ -1,0 +1,408 @@
+"""Shape and position: views read the same memory in another way, the rest moves elements by NumPy.
+
+The four views are closed under composition; every other shape function of the frontend is made of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.ops import rules
+from npu_tensor.ops.declare import Layout, Operand, Resolution, op
+from npu_tensor.ops.rules import dimension, promoted
+from npu_tensor.spec import Spec, contiguous_strides
+
+# --- views
+
+
+def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` with its one -1 filled in."""
+    for extent in shape:
+        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
+            raise TypeError(f"a shape is made of integers, not {extent!r}")
+    wanted = [int(extent) for extent in shape]
+    if wanted.count(-1) > 1 or any(extent < -1 for extent in wanted):
+        raise ShapeError(f"shape {wanted} may have one -1 and no other negative extent")
+    if -1 in wanted:
+        known = math.prod(extent for extent in wanted if extent != -1)
+        if known == 0 or x.size % known:
+            raise ShapeError(f"shape {wanted} does not fit {x.size} elements")
+        wanted[wanted.index(-1)] = x.size // known
+    if math.prod(wanted) != x.size:
+        raise ShapeError(f"shape {wanted} does not fit {x.size} elements")
+    return tuple(wanted)
+
+
+def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    shape = _resolve_shape(x, attributes["shape"])
+    return Resolution(Spec.of(shape, x.dtype), (None,), {"shape": shape})
+
+
+def _tensor(operand: Operand) -> Spec:
+    return rules._require_tensor(operand)
+
+
+def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout | None:
+    """Strides of the new shape over the same memory, or None where elements would have to move.
+
+    Splits both shapes into the smallest groups of dimensions with equal products; a group needs evenly spaced memory.
+    """
+    if math.prod(shape) == 0:
+        return Layout(shape, contiguous_strides(shape), layout.offset)
+    old = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent != 1]
+    strides = [0] * len(shape)
+    position = len(old) - 1
+    axis = len(shape) - 1
+    while axis >= 0:
+        if shape[axis] == 1:
+            axis -= 1
+            continue
+        extent, stride = old[position]
+        covered = extent
+        position -= 1
+        filled = 1
+        while True:
+            while covered < filled * shape[axis]:
+                outer_extent, outer_stride = old[position]
+                if outer_stride != stride * covered:
+                    return None
+                covered *= outer_extent
+                position -= 1
+            strides[axis] = stride * filled
+            filled *= shape[axis]
+            axis -= 1
+            while axis >= 0 and shape[axis] == 1:
+                axis -= 1
+            if filled == covered:
+                break
+    return Layout(shape, tuple(strides), layout.offset)
+
+
+@op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout)
+def reshape(input, /, *shape: int):
+    """The same elements in row-major order under another shape; one extent may be -1."""
+    return np.reshape(input, shape)
+
+
+def _permute_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    dims = tuple(dimension(dim, x.ndim) for dim in attributes["dims"])
+    if sorted(dims) != list(range(x.ndim)):
+        raise ArgumentError(f"permute needs each of the {x.ndim} dimensions once, not {dims}")
+    return Resolution(Spec.of(tuple(x.shape[dim] for dim in dims), x.dtype), (None,), {"dims": dims})
+
+
+def _permute_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    return Layout(shape, tuple(layout.strides[dim] for dim in attributes["dims"]), layout.offset)
+
+
+@op(kind="view", rule=_permute_rule, ggml="PERMUTE", layout=_permute_layout)
+def permute(input, /, *dims: int):
+    """Dimensions in another order."""
+    return np.transpose(input, dims)
+
+
+def _expand_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    asked = attributes["shape"]
+    lead = len(asked) - x.ndim
+    if lead < 0:
+        raise ShapeError(f"expand to {list(asked)} has fewer dimensions than the tensor")
+    shape = []
+    for axis, extent in enumerate(asked):
+        own = x.shape[axis - lead] if axis >= lead else None
+        if extent == -1 and own is not None:
+            extent = own
+        if extent < 0 or (own is not None and own not in (1, extent)):
+            raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(asked)}")
+        shape.append(int(extent))
+    return Resolution(Spec.of(tuple(shape), x.dtype), (None,), {"shape": tuple(shape)})
+
+
+def _expand_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    lead = len(shape) - len(layout.shape)
+    strides = (0,) * lead + tuple(
+        stride if extent == wanted else 0
+        for extent, stride, wanted in zip(layout.shape, layout.strides, shape[lead:], strict=True)
+    )
+    return Layout(shape, strides, layout.offset)
+
+
+@op(kind="view", rule=_expand_rule, ggml="REPEAT", layout=_expand_layout)
+def expand(input, /, *shape: int):
+    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+    return np.broadcast_to(input, shape)
+
+
+def _slice_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    bounds = attributes["bounds"]
+    shape = tuple(len(range(*bound)) for bound in bounds)
+    return Resolution(Spec.of(shape, x.dtype), (None,), {"bounds": bounds})
+
+
+def _slice_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    offset = layout.offset
+    strides = []
+    for stride, (start, _, step) in zip(layout.strides, attributes["bounds"], strict=True):
+        offset += start * stride
+        strides.append(stride * step)
+    return Layout(shape, tuple(strides), offset if math.prod(shape) else layout.offset)
+
+
+@op(kind="view", rule=_slice_rule, ggml="VIEW", layout=_slice_layout, public=False)
+def slice_(input, /, bounds):
+    """range(start, stop, step) of every dimension; steps may be negative, bounds are resolved."""
+    return input[tuple(slice(start, stop if stop >= 0 else None, step) for start, stop, step in bounds)]
+
+
+# --- elements that move
+
+
+def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    tensors = [_tensor(operand) for operand in operands]
+    if not tensors:
+        raise ArgumentError("needs at least one tensor")
+    dim = dimension(attributes["dim"], tensors[0].ndim)
+    first = tensors[0].shape
+    if not first:
+        raise ShapeError("zero-dimensional tensors cannot be concatenated; use stack")
+    for tensor in tensors[1:]:
+        if len(tensor.shape) != len(first) or any(
+            a != b for axis, (a, b) in enumerate(zip(first, tensor.shape, strict=True)) if axis != dim
+        ):
+            raise ShapeError(f"shapes differ in another dimension than {dim}")
+    total = sum(tensor.shape[dim] for tensor in tensors)
+    dtype = promoted(tensors)
+    shape = (*first[:dim], total, *first[dim + 1 :])
+    return Resolution(Spec.of(shape, dtype), (None,) * len(tensors), {"dim": dim, "dtype": dtype})
+
+
+@op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False)
+def concat(*tensors, dim: int = 0):
+    """Tensors joined along dim."""
+    return tensors
+
+
+def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    widths = attributes["widths"]
+    shape = tuple(extent + before + after for extent, (before, after) in zip(x.shape, widths, strict=True))
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"padding {widths} of {list(x.shape)} leaves a negative extent")
+    mode = attributes["mode"]
+    if mode not in _PAD_MODES:
+        raise ArgumentError(f"mode must be one of {', '.join(_PAD_MODES)}, not {mode!r}")
+    for extent, width in zip(x.shape, widths, strict=True):
+        limit = {"reflect": extent - 1, "circular": extent}.get(mode)
+        if limit is not None and max(width) > limit:
+            raise ShapeError(f"{mode} padding {width} is wider than the dimension of extent {extent} allows")
+    return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@op(kind="data", rule=_pad_rule, ggml="PAD", public=False)
+def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
+    """input with (before, after) elements added to every dimension; negative widths crop."""
+    crop = tuple(
+        slice(max(-before, 0), extent - max(-after, 0))
+        for extent, (before, after) in zip(input.shape, widths, strict=True)
+    )
+    widths = [(max(before, 0), max(after, 0)) for before, after in widths]
+    extra = {"constant_values": np.asarray(value).astype(input.dtype)} if mode == "constant" else {}
+    return np.pad(input[crop], widths, mode=_PAD_MODES[mode], **extra)
+
+
+def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    if x.ndim < 2:
+        raise ShapeError("needs at least two dimensions")
+    return Resolution(x, (None,), attributes)
+
+
+@op(kind="data", rule=_triangle_rule, ggml="TRI")
+def tril(input, /, diagonal: int = 0):
+    """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
+    return np.tril(input, diagonal)
+
+
+@op(kind="data", rule=_triangle_rule)
+def triu(input, /, diagonal: int = 0):
+    """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
+    return np.triu(input, diagonal)
+
+
+def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    """Same shape out, along one dimension, in the register type of the input."""
+    x = _tensor(operands[0])
+    dim = dimension(attributes["dim"], x.ndim)
+    asked = attributes.get("dtype")
+    dtype = x.dtype if asked is None else rules.as_dtype(asked)
+    if asked is None and dtype.category < 2:
+        dtype = rules.int64
+    return Resolution(Spec.of(x.shape, dtype), (dtype.register,), {**attributes, "dim": dim, "dtype": dtype})
+
+
+@op(kind="data", rule=_along_rule, ggml="CUMSUM")
+def cumsum(input, /, dim: int, *, dtype=None):
+    """Running sum along dim; integers give int64."""
+    return np.cumsum(input, axis=dim, dtype=input.dtype) if input.ndim else input
+
+
+def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    dim = dimension(attributes["dim"], x.ndim)
+    return Resolution(Spec.of(x.shape, rules.int64), (x.dtype.register,), {**attributes, "dim": dim})
+
+
+@op(kind="data", rule=_argsort_rule, ggml="ARGSORT")
+def argsort(input, /, dim: int = -1, descending: bool = False, stable: bool = False):
+    """Indices that sort along dim, always stable; NaN counts as the largest."""
+    if not input.ndim:
+        return np.zeros((), np.int64)
+    if not descending:
+        return np.argsort(input, axis=dim, kind="stable")
+    # Sorting the reversed array and reversing keeps equal elements in their order and puts NaN first.
+    backward = np.argsort(np.flip(input, dim), axis=dim, kind="stable")
+    return np.flip(input.shape[dim] - 1 - backward, dim)
+
+
+# --- indexing by tensors
+
+
+def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, index = _tensor(operands[0]), _tensor(operands[1])
+    rules.index_dtype(index.dtype)
+    dim = dimension(attributes["dim"], x.ndim)
+    if index.ndim != x.ndim:
+        raise ShapeError("index must have as many dimensions as input")
+    if any(i > e for axis, (i, e) in enumerate(zip(index.shape, x.shape, strict=True)) if axis != dim):
+        raise ShapeError(f"index is larger than input in another dimension than {dim}")
+    return Resolution(Spec.of(index.shape, x.dtype), (None, None), {**attributes, "dim": dim})
+
+
+def _check_range(index: np.ndarray, extent: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= extent):
+        raise IndexError(f"index is out of range for extent {extent}: {index.min()} to {index.max()}")
+
+
+@op(kind="data", rule=_gather_rule)
+def gather_along(input, index, /, dim: int):
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    _check_range(index, input.shape[dim])
+    crop = tuple(slice(None) if axis == dim else slice(extent) for axis, extent in enumerate(index.shape))
+    return np.take_along_axis(input[crop], index.astype(np.int64), axis=dim)
+
+
+def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, index = _tensor(operands[0]), _tensor(operands[1])
+    rules.index_dtype(index.dtype)
+    dim = dimension(attributes["dim"], x.ndim)
+    shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
+    return Resolution(Spec.of(shape, x.dtype), (None, None), {"dim": dim})
+
+
+@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False)
+def take(input, index, /, dim: int):
+    """Slices of input along dim, one per element of index, whose shape takes the place of dim."""
+    _check_range(index, input.shape[dim])
+    return np.take(input, index, axis=dim)
+
+
+def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, *indices = (_tensor(operand) for operand in operands)
+    for index in indices:
+        rules.index_dtype(index.dtype)
+    shape = rules.broadcast_shapes(*(index.shape for index in indices))
+    kept = x.shape[len(indices) :]
+    return Resolution(Spec.of((*shape, *kept), x.dtype), (None,) * len(operands), {})
+
+
+def _wrapped(index: np.ndarray, extent: int) -> np.ndarray:
+    if index.size and (index.min() < -extent or index.max() >= extent):
+        raise IndexError(f"index is out of range for extent {extent}: {index.min()} to {index.max()}")
+    return np.where(index < 0, index + extent, index)
+
+
+@op(kind="data", rule=_index_rule, public=False)
+def take_points(*tensors):
+    """tensors[0][tensors[1], tensors[2], ...]: integer tensors index the leading dimensions together."""
+    input, *indices = tensors
+    return input[tuple(_wrapped(index, extent) for index, extent in zip(indices, input.shape, strict=False))]
+
+
+def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, value, *indices = operands
+    if len(indices) != sum(part == "tensor" for part in attributes["index"]):
+        raise ArgumentError("each index tensor needs its place in the index")
+    return Resolution(_tensor(x), (None, None) + (None,) * len(indices), attributes)
+
+
+@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False)
+def put(*tensors, index: tuple):
+    """tensors[0] with tensors[1] assigned at index; "tensor" in index stands for the next of tensors[2:]."""
+    input, value, *indices = tensors
+    result = np.array(input)
+    pending = iter(indices)
+    result[tuple(next(pending) if part == "tensor" else _python_index(part) for part in index)] = value
+    return result
+
+
+def _python_index(part: Any) -> Any:
+    """Attributes must be hashable, slices are not in every Python: they travel as ("slice", start, stop, step)."""
+    return slice(*part[1:]) if isinstance(part, tuple) else part
+
+
+# --- creation
+
+
+@op(kind="data", rule=rules.sequence, ggml="ARANGE", public=False)
+def arange_from(start, step, /, shape, dtype):
+    """start + i * step."""
+    return start + np.arange(shape[0]) * step
+
+
+@op(kind="data", rule=rules.sequence, public=False)
+def linspace_between(start, end, /, shape, dtype):
+    """Evenly spaced numbers from start to end, both included."""
+    return np.linspace(float(start), float(end), shape[0])
+
+
+@op(kind="data", rule=rules.creation, public=False)
+def eye_matrix(one, /, shape, dtype):
+    """Ones on the diagonal."""
+    return np.eye(*shape)
+
+
+@op(kind="data", rule=rules.sequence, public=False)
+def random_uniform(seed, /, shape, dtype):
+    """Uniform on [0, 1), from a Philox stream of `seed`."""
+    drawn = _stream(seed).random(shape, np.float32 if dtype.itemsize <= 4 else np.float64)
+    # 1 must not be reached by rounding: keep as many bits as the significand has.
+    steps = {"bfloat16": 256, "float16": 2048}.get(dtype.name)
+    return np.floor(drawn * steps) / steps if steps else drawn
+
+
+@op(kind="data", rule=rules.sequence, public=False)
+def random_normal(seed, /, shape, dtype):
+    """Standard normal, from a Philox stream of `seed`."""
+    return _stream(seed).standard_normal(shape, np.float32 if dtype.itemsize <= 4 else np.float64)
+
+
+@op(kind="data", rule=rules.sequence, public=False)
+def random_integers(seed, low, high, /, shape, dtype):
+    """Uniform integers on [low, high), from a Philox stream of `seed`."""
+    return _stream(seed).integers(int(low), int(high), shape)
+
+
+def _stream(seed: Any) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(int(seed)))
+
+

@@ -1,0 +1,234 @@
+"""Rules for shape and dtype: each serves many ops and is checked against NumPy and PyTorch by derived tests.
+
+A rule takes the operands (specs or number types) and the attributes by name, and returns a Resolution or raises.
+`rule.dtypes` is what the op table prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from npu_tensor.dtypes import DType, as_dtype, bool_, default_dtype, float32, int32, int64, promote
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.ops.declare import Operand, Resolution, Rule
+from npu_tensor.spec import Spec, broadcast_shapes
+
+__all__ = [
+    "arithmetic",
+    "bitwise",
+    "broadcast_of",
+    "comparison",
+    "conversion",
+    "creation",
+    "dimension",
+    "dimensions",
+    "dtype_of",
+    "floating",
+    "logical",
+    "numeric",
+    "predicate",
+    "reduction",
+    "rowwise",
+    "select",
+    "sequence",
+]
+
+Attributes = dict[str, Any]
+
+
+def _dtypes(text: str) -> Callable[[Rule], Rule]:
+    def mark(rule: Rule) -> Rule:
+        rule.dtypes = text  # type: ignore[attr-defined]
+        return rule
+
+    return mark
+
+
+def broadcast_of(operands: Iterable[Operand]) -> tuple[int, ...]:
+    """The common shape of all tensors among the operands."""
+    return broadcast_shapes(*(operand.shape for operand in operands if isinstance(operand, Spec)))
+
+
+def promoted(operands: Sequence[Operand]) -> DType:
+    """The promoted dtype of tensors and numbers."""
+    return promote(
+        ((operand.dtype, operand.ndim) for operand in operands if isinstance(operand, Spec)),
+        (operand for operand in operands if not isinstance(operand, Spec)),
+    )
+
+
+def dtype_of(operand: Operand) -> DType:
+    """The dtype of a tensor, or the one a bare number becomes."""
+    return operand.dtype if isinstance(operand, Spec) else default_dtype(operand)
+
+
+def dimension(dim: Any, ndim: int) -> int:
+    """`dim` counted from the front. A zero-dimensional tensor has the one dimension 0, as in PyTorch."""
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"a dimension must be an integer, not {dim!r}")
+    dim = dim.__index__()
+    extent = max(ndim, 1)
+    if not -extent <= dim < extent:
+        raise DimensionError(f"dimension {dim} is out of range [{-extent}, {extent - 1}]")
+    return int(dim % extent)
+
+
+def dimensions(dim: Any, ndim: int) -> tuple[int, ...]:
+    """Ascending dimensions meant by None (all), an integer or a sequence (empty = all)."""
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
+        return tuple(range(ndim))
+    if not isinstance(dim, (tuple, list)):
+        dim = (dim,)
+    found = sorted(dimension(d, ndim) for d in dim)
+    if len(set(found)) != len(found):
+        raise ArgumentError(f"dimensions {tuple(dim)} name one twice")
+    return tuple(found) if ndim else ()
+
+
+def _map(operands: Sequence[Operand], out: DType, register: str, attributes: Attributes) -> Resolution:
+    spec = Spec.of(broadcast_of(operands), out)
+    return Resolution(spec, (register,) * len(operands), attributes)
+
+
+@_dtypes("all")
+def arithmetic(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Promoted dtype in, the same out."""
+    dtype = promoted(operands)
+    return _map(operands, dtype, dtype.register, attributes)
+
+
+@_dtypes("all but bool")
+def numeric(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """As arithmetic, for ops without a meaning on bool."""
+    dtype = promoted(operands)
+    if dtype is bool_:
+        raise DTypeError("not defined for bool; use logical ops, or convert with .to(...)")
+    return _map(operands, dtype, dtype.register, attributes)
+
+
+@_dtypes("all; integers become float32")
+def floating(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Float in, float out; integers and bool become float32."""
+    dtype = promoted(operands)
+    if dtype.category < 2:
+        dtype = float32
+    return _map(operands, dtype, dtype.register, attributes)
+
+
+@_dtypes("all")
+def comparison(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Compared in the promoted dtype; bool out."""
+    return _map(operands, bool_, promoted(operands).register, attributes)
+
+
+@_dtypes("all")
+def predicate(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """A property of a float; integers have their nearest float's; bool out."""
+    dtype = promoted(operands)
+    return _map(operands, bool_, dtype.register if dtype.category == 2 else "float32", attributes)
+
+
+@_dtypes("all")
+def logical(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Truth values in, bool out."""
+    return _map(operands, bool_, "bool", attributes)
+
+
+@_dtypes("integers and bool")
+def bitwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Integers or bool in, the promoted dtype out."""
+    dtype = promoted(operands)
+    if dtype.category == 2:
+        raise DTypeError(f"takes integers or bool, not {dtype.name}")
+    return _map(operands, dtype, dtype.register, attributes)
+
+
+@_dtypes("all")
+def select(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """A bool condition and two values of a promoted dtype."""
+    condition, *values = operands
+    if dtype_of(condition) is not bool_:
+        raise DTypeError(f"the condition must be bool, not {dtype_of(condition).name}")
+    dtype = promoted(values)
+    return Resolution(Spec.of(broadcast_of(operands), dtype), ("bool", dtype.register, dtype.register), attributes)
+
+
+@_dtypes("all")
+def conversion(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """To `dtype`; same shape."""
+    (operand,) = operands
+    dtype = as_dtype(attributes["dtype"])
+    return Resolution(
+        Spec.of(broadcast_of(operands), dtype), (dtype_of(operand).register,), {**attributes, "dtype": dtype}
+    )
+
+
+@_dtypes("all")
+def creation(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """From numbers: `shape` and `dtype` are attributes."""
+    dtype = as_dtype(attributes["dtype"])
+    spec = Spec.of(attributes["shape"], dtype)
+    return Resolution(spec, (dtype.register,) * len(operands), {**attributes, "dtype": dtype})
+
+
+@_dtypes("all")
+def sequence(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """As creation, with the numbers as they are: a step of 0.1 must not be rounded before it is multiplied."""
+    made = creation(operands, attributes)
+    return made._replace(registers=(None,) * len(operands))
+
+
+def _require_tensor(operand: Operand) -> Spec:
+    if not isinstance(operand, Spec):
+        raise DTypeError(f"takes a tensor, not a Python {operand.__name__}")
+    return operand
+
+
+def reduction(result: str) -> Rule:
+    """Rule of an op that reduces `dim` (None = all).
+
+    result: "same", "sum" (integers widen to int64), "float" (floats only), "int64" or "bool".
+    An attribute `dtype`, where declared, converts the input first.
+    """
+
+    @_dtypes("floats" if result == "float" else "all")
+    def rule(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+        x = _require_tensor(operands[0])
+        dims = dimensions(attributes["dim"], x.ndim)
+        if result in ("same", "int64") and x.size == 0 and any(x.shape[axis] == 0 for axis in dims):
+            raise DimensionError("an empty row has no largest or smallest element")
+        asked = attributes.get("dtype")
+        dtype = x.dtype if asked is None else as_dtype(asked)
+        if result == "sum" and dtype.category < 2 and asked is None:
+            dtype = int64
+        if result == "float" and dtype.category < 2:
+            raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
+        out = {"int64": int64, "bool": bool_}.get(result, dtype)
+        keep = bool(attributes["keepdim"])
+        shape = tuple(1 if axis in dims else extent for axis, extent in enumerate(x.shape) if keep or axis not in dims)
+        register = "bool" if result == "bool" else dtype.register
+        return Resolution(Spec.of(shape, out), (register,), {**attributes, "dim": dims, "dtype": dtype}, dims, True)
+
+    return rule
+
+
+@_dtypes("floats")
+def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Same shape out; `dim` is the row; all operands broadcast to the first."""
+    x = _require_tensor(operands[0])
+    dtype = as_dtype(attributes["dtype"]) if attributes.get("dtype") is not None else promoted(operands)
+    if dtype.category < 2:
+        raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
+    if broadcast_of(operands) != x.shape:
+        raise ShapeError("the other operands must broadcast to the first")
+    dims = dimensions(attributes["dim"], x.ndim)
+    return Resolution(
+        Spec.of(x.shape, dtype), (dtype.register,) * len(operands), {**attributes, "dim": dims, "dtype": dtype}, dims
+    )
+
+
+def index_dtype(dtype: DType) -> None:
+    """DTypeError unless `dtype` can index."""
+    if dtype not in (int32, int64):
+        raise DTypeError(f"indices must be int32 or int64, not {dtype.name}")

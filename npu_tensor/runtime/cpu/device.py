@@ -1,0 +1,437 @@
+"""The CPU device: claims tasks and binds LLVM-compiled kernels to their shapes.
+
+Everything that depends only on structure (addresses of code, strides, grains) is worked out when a kernel is bound;
+a step only allocates its outputs and launches.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.config import config
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import PRIMITIVES, Builder, Program
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.runtime.cpu.collapse import Space, collapse
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.gemm import Gemm
+from npu_tensor.runtime.cpu.gemm import Operand as Matrix
+from npu_tensor.runtime.cpu.pool import Pool
+from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel
+from npu_tensor.runtime.cpu.split import split_rows
+from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.device import Input, Output, Refusal, Step, Task
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.spec import contiguous_strides
+
+__all__ = ["CpuDevice"]
+
+# Priors for predicted times in explain(), from typical laptop cores: bytes and flops per second, seconds per launch.
+BANDWIDTH = 40e9
+ELEMENT_RATE = 30e9
+PRODUCT_RATE = {"float32": 200e9, "bfloat16": 400e9}
+LAUNCH = 1e-6
+
+# Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
+STREAMING_BYTES = 24 << 20
+
+# Elements of cheap work that pay for waking a second thread (a fork and join takes about 1 us), and the piece that a
+# thread claims at a time when there is plenty.
+LEAST_PIECE = 8 << 10
+PIECE = 32 << 10
+
+
+class CpuDevice:
+    """The processor of this machine."""
+
+    uri = "cpu"
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.target = host_target(config.cpu_features)
+        self.allocator = allocator
+        key = f"{self.target.cpu} {self.target.feature_string}"
+        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / "cpu")
+        self._pool_lock = threading.Lock()
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The thread pool, compiled at first use."""
+        with self._pool_lock:
+            return Pool(self.engine, config.threads)
+
+    def claim(self, task: Task) -> _LoopKernel | _ProductKernel | Refusal:
+        """A compiled kernel, or why the task has none."""
+        if task.kind == "data":
+            return Refusal("no compiled form")
+        assert task.program is not None
+        for primitive, _, dtype, _ in task.program.instructions:
+            if dtype == "float64" and primitive in _FLOAT32_ONLY:
+                return Refusal(f"{primitive} is compiled for float32, not for float64")
+            if primitive == "pow" and not dtype.startswith("float"):
+                return Refusal("integer powers have no compiled form")
+        if task.kind == "matmul":
+            return _ProductKernel(self, task)
+        return _LoopKernel(self, task)
+
+
+_FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+
+
+def _program_flops(program: Program) -> int:
+    return sum(PRIMITIVES[instruction.primitive].flops for instruction in program.instructions)
+
+
+class _LoopKernel:
+    """A map or row task as one loop over elements or rows."""
+
+    device = "cpu"
+
+    def __init__(self, device: CpuDevice, task: Task) -> None:
+        self.owner = device
+        self.task = task
+        assert task.program is not None
+        self.name = "fused map" if task.kind == "map" else "row"
+        self.reason = f"compiled, {device.target.lanes} lanes" + (", fused" if len(task.ops) > 1 else "")
+        size = math.prod(task.shape)
+        moved = sum(output.nbytes for output in task.outputs)
+        moved += sum(_touched(source) for source in task.inputs if source.layout is not None)
+        self.seconds = LAUNCH + max(moved / BANDWIDTH, size * _program_flops(task.program) / ELEMENT_RATE / 4)
+
+    def bind(self) -> Step:
+        """Compile the kernel, and before it a copy of every operand whose rows are not evenly spaced."""
+        task = self.task
+        copies = []
+        inputs = list(task.inputs)
+        if task.rows:
+            for number, source in enumerate(inputs):
+                if source.layout is not None and collapse(task.shape, [source.layout], task.rows) is None:
+                    copy, inputs[number] = _bind_copy(self.owner, source)
+                    copies.append(copy)
+            if self.owner.pool.threads > 1:
+                split = split_rows(task, inputs)
+                if split is not None:
+                    return _in_sequence(copies, _bind_split(self.owner, *split))
+        assert task.program is not None
+        step = _bind_loop(self.owner, task.program, task.shape, task.rows, inputs, list(task.outputs))
+        return _in_sequence(copies, step)
+
+
+def _touched(source: Input) -> int:
+    """Bytes of an operand that are read at least once."""
+    assert source.layout is not None
+    assert source.dtype is not None
+    extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
+    return math.prod(extents) * source.dtype.itemsize
+
+
+def _in_sequence(before: Sequence[_Copy], step: Step) -> Step:
+    if not before:
+        return step
+
+    def run(values: list[Any]) -> None:
+        kept = [values[copy.item] for copy in before]
+        for copy in before:
+            values[copy.item] = copy.run(values)
+        step(values)
+        for copy, value in zip(before, kept, strict=True):
+            values[copy.item] = value
+
+    return run
+
+
+class _Copy:
+    """A row-major copy of an operand, which takes its place while one step runs."""
+
+    def __init__(self, item: int, step: Step, size: int) -> None:
+        self.item = item
+        self.step = step
+        self.size = size
+
+    def run(self, values: list[Any]) -> Buffer:
+        """The buffer of the copy."""
+        scratch = [values[self.item], None]
+        self.step(scratch)
+        copied: Buffer = scratch[1]
+        return copied
+
+
+def _bind_copy(owner: CpuDevice, source: Input) -> tuple[_Copy, Input]:
+    assert source.layout is not None
+    assert source.dtype is not None
+    shape = source.layout.shape
+    builder = Builder()
+    program = builder.program([builder.load(0, source.dtype.register)])
+    whole = Layout(shape, contiguous_strides(shape))
+    nbytes = math.prod(shape) * source.dtype.itemsize
+    step = _bind_loop(owner, program, shape, 0, [source._replace(item=0)], [Output(1, source.dtype, whole, nbytes)])
+    return _Copy(source.item, step, nbytes), source._replace(layout=whole)
+
+
+def _bind_loop(
+    owner: CpuDevice,
+    program: Program,
+    shape: tuple[int, ...],
+    rows: int,
+    inputs: Sequence[Input],
+    outputs: Sequence[Output],
+) -> Step:
+    """Compile a program for the collapsed form of `shape` and return the step that runs it."""
+    program, slots = _with_row_length(program, len(inputs))
+    layouts = [output.layout for output in outputs]
+    layouts += [source.layout for source in inputs if source.layout is not None]
+    space = collapse(shape, layouts, rows)
+    assert space is not None
+    space, columns = _as_columns(space, rows, len(outputs))
+    streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
+    operands, order = _operands(program, space, inputs, outputs, slots, columns)
+    ir = row_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns)
+    kernel = owner.engine.compile(ir, "kernel")["kernel"]
+    meta = _meta(space, operands, order)
+    elements = math.prod(space.outer) * space.inner
+    n = math.prod(space.outer) if rows else elements
+    grain = _grain(n, elements, program, owner.pool.threads)
+    numbers = _number_types(program)
+    arguments = [
+        (source.item, None if source.layout is not None else numbers.get(slot, float))
+        for slot, source in enumerate(inputs)
+    ]
+    row_length = [numbers[slot](space.inner) for slot in slots[len(inputs) :]]
+    return _step(owner, kernel, meta, n, grain, outputs, arguments, row_length)
+
+
+def _with_row_length(program: Program, inputs: int) -> tuple[Program, tuple[int, ...]]:
+    """The program with the row length as one more scalar operand, if it uses it; and all operand slots."""
+    used = any(i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT for i in program.instructions)
+    if not used:
+        return program, tuple(range(inputs))
+    instructions = tuple(
+        i._replace(value=inputs) if i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT else i
+        for i in program.instructions
+    )
+    return program._replace(instructions=instructions), tuple(range(inputs + 1))
+
+
+def _number_types(program: Program) -> dict[int, type]:
+    """Scalar slot -> float or int, whichever bits the kernel expects."""
+    return {
+        i.value: float if i.dtype.startswith("float") else int for i in program.instructions if i.primitive == "scalar"
+    }
+
+
+def _as_columns(space: Space, rows: int, outputs: int) -> tuple[Space, bool]:
+    """Whether lanes should run across rows: when the large operands jump along a row but not across rows."""
+    if not rows or not space.outer:
+        return space, False
+    along = sum(stride not in (0, 1) for stride in space.inner_strides)
+    across = sum(strides[-1] not in (0, 1) for strides in space.outer_strides)
+    return space, along > 0 and across == 0 and space.inner > 1
+
+
+def _operands(
+    program: Program,
+    space: Space,
+    inputs: Sequence[Input],
+    outputs: Sequence[Output],
+    slots: tuple[int, ...],
+    columns: bool,
+) -> tuple[tuple[Operand, ...], list[int | None]]:
+    """What the kernel is told of its operands, and for each its number in `space`; None for a scalar."""
+    numbers = _number_types(program)
+    found: list[Operand] = []
+    order: list[int | None] = []
+    position = 0
+    tensors: list[Input | Output] = [*outputs, *inputs]
+    for tensor in tensors:
+        if tensor.layout is None:
+            slot = len(found) - len(outputs)
+            found.append(Operand("float64" if numbers.get(slot, float) is float else "int64", "scalar"))
+            order.append(None)
+            continue
+        assert tensor.dtype is not None
+        stride = space.outer_strides[position][-1] if columns else space.inner_strides[position]
+        found.append(Operand(tensor.dtype.name, {0: "row", 1: "contiguous"}.get(stride, "strided")))
+        order.append(position)
+        position += 1
+    if len(slots) > len(inputs):
+        found.append(Operand("float64" if numbers[len(inputs)] is float else "int64", "scalar"))
+        order.append(None)
+    return tuple(found), order
+
+
+def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]) -> np.ndarray[Any, Any]:
+    """The array of sizes and strides that the kernel reads; see row_kernel."""
+    entries = [space.inner, *space.outer]
+    for number in order:
+        if number is None:
+            entries += [0] * (len(space.outer) + 2)
+        else:
+            entries += [space.offsets[number], *space.outer_strides[number], space.inner_strides[number]]
+    return np.array(entries, np.int64)
+
+
+def _grain(n: int, elements: int, program: Program, threads: int) -> int:
+    """Positions per piece of work, so that a piece takes some microseconds and large work has many pieces."""
+    if n == 0 or threads == 1:
+        return max(n, 1)
+    # A transcendental function costs about as much as eight cheap elements.
+    weight = 1 + _program_flops(program) / 16
+    least = LEAST_PIECE / weight
+    piece = PIECE if elements > 8 * PIECE else least
+    per_position = elements / n
+    grain = max(1, math.ceil(piece / per_position))
+    return (grain + 63) & ~63 if per_position == 1 else grain
+
+
+def _step(
+    owner: CpuDevice,
+    kernel: int,
+    meta: np.ndarray[Any, Any],
+    n: int,
+    grain: int,
+    outputs: Sequence[Output],
+    arguments: Sequence[tuple[int, type | None]],
+    constants: Sequence[float],
+) -> Step:
+    """The closure that runs a kernel. The common arities are spelled out: this is the hot path of small tensors."""
+    launch = owner.pool.launch
+    allocate = owner.allocator.allocate
+    address = meta.ctypes.data
+    if len(outputs) == 1 and not constants and all(kind is None for _, kind in arguments) and len(arguments) <= 2:
+        out, nbytes = outputs[0].item, outputs[0].nbytes
+        if len(arguments) == 1:
+            ((first, _),) = arguments
+
+            def run_one(values: list[Any], keep: object = meta) -> None:
+                values[out] = buffer = allocate(nbytes)
+                launch(kernel, address, n, grain, buffer.address, values[first].address)
+
+            return run_one
+        if len(arguments) == 2:
+            (first, _), (second, _) = arguments
+
+            def run_two(values: list[Any], keep: object = meta) -> None:
+                values[out] = buffer = allocate(nbytes)
+                launch(kernel, address, n, grain, buffer.address, values[first].address, values[second].address)
+
+            return run_two
+
+    def run(values: list[Any], keep: object = meta) -> None:
+        slots: list[Any] = []
+        for output in outputs:
+            values[output.item] = buffer = allocate(output.nbytes)
+            slots.append(buffer.address)
+        for item, kind in arguments:
+            slots.append(values[item].address if kind is None else kind(values[item]))
+        launch(kernel, address, n, grain, *slots, *constants)
+
+    return run
+
+
+def _bind_split(owner: CpuDevice, first: Task, second: Task) -> Step:
+    """Two loops in place of one; the partial results live in a value of their own."""
+    extra = first.outputs[0].item
+    steps = [
+        _bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
+        for task in (first, second)
+        if task.program is not None
+    ]
+
+    def run(values: list[Any]) -> None:
+        extended = [*values, *([None] * (extra + 1 - len(values)))]
+        for step in steps:
+            step(extended)
+        for output in second.outputs:
+            values[output.item] = extended[output.item]
+
+    return run
+
+
+class _ProductKernel:
+    """A matrix product with its epilogue."""
+
+    device = "cpu"
+    name = "gemm"
+
+    def __init__(self, device: CpuDevice, task: Task) -> None:
+        self.owner = device
+        self.task = task
+        call = task.call
+        assert call is not None
+        a = task.inputs[0]
+        assert a.dtype is not None
+        assert a.layout is not None
+        self.depth = a.layout.shape[-1]
+        self.reason = f"compiled for {a.dtype.name}" + (", fused epilogue" if len(task.ops) > 1 else "")
+        products = 2 * math.prod(task.shape) * self.depth
+        self.seconds = LAUNCH * 3 + products / PRODUCT_RATE.get(a.dtype.name, 100e9)
+
+    def bind(self) -> Step:
+        """Compile the packing loops and the product; operands of the epilogue that jump along a row are copied."""
+        task, owner = self.task, self.owner
+        assert task.program is not None
+        *batch, m, n = task.shape
+        left, right, *rest = task.inputs
+        copies = []
+        for number, source in enumerate(rest):
+            if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
+                copy, rest[number] = _bind_copy(owner, source)
+                copies.append(copy)
+        numbers = _number_types(task.program)
+        gemm = Gemm(
+            owner.engine,
+            owner.target,
+            (m, n, self.depth),
+            a=_matrix(left),
+            b=_matrix(right),
+            outputs=[Matrix(output.dtype.name, output.layout.strides) for output in task.outputs],
+            epilogue=task.program,
+            operands=[_matrix(source, numbers.get(slot)) for slot, source in enumerate(rest, 1)],
+            batch=tuple(batch),
+        )
+        launch, allocate = owner.pool.launch, owner.allocator.allocate
+        (item_a, offset_a), (item_b, offset_b) = _address(left), _address(right)
+        operands = [
+            (_address(source), None if source.layout is not None else numbers.get(slot, float))
+            for slot, source in enumerate(rest, 1)
+        ]
+
+        def run(values: list[Any]) -> None:
+            buffers = [allocate(output.nbytes) for output in task.outputs]
+            gemm(
+                launch,
+                allocate,
+                [buffer.address for buffer in buffers],
+                values[item_a].address + offset_a,
+                values[item_b].address + offset_b,
+                *(
+                    values[item].address + offset if kind is None else kind(values[item])
+                    for (item, offset), kind in operands
+                ),
+            )
+            for output, buffer in zip(task.outputs, buffers, strict=True):
+                values[output.item] = buffer
+
+        return _in_sequence(copies, run)
+
+
+def _matrix(source: Input, number: type | None = None) -> Matrix:
+    if source.layout is None:
+        return Matrix("int64" if number is int else "float64")
+    assert source.dtype is not None
+    strides = tuple(
+        0 if extent == 1 else stride for extent, stride in zip(source.layout.shape, source.layout.strides, strict=True)
+    )
+    return Matrix(source.dtype.name, strides)
+
+
+def _address(source: Input) -> tuple[int, int]:
+    """The item and the offset in bytes of an operand."""
+    if source.layout is None or source.dtype is None:
+        return source.item, 0
+    return source.item, source.layout.offset * source.dtype.itemsize

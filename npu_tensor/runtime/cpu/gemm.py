@@ -1,0 +1,343 @@
+"""Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
+
+    gemm = Gemm(
+        engine, target, (m, n, k),
+        a=Operand("bfloat16", (k, 1)), b=Operand("bfloat16", (1, k)), outputs=[Operand("bfloat16", (n, 1))],
+        epilogue=program, operands=[Operand("bfloat16", (0, 1))],
+    )
+    gemm(pool.launch, allocate, [c_address], a_address, b_address, bias_address)
+
+Three loops run one after the other on the pool: pack A, pack B, multiply. K is never split, so the sums
+stay in registers until they are complete and are rounded once, after the epilogue, to the dtype of the
+output. The panels of A and B stream from the caches at 7 bytes per cycle and core, which L3 can deliver for
+any K; the order of the tiles keeps what is read most often in L2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npu_tensor.errors import ArgumentError
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.emitter import ELEMENT_SIZE
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
+from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, accumulator_dtype, multiply_module
+from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.target import Target
+
+__all__ = ["Gemm", "GemmSpec", "Operand", "accumulator_dtype"]
+
+# Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
+_BLOCK_BYTES = 384 << 10
+# A piece of work that a thread claims: long against the claim (0.1 us), short against the whole product.
+_PIECE_CYCLES = 15_000
+_PIECE_BYTES = 32 << 10
+# What a tile costs besides its steps: decoding, storing, the epilogue.
+_OVERHEAD_CYCLES = 500
+_LEAST_ROWS = 4
+# Of packed panels, in bytes.
+_ALIGNMENT = 64
+
+
+class Operand(NamedTuple):
+    """A matrix in memory, or a number (`strides` is None).
+
+    strides  in elements: one per batch dimension (0 to repeat a matrix), then of rows and of columns
+    """
+
+    dtype: str
+    strides: tuple[int, ...] | None = None
+
+
+class Allocation(Protocol):
+    @property
+    def address(self) -> int: ...
+
+
+class _Problem(NamedTuple):
+    """What a product is asked to do."""
+
+    shape: tuple[int, int, int]
+    batch: tuple[int, ...]
+    a: Operand
+    b: Operand
+    outputs: tuple[Operand, ...]
+    operands: tuple[Operand, ...]
+
+    def check(self) -> None:
+        """Raise ArgumentError if there is no kernel for these strides."""
+        if len(self.shape) != 3 or min(self.shape + self.batch) < 0:
+            raise ArgumentError(
+                f"a product has sizes (m, n, k) >= 0, not {self.shape} in a batch of {self.batch}"
+            )
+        if any(operand.strides is None for operand in (self.a, self.b, *self.outputs)):
+            raise ArgumentError("a number is not a matrix: operands and outputs of a product need strides")
+        for operand in (self.a, self.b, *self.tensors):
+            if len(operand.strides or ()) != len(self.batch) + 2:
+                raise ArgumentError(
+                    f"{operand.strides} are not strides of {len(self.batch)} batch dimensions and a matrix"
+                )
+        if self.empty:
+            return
+        for output in self.outputs:
+            if _column_stride(output, self.shape[1]) != 1:
+                raise ArgumentError(
+                    f"the columns of an output must be contiguous, its strides are {output.strides}"
+                )
+        for operand in self.tensors:
+            if _column_stride(operand, self.shape[1]) not in (0, 1):
+                raise ArgumentError(
+                    f"the column stride of an epilogue operand must be 0 or 1, not {operand.strides}"
+                )
+
+    @property
+    def empty(self) -> bool:
+        """Whether no output has an element."""
+        return 0 in (*self.batch, *self.shape[:2])
+
+    @property
+    def tensors(self) -> list[Operand]:
+        """Outputs and epilogue operands that are matrices."""
+        return [*self.outputs, *(operand for operand in self.operands if operand.strides is not None)]
+
+    def with_batch_as_rows(self) -> _Problem:
+        """The same product with batch dimensions made into rows, where B is shared and all row strides go on.
+
+        A stack of small products with the same weights becomes one with full tiles.
+        """
+        problem = self
+        while problem.batch:
+            m, n, k = problem.shape
+            size = problem.batch[-1]
+            followed = [_strides(operand) for operand in (problem.a, *problem.tensors)]
+            if size != 1 and _strides(problem.b)[-3] != 0:
+                break
+            if size != 1 and m != 1 and any(strides[-3] != m * strides[-2] for strides in followed):
+                break
+            # A matrix of one row has no distance between rows: that of the batch takes its place.
+            keep = -3 if m == 1 and size != 1 else -2
+            problem = _Problem(
+                (m * size, n, k),
+                problem.batch[:-1],
+                _drop_stride(problem.a, keep),
+                _drop_stride(problem.b, -2),
+                tuple(_drop_stride(output, keep) for output in problem.outputs),
+                tuple(_drop_stride(operand, keep) for operand in problem.operands),
+            )
+        return problem
+
+    def spec(self, epilogue: Program | None, target: Target) -> GemmSpec:
+        m, n, k = self.shape
+        most_rows, _ = tile_shape(choose_unit(self.a.dtype, self.b.dtype, target), target)
+        access = {None: "number", 0: "column", 1: "row"}
+        return GemmSpec(
+            self.a.dtype,
+            self.b.dtype,
+            _layout(k, k_stride=_strides(self.a)[-1], lines=m, line_stride=_strides(self.a)[-2]),
+            _layout(k, k_stride=_strides(self.b)[-2], lines=n, line_stride=_strides(self.b)[-1]),
+            _tile_rows(m, most_rows),
+            tuple(output.dtype for output in self.outputs),
+            epilogue,
+            tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in self.operands),
+        )
+
+
+def _tile_rows(m: int, most: int) -> int:
+    """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size.
+
+    Fewer than `_LEAST_ROWS` do not occupy the multipliers and would only add kernels to compile.
+    """
+    tiles = max(1, -(-m // most))
+    return max(_LEAST_ROWS, -(-m // tiles))
+
+
+def _strides(operand: Operand) -> tuple[int, ...]:
+    """The strides of an operand that has been checked to be a matrix."""
+    assert operand.strides is not None
+    return operand.strides
+
+
+def _column_stride(operand: Operand, columns: int) -> int | None:
+    """The column stride; 1 for a single column; None for a number."""
+    if operand.strides is None:
+        return None
+    return operand.strides[-1] if columns > 1 else 1
+
+
+def _drop_stride(operand: Operand, keep: int) -> Operand:
+    """The operand with the innermost batch dimension and its rows made one dimension of stride `keep`."""
+    if operand.strides is None:
+        return operand
+    *outer, _, _, column = operand.strides
+    return Operand(operand.dtype, (*outer, operand.strides[keep], column))
+
+
+def _layout(k: int, *, k_stride: int, lines: int, line_stride: int) -> str:
+    if k_stride == 1 and k > 1:
+        return "along_k"
+    return "across_lines" if line_stride == 1 or lines == 1 else "strided"
+
+
+def _batch_offsets(batch: tuple[int, ...], operand: Operand) -> NDArray[np.int64]:
+    """The byte offset of the operand's matrix in every product of the batch."""
+    offsets = np.zeros(1, np.int64)
+    for size, stride in zip(batch, _strides(operand), strict=False):
+        offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
+    return offsets * ELEMENT_SIZE[operand.dtype]
+
+
+class _Loop(NamedTuple):
+    """A kernel bound to its meta array: the leading arguments of `launch`."""
+
+    kernel: int
+    meta_address: int
+    items: int
+    grain: int
+
+
+class _Packing(NamedTuple):
+    """How one operand is packed; `matrices` numbers the packed matrix of every product of the batch."""
+
+    loop: _Loop
+    matrices: NDArray[np.int64]
+    panels: int
+    panel_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return self.loop.items * self.panel_bytes
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the packed matrix of every product begins."""
+        return self.matrices * (self.panels * self.panel_bytes)
+
+
+class Gemm:
+    """A matrix product bound to shapes and strides, ready to be called on addresses.
+
+    engine    compiles the kernels
+    target    of the engine
+    shape     (m, n, k) of every product
+    a, b      m x k and k x n matrices with any strides. float32, bfloat16 and float16, mixed or not, are
+              summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64 and int64 in
+              their own dtype
+    outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
+    epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
+    operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
+    batch     sizes of the batch dimensions that the strides of all matrices begin with
+
+    Raises DTypeError if the dtypes have no product, ArgumentError if sizes, strides or the epilogue are not
+    as above.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        target: Target,
+        shape: tuple[int, int, int],
+        *,
+        a: Operand,
+        b: Operand,
+        outputs: Sequence[Operand],
+        epilogue: Program | None = None,
+        operands: Sequence[Operand] = (),
+        batch: tuple[int, ...] = (),
+    ) -> None:
+        problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
+        problem.check()
+        self._engine = engine
+        self._target = target
+        self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
+        self._empty = problem.empty
+        if not problem.empty:
+            self._bind(problem.with_batch_as_rows(), epilogue)
+
+    def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
+        self.spec = problem.spec(epilogue, self._target)
+        m, n, k = problem.shape
+        unit = self.spec.unit(self._target)
+        steps = max(1, -(-k // unit.count))
+        (row_a, k_a), (k_b, column_b) = _strides(problem.a)[-2:], _strides(problem.b)[-2:]
+        pack_a = self._packing(
+            self.spec.pack_a(self._target), problem.a, problem.batch, k, steps, m, row_a, k_a
+        )
+        pack_b = self._packing(
+            self.spec.pack_b(self._target), problem.b, problem.batch, k, steps, n, column_b, k_b
+        )
+        self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
+        self._offset_b = pack_a.bytes
+        self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
+
+        blocks = -(-pack_a.panels * pack_a.panel_bytes // _BLOCK_BYTES)
+        block_panels = -(-pack_a.panels // blocks)
+        blocks = -(-pack_a.panels // block_panels)
+        header = [m, n, steps, pack_a.panels, pack_b.panels, block_panels, blocks]
+        header += [pack_a.panel_bytes, pack_b.panel_bytes]
+        header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
+        table = [pack_a.offsets, pack_b.offsets]
+        table += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
+        tile_cycles = _OVERHEAD_CYCLES + steps * self.spec.rows * 2
+        self._multiply = self._loop(
+            multiply_module("multiply", self.spec, self._target),
+            "multiply",
+            np.concatenate([np.array(header, np.int64), np.stack(table, axis=1).ravel()]),
+            len(table[0]) * blocks * pack_b.panels * block_panels,
+            _PIECE_CYCLES // tile_cycles,
+        )
+
+    def _packing(
+        self,
+        spec: PackSpec,
+        operand: Operand,
+        batch: tuple[int, ...],
+        k: int,
+        steps: int,
+        lines: int,
+        line_stride: int,
+        k_stride: int,
+    ) -> _Packing:
+        size = ELEMENT_SIZE[operand.dtype]
+        offsets, index = np.unique(_batch_offsets(batch, operand), return_inverse=True)
+        panels = -(-lines // spec.width)
+        bytes_ = panel_bytes(spec, steps)
+        meta = np.array(
+            [k, steps, lines, panels, line_stride * size, k_stride * size, bytes_, *offsets], np.int64
+        )
+        module = pack_module("pack", spec, self._target)
+        loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
+        return _Packing(loop, index.ravel(), panels, bytes_)
+
+    def _loop(self, module: str, name: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
+        self._metas.append(meta)
+        kernel = self._engine.compile(module, name)[name]
+        return _Loop(kernel, meta.ctypes.data, items, max(1, grain))
+
+    def __call__(
+        self,
+        launch: Callable[..., None],
+        allocate: Callable[[int], Allocation],
+        outputs: Sequence[int],
+        a: int,
+        b: int,
+        *operands: int | float,
+    ) -> None:
+        """Compute the product.
+
+        launch    of the pool
+        allocate  gives memory for a number of bytes; it must live as long as the object it returns
+        outputs   addresses; a, b and operands likewise, except that numbers are given as they are
+        """
+        if self._empty:
+            return
+        scratch = allocate(self._scratch_bytes)
+        packed_a = -(-scratch.address // _ALIGNMENT) * _ALIGNMENT
+        packed_b = packed_a + self._offset_b
+        launch(*self._pack_a, packed_a, a)
+        launch(*self._pack_b, packed_b, b)
+        launch(*self._multiply, packed_a, packed_b, *outputs, *operands)

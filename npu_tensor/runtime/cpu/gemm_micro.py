@@ -1,0 +1,193 @@
+"""The register-blocked inner loop of a matrix product, and the packed form of the operands it reads.
+
+Both operands are packed in panels: of some rows of A, or of some columns of B. A panel is a sequence of
+steps; a step holds one *unit* per row or column, and a unit holds `Unit.count` consecutive elements along
+K. A unit has the size of an accumulator, so that one vector of B, one broadcast unit of A and one vector of
+accumulators match lane by lane, and one instruction multiplies and adds whole units.
+
+The bfloat16 instruction (VDPBF16PS) treats subnormal inputs and results as zero. That is accepted in a dot
+product, where it only shows when all products are of that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from npu_tensor.errors import DTypeError
+from npu_tensor.runtime.cpu.emitter import Emitter, Value
+from npu_tensor.runtime.cpu.target import Target
+
+__all__ = [
+    "UNITS",
+    "Unit",
+    "byte_offset",
+    "choose_unit",
+    "emit_tile",
+    "load_value",
+    "tile_shape",
+    "unit_lanes",
+]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One packed unit: `count` elements of the LLVM type `element`.
+
+    accumulator, accumulate  LLVM type and register dtype of the sums
+    """
+
+    name: str
+    element: str
+    count: int
+    accumulator: str
+    accumulate: str
+
+    @property
+    def bytes(self) -> int:
+        return 8 if self.accumulator in ("double", "i64") else 4
+
+    @property
+    def bits(self) -> str:
+        """The LLVM integer of a unit's size."""
+        return f"i{self.bytes * 8}"
+
+
+UNITS = {
+    unit.name: unit
+    for unit in (
+        Unit("float32", "float", 1, "float", "float32"),
+        Unit("bfloat16_pair", "i16", 2, "float", "float32"),
+        Unit("int8_quad", "i8", 4, "i32", "int32"),
+        Unit("int16_pair", "i16", 2, "i32", "int32"),
+        Unit("int32", "i32", 1, "i32", "int32"),
+        Unit("float64", "double", 1, "double", "float64"),
+        Unit("int64", "i64", 1, "i64", "int64"),
+    )
+}
+
+_FLOAT32_INPUTS = {"float32", "bfloat16", "float16"}
+_INT16_INPUTS = {"int8", "uint8", "int16"}
+_INT32_INPUTS = _INT16_INPUTS | {"int32"}
+
+# int16 pairs -> int32 sum of their two products, by lanes of the result.
+_PAIR_PRODUCT = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+_COLUMN_VECTORS = 2
+
+
+def choose_unit(dtype_a: str, dtype_b: str, target: Target) -> Unit:
+    """The densest unit that holds the elements of both operands exactly.
+
+    Raises DTypeError if there is no product of these dtypes.
+    """
+    both = {dtype_a, dtype_b}
+    if both == {"bfloat16"} and target.has_bfloat16:
+        return UNITS["bfloat16_pair"]
+    if both == {"int8"} and target.has_vnni:
+        return UNITS["int8_quad"]
+    if both <= _FLOAT32_INPUTS:
+        return UNITS["float32"]
+    if both <= _INT16_INPUTS and target.is_x86:
+        return UNITS["int16_pair"]
+    if both <= _INT32_INPUTS:
+        return UNITS["int32"]
+    if both in ({"float64"}, {"int64"}):
+        return UNITS[dtype_a]
+    raise DTypeError(f"there is no matrix product of {dtype_a} and {dtype_b}")
+
+
+def unit_lanes(unit: Unit, target: Target) -> int:
+    """Units in one vector register."""
+    return target.lanes * 4 // unit.bytes
+
+
+def tile_shape(unit: Unit, target: Target) -> tuple[int, int]:
+    """(rows, columns) of the largest tile whose accumulators stay in registers.
+
+    Columns fill two vectors. 28 of the 32 AVX512 registers or 12 of 16 AVX2 ones are accumulators; the others
+    hold the two vectors of B and a broadcast unit of A. Without FMA each product needs a register as well.
+    AArch64 has 32 registers.
+    """
+    columns = _COLUMN_VECTORS * unit_lanes(unit, target)
+    if target.has_avx512:
+        return 14, columns
+    if target.is_aarch64:
+        return 8, columns
+    return (6 if target.has_fma else 4), columns
+
+
+def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:
+    """`pointer` moved by a number of bytes."""
+    return emitter.address(pointer, emitter.operand(offset, "i64"), "int8")
+
+
+def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, align: int = 8) -> Value:
+    """The value of any LLVM type at `index` in an array of them."""
+    address = emitter.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
+    return emitter.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
+
+
+def _broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:
+    type_ = f"<{lanes} x {scalar.type}>"
+    first = emitter.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
+    return emitter.shuffle(first, [0] * lanes)
+
+
+def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
+    """total + the products of a and b, vectors of units."""
+    if unit.name in ("float32", "float64"):
+        return emitter.fma(a, b, total)
+    if unit.name == "int8_quad":
+        return emitter.intrinsic("llvm.x86.avx512.vpdpbusd.512", total, a, b, overloads=())
+    if unit.name == "bfloat16_pair":
+        pairs = [_split(emitter, units, "bfloat") for units in (a, b)]
+        return emitter.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", total, *pairs, overloads=())
+    if unit.name == "int16_pair":
+        pairs = [_split(emitter, units, "i16") for units in (a, b)]
+        name = _PAIR_PRODUCT[emitter.lanes]
+        return emitter.add(total, emitter.intrinsic(name, *pairs, result=total.type, overloads=()))
+    return emitter.add(total, emitter.mul(a, b))
+
+
+def _split(emitter: Emitter, units: Value, element: str) -> Value:
+    """Units of 32 bits as a vector of their 16-bit elements."""
+    type_ = f"<{2 * emitter.lanes} x {element}>"
+    return emitter.assign(type_, f"bitcast {units.type} {units.name} to {type_}")
+
+
+def emit_tile(emitter: Emitter, unit: Unit, rows: int, a: Value, b: Value, steps: Value, tile: Value) -> None:
+    """Multiply one panel of A by one panel of B and store the rows x columns accumulators.
+
+    a      panel of A, `rows` units per step
+    b      panel of B, `columns` units per step, aligned to 64 bytes; for int8_quad the initial value of every
+           column's accumulators stands before them
+    steps  i64
+    tile   row-major, aligned to 64 bytes
+    """
+    lanes = unit_lanes(unit, emitter.target)
+    type_ = f"<{lanes} x {unit.accumulator}>"
+    vector_bytes = lanes * unit.bytes
+    initial = [Value("zeroinitializer", type_)] * _COLUMN_VECTORS
+    if unit.name == "int8_quad":
+        initial = [load_value(emitter, type_, b, j, align=vector_bytes) for j in range(_COLUMN_VECTORS)]
+        b = byte_offset(emitter, b, _COLUMN_VECTORS * vector_bytes)
+
+    def step(_: Value, carried: list[Value]) -> Sequence[Value]:
+        from_a, from_b, *totals = carried
+        columns = [load_value(emitter, type_, from_b, j, align=vector_bytes) for j in range(_COLUMN_VECTORS)]
+        following = []
+        for row in range(rows):
+            scalar = load_value(emitter, unit.accumulator, from_a, row, align=unit.bytes)
+            broadcast = _broadcast(emitter, scalar, lanes)
+            for j, column in enumerate(columns):
+                total = totals[row * _COLUMN_VECTORS + j]
+                following.append(_multiply_add(emitter, unit, total, broadcast, column))
+        next_a = byte_offset(emitter, from_a, rows * unit.bytes)
+        next_b = byte_offset(emitter, from_b, _COLUMN_VECTORS * vector_bytes)
+        return next_a, next_b, *following
+
+    _, _, *totals = emitter.loop(0, steps, 1, [a, b, *(initial * rows)], step)
+    for position, total in enumerate(totals):
+        address = byte_offset(emitter, tile, position * vector_bytes)
+        emitter.statement(f"store {total.type} {total.name}, ptr {address.name}, align {vector_bytes}")

@@ -1,0 +1,322 @@
+"""Kernels that copy an operand of a matrix product into the panels that the micro-kernel reads.
+
+The operand is seen as *lines* (rows of A, columns of B) along K. Which of its two strides is one element
+decides how a panel is copied: along K, square blocks are transposed in registers; across lines, vectors are
+copied and the elements of a unit interleaved; otherwise, and for what is left over, elements are copied one
+by one. Elements past the end of K are zero in both operands, so they never add anything, not even to NaN or
+infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from npu_tensor.runtime.cpu.emitter import ELEMENT_SIZE, MEMORY_ELEMENT, Emitter, Value
+from npu_tensor.runtime.cpu.gemm_micro import Unit, byte_offset, load_value, unit_lanes
+from npu_tensor.runtime.cpu.target import Target
+
+__all__ = ["LAYOUTS", "PACK_META", "PackSpec", "pack_module", "panel_bytes"]
+
+# The stride that is one element: along K, across lines, or neither.
+LAYOUTS = ("along_k", "across_lines", "strided")
+
+# The leading int64 numbers of a pack kernel's meta array; strides and offsets are in bytes. The offset of
+# each matrix inside the operand follows.
+PACK_META = ("k", "steps", "lines", "panels", "line_stride", "k_stride", "panel_bytes")
+
+_CACHE_LINE = 64  # bytes, and the size of the largest vector register
+
+
+class PackSpec(NamedTuple):
+    """What a pack kernel is compiled for.
+
+    width      lines per panel
+    flip_sign  add 128 to int8 elements: A of an unsigned x signed product
+    correct    begin each panel with -128 times the sum of each line: B of such a product
+    """
+
+    dtype: str
+    unit: Unit
+    layout: str
+    width: int
+    flip_sign: bool = False
+    correct: bool = False
+
+
+def panel_bytes(spec: PackSpec, steps: int) -> int:
+    """Size of one packed panel: whole cache lines, with room for the last vector that packing stores."""
+    used = (steps + int(spec.correct)) * spec.width * spec.unit.bytes
+    return -(-(used + _CACHE_LINE) // _CACHE_LINE) * _CACHE_LINE
+
+
+def _vector(lanes: int, element: str) -> str:
+    return f"<{lanes} x {element}>"
+
+
+def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
+    """(first line, lines) of vectors that cover a panel: whole registers, then smaller powers of two."""
+    pieces, first = [], 0
+    while first < width:
+        size = min(lanes, 1 << ((width - first).bit_length() - 1))
+        pieces.append((first, size))
+        first += size
+    return pieces
+
+
+def _transpose(emitter: Emitter, rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square matrix given by its rows: log2(lanes) perfect shuffles of its two halves."""
+    lanes = len(rows)
+    half = lanes // 2
+    masks = [[start + i // 2 + (i % 2) * lanes for i in range(lanes)] for start in (0, half)]
+    current = list(rows)
+    for _ in range(lanes.bit_length() - 1):
+        current = [
+            emitter.shuffle(current[i], mask, current[i + half]) for i in range(half) for mask in masks
+        ]
+    return current
+
+
+class _PackWriter:
+    """Writes one pack kernel."""
+
+    def __init__(self, spec: PackSpec, target: Target) -> None:
+        self.spec = spec
+        self.unit = spec.unit
+        self.lanes = unit_lanes(spec.unit, target)
+        self.element = MEMORY_ELEMENT[spec.dtype]
+        self.element_bytes = ELEMENT_SIZE[spec.dtype]
+        self.emitter = Emitter(target)
+        meta = Value("%meta", "ptr")
+        self.meta = {field: load_value(self.emitter, "i64", meta, i) for i, field in enumerate(PACK_META)}
+
+    def module(self, name: str) -> str:
+        emitter = self.emitter
+        packed, operand = (load_value(emitter, "ptr", Value("%pointers", "ptr"), slot) for slot in range(2))
+        offsets = byte_offset(emitter, Value("%meta", "ptr"), 8 * len(PACK_META))
+
+        def pack_panel(index: Value, _: list[Value]) -> Sequence[Value]:
+            matrix = emitter.op("udiv", index, self.meta["panels"])
+            first = emitter.mul(emitter.op("urem", index, self.meta["panels"]), self.spec.width)
+            self.valid = self._minimum(emitter.sub(self.meta["lines"], first), self.spec.width)
+            offset = load_value(emitter, "i64", emitter.address(offsets, matrix, "int64"))
+            self.source = byte_offset(emitter, operand, offset)
+            self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
+            self.panel = destination = byte_offset(
+                emitter, packed, emitter.mul(index, self.meta["panel_bytes"])
+            )
+            if self.spec.correct:
+                self.panel = byte_offset(emitter, destination, self.spec.width * self.unit.bytes)
+            self._copy_elements(self._copy_vectors())
+            if self.spec.correct:
+                self._store_correction(destination)
+            return ()
+
+        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), pack_panel)
+        signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
+        return emitter.module(emitter.function(signature))
+
+    def _minimum(self, left: Value, right: int) -> Value:
+        return self.emitter.select(self.emitter.compare("slt", left, right), left, right)
+
+    def _copy_vectors(self) -> Value:
+        """Copy what vectors can copy: all lines of the first steps. Returns the number of these steps."""
+        if self.spec.layout == "along_k":
+            return self._copy_along_k()
+        if self.spec.layout == "across_lines":
+            return self._copy_across_lines()
+        return self.emitter.constant(0, "i64")
+
+    def _whole_steps(self, multiple: int) -> Value:
+        """The largest multiple of `multiple` steps whose elements all exist."""
+        blocks = self.emitter.op("udiv", self.meta["k"], multiple * self.unit.count)
+        return self.emitter.mul(blocks, multiple)
+
+    def _unit_address(self, step: Value, line: Value | int) -> Value:
+        position = self.emitter.add(self.emitter.mul(step, self.spec.width), line)
+        return byte_offset(self.emitter, self.panel, self.emitter.mul(position, self.unit.bytes))
+
+    def _load(self, lanes: int, address: Value) -> Value:
+        """Consecutive elements, converted to those of a unit."""
+        type_ = self.element if lanes == 1 else _vector(lanes, self.element)
+        return self._convert(load_value(self.emitter, type_, address, align=self.element_bytes))
+
+    def _convert(self, value: Value) -> Value:
+        emitter, element = self.emitter, self.unit.element
+        if self.spec.flip_sign:
+            return emitter.op("xor", value, -128)
+        if value.element == element:
+            return value
+        if element == "float":
+            return emitter.from_memory(self.spec.dtype, value)
+        return emitter.convert("zext" if self.spec.dtype == "uint8" else "sext", value, element)
+
+    def _store(self, value: Value, address: Value) -> None:
+        self.emitter.statement(
+            f"store {value.type} {value.name}, ptr {address.name}, align {self.unit.bytes // self.unit.count}"
+        )
+
+    def _bitcast(self, value: Value, type_: str) -> Value:
+        return self.emitter.assign(type_, f"bitcast {value.type} {value.name} to {type_}")
+
+    def _copy_along_k(self) -> Value:
+        """Transpose blocks of `lanes` lines x `lanes` steps."""
+        stop = self._whole_steps(self.lanes)
+        whole = self.spec.width // self.lanes * self.lanes
+        if whole < self.spec.width:
+            self._transpose_lines(self.emitter.constant(whole, "i64"), self.spec.width - whole, stop)
+
+        def transpose_group(first: Value, _: list[Value]) -> Sequence[Value]:
+            self._transpose_lines(first, self.lanes, stop)
+            return ()
+
+        if whole:
+            self.emitter.loop(0, whole, self.lanes, (), transpose_group)
+        return stop
+
+    def _transpose_lines(self, first: Value, lines: int, stop: Value) -> None:
+        """Transpose the lines from `first` on; those past the end of the matrix repeat its last one.
+
+        A block of fewer lines than lanes is stored with whole vectors all the same: what they write past
+        the panel's width are the first lines of the next step, which are written later, or the room after
+        the last.
+        """
+        emitter, lanes = self.emitter, self.lanes
+        column_type = _vector(lanes, self.unit.bits)
+        last = emitter.sub(self.valid, 1)
+        sources = []
+        for i in range(lines):
+            line = emitter.add(first, i)
+            line = emitter.select(emitter.compare("slt", line, last), line, last)
+            sources.append(byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"])))
+
+        def transpose_block(step: Value, _: list[Value]) -> Sequence[Value]:
+            offset = emitter.mul(step, self.unit.count * self.element_bytes)
+            rows = []
+            for source in sources:
+                units = self._load(lanes * self.unit.count, byte_offset(emitter, source, offset))
+                rows.append(self._bitcast(units, column_type))
+            rows += [Value("poison", column_type)] * (lanes - lines)
+            base = self._unit_address(step, first)
+            for i, column in enumerate(_transpose(emitter, rows)):
+                self._store(column, byte_offset(emitter, base, i * self.spec.width * self.unit.bytes))
+            return ()
+
+        emitter.loop(0, stop, lanes, (), transpose_block)
+
+    def _copy_across_lines(self) -> Value:
+        """Copy whole vectors of lines, step by step, interleaving the elements of a unit.
+
+        A panel at the edge of the matrix is read past its valid lines, which fills lines that nobody uses.
+        """
+        emitter = self.emitter
+        stop = emitter.op("udiv", self._readable_k(), self.unit.count)
+
+        def copy_step(step: Value, _: list[Value]) -> Sequence[Value]:
+            offset = emitter.mul(emitter.mul(step, self.unit.count), self.meta["k_stride"])
+            rows = [byte_offset(emitter, self.source, offset)]
+            for _i in range(1, self.unit.count):
+                rows.append(byte_offset(emitter, rows[-1], self.meta["k_stride"]))
+            base = self._unit_address(step, 0)
+            for first, size in _pieces(self.spec.width, self.lanes):
+                places = [byte_offset(emitter, row, first * self.element_bytes) for row in rows]
+                units = self._interleave([self._load(size, place) for place in places], size)
+                self._store(units, byte_offset(emitter, base, first * self.unit.bytes))
+            return ()
+
+        emitter.loop(0, stop, 1, (), copy_step)
+        return stop
+
+    def _readable_k(self) -> Value:
+        """How many k can be read over the panel's full width without passing the last element of the matrix.
+
+        What lies between is memory of the operand: other columns of a view, or the next k.
+        """
+        emitter, k, k_stride = self.emitter, self.meta["k"], self.meta["k_stride"]
+        excess = emitter.mul(emitter.sub(self.spec.width, self.valid), self.element_bytes)
+        ascending = emitter.compare("sgt", k_stride, 0)
+        divisor = emitter.select(ascending, k_stride, 1)
+        unreadable = emitter.op("udiv", emitter.sub(emitter.add(excess, divisor), 1), divisor)
+        unreadable = emitter.select(ascending, unreadable, emitter.mul(excess, k))
+        readable = emitter.sub(k, unreadable)
+        return emitter.select(emitter.compare("sgt", readable, 0), readable, 0)
+
+    def _interleave(self, rows: Sequence[Value], size: int) -> Value:
+        """`size` units, each made of the elements of one lane in every row."""
+        emitter, bits = self.emitter, self.unit.bits
+        if len(rows) == 1:
+            return self._bitcast(rows[0], _vector(size, bits))
+        element_bits = self.unit.bytes * 8 // self.unit.count
+        units = emitter.convert("zext", rows[0], bits)
+        for position, row in enumerate(rows[1:], start=1):
+            shifted = emitter.op("shl", emitter.convert("zext", row, bits), position * element_bits)
+            units = emitter.op("or", units, shifted)
+        return units
+
+    def _copy_elements(self, first_step: Value) -> None:
+        """Copy the remaining steps element by element; what does not exist is zero."""
+        emitter, count = self.emitter, self.unit.count
+        element_bytes = self.unit.bytes // count
+        zero = Value("zeroinitializer", self.unit.element)
+
+        def copy_element(step: Value, line: Value, part: Value) -> Sequence[Value]:
+            k = emitter.add(emitter.mul(step, count), part)
+            exists = emitter.op(
+                "and", emitter.compare("slt", k, self.meta["k"]), emitter.compare("slt", line, self.valid)
+            )
+
+            def load() -> Sequence[Value]:
+                source = byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"]))
+                source = byte_offset(emitter, source, emitter.mul(k, self.meta["k_stride"]))
+                return (self._load(1, source),)
+
+            (value,) = emitter.branch(exists, load, lambda: (zero,))
+            address = self._unit_address(step, line)
+            self._store(value, byte_offset(emitter, address, emitter.mul(part, element_bytes)))
+            return ()
+
+        def copy_unit(step: Value, line: Value) -> Sequence[Value]:
+            emitter.loop(0, count, 1, (), lambda part, _: copy_element(step, line, part))
+            return ()
+
+        def copy_step(step: Value, _: list[Value]) -> Sequence[Value]:
+            emitter.loop(0, self.spec.width, 1, (), lambda line, _: copy_unit(step, line))
+            return ()
+
+        emitter.loop(first_step, self.meta["steps"], 1, (), copy_step)
+
+    def _store_correction(self, destination: Value) -> None:
+        """Store -128 times the sum of each line: what adding 128 to every element of A adds to a product."""
+        emitter, lanes = self.emitter, self.lanes
+        type_ = _vector(lanes, "i32")
+        vectors = self.spec.width // lanes
+        quad_of_128 = emitter.constant(int.from_bytes(b"\x80" * 4, "little", signed=True), type_)
+
+        def sum_step(step: Value, totals: list[Value]) -> Sequence[Value]:
+            base = self._unit_address(step, 0)
+            return [
+                emitter.intrinsic(
+                    "llvm.x86.avx512.vpdpbusd.512",
+                    total,
+                    quad_of_128,
+                    load_value(emitter, type_, base, j, align=64),
+                    overloads=(),
+                )
+                for j, total in enumerate(totals)
+            ]
+
+        initial = [Value("zeroinitializer", type_)] * vectors
+        totals = emitter.loop(0, self.meta["steps"], 1, initial, sum_step)
+        for j, total in enumerate(totals):
+            self._store(emitter.neg(total), byte_offset(emitter, destination, j * lanes * 4))
+
+
+@lru_cache(maxsize=256)
+def pack_module(name: str, spec: PackSpec, target: Target) -> str:
+    """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
+
+    pointers  [packed, operand]; packed is aligned to 64 bytes and has room for matrices x panels panels
+    meta      `PACK_META`, then the byte offset of every matrix
+    """
+    return _PackWriter(spec, target).module(name)

@@ -1,0 +1,119 @@
+"""Reductions of few, long rows: the rows are cut into parts that run in parallel, whose results are reduced again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import PRIMITIVES, Instruction, Program
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.runtime.cpu.collapse import collapse
+from npu_tensor.runtime.device import Input, Output, Task
+from npu_tensor.spec import contiguous_strides
+
+__all__ = ["split_rows"]
+
+# With this many rows or more, the rows themselves keep all cores busy; shorter ones are not worth a second loop.
+FEW_ROWS = 8
+LONG_ROW = 64 << 10
+MOST_PARTS = 64
+LEAST_PARTS = 4
+
+_SPLITTABLE = frozenset({"row_sum", "row_prod", "row_max", "row_min"})
+
+
+def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
+    """Two tasks that do the same as `task`: parts of rows to partial results, and these to the outputs.
+
+    None unless the task is a single reduction of few long rows, which divide evenly, to one element per row.
+    `inputs` take the place of the task's own.
+    """
+    program = task.program
+    assert program is not None
+    cut = len(task.shape) - task.rows
+    outer, length = task.shape[:cut], math.prod(task.shape[cut:])
+    reductions = [n for n, i in enumerate(program.instructions) if PRIMITIVES[i.primitive].reduces]
+    parts = next((parts for parts in range(MOST_PARTS, LEAST_PARTS - 1, -1) if length % parts == 0), 0)
+    if not 0 < math.prod(outer) < FEW_ROWS or length < LONG_ROW or len(reductions) != 1 or not parts:
+        return None
+    (reduction,) = reductions
+    program = _with_constant_length(program, length)
+    finish = _after(program, reduction, len(inputs))
+    per_row = all(not any(output.layout.strides[cut:]) for output in task.outputs)
+    if finish is None or not per_row or program.instructions[reduction].primitive not in _SPLITTABLE:
+        return None
+    part_shape, partial_shape = (*outer, parts, length // parts), (*outer, parts)
+    item = 1 + max([source.item for source in inputs] + [output.item for output in task.outputs])
+    dtype = as_dtype(program.instructions[reduction].dtype)
+    nbytes = math.prod(partial_shape) * dtype.itemsize
+    strides = contiguous_strides(partial_shape)
+    first = Task(
+        "row",
+        task.items,
+        task.ops,
+        tuple(_in_parts(source, task, part_shape) for source in inputs),
+        (Output(item, dtype, Layout(part_shape, (*strides, 0)), nbytes),),
+        part_shape,
+        1,
+        Program(program.instructions[: reduction + 1], (reduction,)),
+    )
+    numbers = [
+        source if source.layout is None else source._replace(layout=Layout(partial_shape, (0,) * len(partial_shape)))
+        for source in inputs
+    ]
+    second = Task(
+        "row",
+        task.items,
+        task.ops,
+        (*numbers, Input(item, dtype, Layout(partial_shape, strides))),
+        tuple(o._replace(layout=Layout(partial_shape, (*o.layout.strides[:cut], 0))) for o in task.outputs),
+        partial_shape,
+        1,
+        finish,
+    )
+    return first, second
+
+
+def _with_constant_length(program: Program, length: int) -> Program:
+    """The row length as a constant: the parts have another length than the row that the program means."""
+    return program._replace(
+        instructions=tuple(
+            Instruction("constant", (), i.dtype, float(length) if i.dtype.startswith("float") else length)
+            if i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT
+            else i
+            for i in program.instructions
+        )
+    )
+
+
+def _after(program: Program, reduction: int, slot: int) -> Program | None:
+    """The reduction of partial results in `slot` and all that follows; None if that reads elements of the row."""
+    found = [Instruction("load", (), program.instructions[reduction].dtype, slot)]
+    position: dict[int, int] = {}
+    for number, instruction in enumerate(program.instructions):
+        if number == reduction:
+            instruction = instruction._replace(operands=(0,))
+        elif instruction.primitive in ("constant", "scalar"):
+            pass
+        elif instruction.operands and all(operand in position for operand in instruction.operands):
+            instruction = instruction._replace(operands=tuple(position[o] for o in instruction.operands))
+        else:
+            continue
+        position[number] = len(found)
+        found.append(instruction)
+    if not all(output in position for output in program.outputs):
+        return None
+    return Program(tuple(found), tuple(position[output] for output in program.outputs))
+
+
+def _in_parts(source: Input, task: Task, part_shape: tuple[int, ...]) -> Input:
+    """The operand over (..., part, position in the part)."""
+    if source.layout is None:
+        return source
+    space = collapse(task.shape, [source.layout], task.rows)
+    assert space is not None
+    step = space.inner_strides[0]
+    strides = (*source.layout.strides[: len(task.shape) - task.rows], step * part_shape[-1], step)
+    return source._replace(layout=Layout(part_shape, strides, source.layout.offset))

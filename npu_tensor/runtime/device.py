@@ -1,0 +1,95 @@
+"""What the scheduler and the devices say to each other.
+
+The scheduler cuts a graph into `Task`s, each the work of one kernel. A device answers `claim(task)` with a `Kernel`
+or a `Refusal` that says why not. Claiming is a look-up and must not raise; a kernel is compiled when it is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
+
+from npu_tensor.dtypes import DType
+from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.ops.expression import Program
+
+__all__ = ["Device", "Input", "Kernel", "Output", "Refusal", "Step", "Task"]
+
+Step = Callable[[list[Any]], None]
+"""A bound kernel: reads and writes the values of a plan, a list indexed by item."""
+
+
+class Input(NamedTuple):
+    """An operand: its item in the plan, its dtype and how it lies over the task's shape; None for a number."""
+
+    item: int
+    dtype: DType | None
+    layout: Layout | None
+
+
+class Output(NamedTuple):
+    """A result: its item, dtype and layout over the task's shape; stride 0 along reduced dimensions."""
+
+    item: int
+    dtype: DType
+    layout: Layout
+    nbytes: int
+
+
+class Task(NamedTuple):
+    """The work of one kernel.
+
+    kind: "map", "row", "matmul" or "data". items and ops: numbers and names of the ops it covers, in order.
+    shape: the iteration space;
+    `rows` of its trailing dimensions are one row (row tasks only). program: what is computed per element from the
+    inputs; in a matmul task slot 0 is the sum of products and the inputs that belong to the program start at 2.
+    call: the Call of a matmul or data task.
+    """
+
+    kind: Literal["map", "row", "matmul", "data"]
+    items: tuple[int, ...]
+    ops: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    shape: tuple[int, ...]
+    rows: int = 0
+    program: Program | None = None
+    call: Call | None = None
+
+    @property
+    def name(self) -> str:
+        """The covered ops as one word, shortened in the middle."""
+        ops = self.ops if len(self.ops) <= 5 else (*self.ops[:3], f"{len(self.ops) - 4} more", self.ops[-1])
+        return "+".join(ops)
+
+
+class Refusal(NamedTuple):
+    """Why a device does not take a task."""
+
+    reason: str
+
+
+class Kernel(Protocol):
+    """A device's answer to a task it takes.
+
+    name: the kernel family. device: URI. seconds: predicted run time. reason: why this kernel, in words.
+    """
+
+    name: str
+    device: str
+    seconds: float
+    reason: str
+
+    def bind(self) -> Step:
+        """Compile if needed and return the step. Raises BuildError."""
+        ...
+
+
+class Device(Protocol):
+    """Where tasks run."""
+
+    uri: str
+
+    def claim(self, task: Task) -> Kernel | Refusal:
+        """A kernel for the task, or why there is none."""
+        ...

@@ -1,0 +1,370 @@
+"""Host memory of tensors: an allocator that keeps what was freed, and the buffers it hands out.
+
+Touching fresh memory costs more than most kernels (64 MiB: 25 ms with 4 KiB pages, 5 ms with 2 MiB pages), so
+blocks are reused instead of being given back to the operating system, and large ones ask for huge pages.
+
+Small blocks (up to 1 MiB) come in fixed sizes. Each size has a list of free blocks, filled by cutting runs
+from slabs of 2 MiB. Large blocks are mappings of their own, rounded up to 2 MiB.
+
+Allocating and freeing a small block is one `pop` or `append` on a list, which are atomic in CPython;
+everything else takes a lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from bisect import bisect_right
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_tensor.errors import ArgumentError
+
+__all__ = ["ALIGNMENT", "Allocator", "Buffer", "MemoryStatistics"]
+
+ALIGNMENT = 64
+"""Address alignment of every block in bytes: a cache line, and the widest vector register."""
+
+_HUGE_PAGE = 2 << 20
+_SLAB = _HUGE_PAGE
+_LARGEST_SMALL = 1 << 20
+# Cut this much at once for sizes that are smaller: a page or a few, so that rarely used sizes stay cheap.
+_RUN = 16 << 10
+
+_PRIVATE_MAPPING: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
+_MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+
+
+def _small_sizes() -> list[int]:
+    """Multiples of 64 bytes up to 512, then eight steps to each power of two: at most 1/8 is unused."""
+    sizes = list(range(ALIGNMENT, 512 + 1, ALIGNMENT))
+    while (base := sizes[-1]) < _LARGEST_SMALL:
+        sizes += range(base + base // 8, 2 * base + 1, base // 8)
+    return sizes
+
+
+_SMALL_SIZES = _small_sizes()
+
+
+class _Mapping:
+    """Anonymous private memory whose first byte is aligned to a huge page."""
+
+    __slots__ = ("_map", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        # The address of a mapping cannot be chosen, so ask for more; pages that nobody touches cost nothing.
+        self._map = mmap.mmap(-1, size + _HUGE_PAGE, **_PRIVATE_MAPPING)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.address = -(-start // _HUGE_PAGE) * _HUGE_PAGE
+        self.size = size
+        if _MADV_HUGEPAGE is not None:
+            with suppress(OSError):  # A kernel without huge pages.
+                self._map.madvise(_MADV_HUGEPAGE, self.address - start, size)
+
+    def close(self) -> None:
+        self._map.close()
+
+
+class _FreeList(list[int]):
+    """Addresses of free blocks of one size. Holds the mappings, so that they outlive the buffers in them."""
+
+    __slots__ = ("mappings", "size")
+
+    def __init__(self, size: int, mappings: dict[int, _Mapping]) -> None:
+        super().__init__()
+        self.size = size
+        self.mappings = mappings
+
+
+class Buffer:
+    """A block of host memory; goes back to its allocator when the last reference to it is gone.
+
+    address  of the first byte.
+    nbytes   usable bytes, as asked for.
+
+    NumPy arrays made by `as_array` share the memory and keep the buffer alive. Contents start undefined.
+    """
+
+    __slots__ = ("__weakref__", "_give_back", "_owner", "address", "nbytes")
+
+    address: int
+    nbytes: int
+
+    def __init__(
+        self,
+        address: int,
+        nbytes: int,
+        give_back: Callable[[int], object],
+        owner: npt.NDArray[Any] | None = None,
+    ) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self._give_back = give_back
+        self._owner = owner
+
+    def __del__(self) -> None:
+        self._give_back(self.address)
+
+    @classmethod
+    def from_array(cls, array: npt.NDArray[Any]) -> Buffer:
+        """The memory of a C-contiguous array, at any alignment, without a copy; keeps the array alive.
+
+        Raises ArgumentError when the array is not C-contiguous or holds Python objects.
+        """
+        if not array.flags.c_contiguous:
+            raise ArgumentError("only a C-contiguous array can be used without a copy")
+        if array.dtype.hasobject:
+            raise ArgumentError("an array of Python objects cannot be used as memory")
+        return cls(array.__array_interface__["data"][0], array.nbytes, _keep, array)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The bytes of the buffer, for `numpy.asarray`. Read-only when the array it came from is."""
+        read_only = self._owner is not None and not self._owner.flags.writeable
+        return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
+
+    def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array on the first bytes of the buffer, in C order. Any dtype of fixed size, also of ml_dtypes.
+
+        Raises ArgumentError when it does not fit.
+        """
+        dtype = np.dtype(dtype)
+        count = 1
+        for extent in shape:
+            count *= extent
+        needed = count * dtype.itemsize
+        if needed > self.nbytes or min(shape, default=0) < 0:
+            raise ArgumentError(
+                f"shape {shape} of {dtype} needs {needed} bytes, the buffer has {self.nbytes}"
+            )
+        return np.asarray(self)[:needed].view(dtype).reshape(shape)
+
+    def __repr__(self) -> str:
+        return f"Buffer(address={self.address:#x}, nbytes={self.nbytes})"
+
+
+def _keep(address: int) -> None:
+    """What a buffer on foreign memory does at its end."""
+
+
+@dataclass(frozen=True)
+class MemoryStatistics:
+    """Bytes, counted in whole blocks.
+
+    in_use  held by buffers.
+    cached  free and kept for reuse, including the parts of slabs that are not cut yet.
+    peak    an upper bound of the largest `in_use` so far: small blocks count from when they are first cut
+            until their slab is given back.
+    """
+
+    in_use: int
+    cached: int
+    peak: int
+
+
+class Allocator:
+    """Hands out buffers and keeps what they give back.
+
+    pool_bytes  free large blocks are kept up to this many bytes in total; beyond it the ones that were freed
+                first are given back to the system. Slabs are given back by `release` only.
+    """
+
+    def __init__(self, pool_bytes: int = 1 << 30) -> None:
+        self.pool_bytes = pool_bytes
+        # Not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            lock = self._lock
+            os.register_at_fork(
+                before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+            )
+
+        self._slabs: dict[int, _Mapping] = {}
+        self._slab_next = 0  # the uncut rest of the newest slab; all others are cut to the end
+        self._slab_end = 0
+        self._cut_bytes = 0
+        self._free_lists = [_FreeList(size, self._slabs) for size in _SMALL_SIZES]
+        # By size in units of 64 bytes: how to take a block, how to give it back, and its free list.
+        self._small: list[tuple[Callable[[], int], Callable[[int], None], _FreeList]] = []
+        for free in self._free_lists:
+            entry = (free.pop, free.append, free)
+            self._small += [entry] * (free.size // ALIGNMENT + 1 - len(self._small))
+
+        self._large: dict[int, _Mapping] = {}  # in use or free
+        self._idle: OrderedDict[int, int] = OrderedDict()  # free ones, address -> size, oldest first
+        self._idle_by_size: defaultdict[int, list[int]] = defaultdict(list)  # oldest first
+        self._idle_bytes = 0
+        self._large_bytes = 0
+        self._returned: deque[int] = deque()
+        self._peak = 0
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """A buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
+
+        Raises ArgumentError for a negative size, MemoryError when the system has no memory left even after
+        everything kept was given back.
+        """
+        if 0 <= nbytes <= _LARGEST_SMALL:
+            take, give_back, free = self._small[(nbytes + 63) >> 6]
+            try:
+                return Buffer(take(), nbytes, give_back)
+            except IndexError:
+                return Buffer(self._cut(free), nbytes, give_back)
+        if nbytes < 0:
+            raise ArgumentError(f"a buffer cannot have {nbytes} bytes")
+        return Buffer(self._take_large(-(-nbytes // _HUGE_PAGE) * _HUGE_PAGE), nbytes, self._give_back_large)
+
+    def release(self) -> int:
+        """Give all free memory back to the system: large blocks, and slabs without a block in use.
+
+        Returns the number of bytes.
+        """
+        with self._lock:
+            return self._release()
+
+    def statistics(self) -> MemoryStatistics:
+        """How much memory is in use and kept, now."""
+        with self._lock:
+            self._collect()
+            free = sum(len(blocks) * blocks.size for blocks in self._free_lists)
+            return MemoryStatistics(
+                in_use=self._cut_bytes - free + self._large_bytes - self._idle_bytes,
+                cached=free + self._slab_end - self._slab_next + self._idle_bytes,
+                peak=self._peak,
+            )
+
+    # Small blocks. _cut takes the lock itself; the other two are called inside it.
+
+    def _cut(self, free: _FreeList) -> int:
+        """Fill an empty free list from a slab and take one block."""
+        with self._lock:
+            with suppress(IndexError):
+                return free.pop()  # Another thread filled the list, or gave a block back.
+            size = free.size
+            if self._slab_end - self._slab_next < size:
+                self._new_slab()
+            available = min(max(_RUN, size), self._slab_end - self._slab_next)
+            first = self._slab_next
+            self._slab_next += available // size * size
+            self._cut_bytes += self._slab_next - first
+            self._note_peak()
+            free.extend(range(self._slab_next - size, first, -size))
+            return first
+
+    def _new_slab(self) -> None:
+        """Cut what is left of the newest slab into the largest blocks that fit, and start another."""
+        slab = self._map(_SLAB)
+        while rest := self._slab_end - self._slab_next:
+            free = self._free_lists[bisect_right(_SMALL_SIZES, rest) - 1]
+            free.append(self._slab_next)
+            self._slab_next += free.size
+            self._cut_bytes += free.size
+        self._slabs[slab.address] = slab
+        self._slab_next, self._slab_end = slab.address, slab.address + slab.size
+
+    def _release_slabs(self) -> int:
+        # Other threads take blocks without the lock. Those taken out here are out of their reach.
+        taken: list[tuple[_FreeList, list[int]]] = []
+        free_bytes: defaultdict[int, int] = defaultdict(int)
+        for free in self._free_lists:
+            blocks: list[int] = []
+            with suppress(IndexError):
+                while True:
+                    blocks.append(free.pop())
+            taken.append((free, blocks))
+            for address in blocks:
+                free_bytes[address & -_SLAB] += free.size
+        empty = set()
+        for address, slab in self._slabs.items():
+            newest = address + slab.size == self._slab_end
+            if free_bytes[address] == (self._slab_next - address if newest else slab.size):
+                empty.add(address)
+                if newest:
+                    self._slab_next = self._slab_end = 0
+        for free, blocks in taken:
+            free.extend(address for address in reversed(blocks) if address & -_SLAB not in empty)
+        for address in empty:
+            self._cut_bytes -= free_bytes[address]
+            self._slabs.pop(address).close()
+        return len(empty) * _SLAB
+
+    # Large blocks.
+
+    def _take_large(self, size: int) -> int:
+        with self._lock:
+            self._collect()
+            same_size = self._idle_by_size[size]
+            if same_size:
+                address = same_size.pop()
+                del self._idle[address]
+                self._idle_bytes -= size
+            else:
+                mapping = self._map(size)
+                address = mapping.address
+                self._large[address] = mapping
+                self._large_bytes += size
+            self._note_peak()
+            return address
+
+    def _give_back_large(self, address: int) -> None:
+        self._returned.append(address)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
+
+    def _collect(self) -> None:
+        """Sort in the large blocks that were given back, and unmap the oldest beyond the limit."""
+        while self._returned:
+            address = self._returned.popleft()
+            size = self._large[address].size
+            self._idle[address] = size
+            self._idle_by_size[size].append(address)
+            self._idle_bytes += size
+        while self._idle_bytes > self.pool_bytes:
+            self._unmap_oldest()
+
+    def _unmap_oldest(self) -> int:
+        address, size = self._idle.popitem(last=False)
+        same_size = self._idle_by_size[size]
+        same_size.pop(0)
+        if not same_size:
+            del self._idle_by_size[size]
+        self._idle_bytes -= size
+        self._large_bytes -= size
+        self._large.pop(address).close()
+        return size
+
+    # Both kinds.
+
+    def _map(self, size: int) -> _Mapping:
+        try:
+            return _Mapping(size)
+        except (OSError, OverflowError, ValueError):
+            self._release()
+        try:
+            return _Mapping(size)
+        except (OSError, OverflowError, ValueError) as error:
+            in_use = self._cut_bytes + self._large_bytes
+            raise MemoryError(f"cannot allocate {size} bytes; {in_use} bytes are in use") from error
+
+    def _release(self) -> int:
+        self._collect()
+        released = self._release_slabs()
+        while self._idle:
+            released += self._unmap_oldest()
+        return released
+
+    def _note_peak(self) -> None:
+        self._peak = max(self._peak, self._cut_bytes + self._large_bytes - self._idle_bytes)

@@ -1,0 +1,258 @@
+"""The meaning of a task in NumPy: what runs where there is no compiled form.
+
+bfloat16 and float16 are computed in float32 and rounded once, in blocks of rows so that the float32 copies stay small.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import DType
+from npu_tensor.ops import rows
+from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.device import Refusal, Step, Task
+from npu_tensor.runtime.memory import Allocator, Buffer
+
+__all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "to_register"]
+
+Array = np.ndarray[Any, Any]
+
+# Elements per block: a few float32 copies of it fit a core's level-2 cache.
+BLOCK = 1 << 16
+
+
+def to_register(value: Any, register: str | None) -> Array:
+    """A stored array or a Python number in the type it is computed in; None leaves it as it is stored."""
+    if register is None:
+        return np.asarray(value)
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(register, copy=False)
+
+
+def from_register(value: Any, dtype: DType) -> Array:
+    """A computed array in the type it is stored in, rounded to nearest even."""
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype.numpy, copy=False)
+
+
+def evaluate_call(call: Call, operands: list[Any]) -> Array:
+    """One op on arrays and numbers by its declared body. For data, view and map ops, and for matmul."""
+    arrays = [to_register(operand, register) for operand, register in zip(operands, call.registers, strict=True)]
+    positional: list[Any] = []
+    keywords = {}
+    for attribute in call.op.attributes:
+        value = call.attributes[attribute.name]
+        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
+            positional.extend(value)
+        else:
+            keywords[attribute.name] = value
+    with np.errstate(all="ignore"):
+        return from_register(call.op.body(*arrays, *positional, **keywords), call.spec.dtype)
+
+
+def _select(condition: Array, yes: Array, no: Array) -> Array:
+    return np.where(condition, yes, no)
+
+
+def _shift(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
+    """Shifts by the width or more give 0, or the sign for a signed right shift, instead of C's undefined result."""
+
+    def shift(value: Array, count: Array) -> Array:
+        bits = value.dtype.itemsize * 8
+        inside = np.clip(count, 0, bits - 1).astype(value.dtype)
+        beyond = np.where(value < 0, -1, 0).astype(value.dtype) if function is np.right_shift else value * 0
+        return np.where((count >= 0) & (count < bits), function(value, inside), beyond)
+
+    return shift
+
+
+def _float_to_integer(value: Array, dtype: str) -> Array:
+    """Truncation toward zero; NaN gives 0, what is out of range the nearest limit."""
+    limits = np.iinfo(dtype)
+    low, high = float(limits.min), float(limits.max)
+    clipped = np.clip(np.nan_to_num(value, nan=0.0, posinf=high, neginf=low).astype(np.float64), low, high)
+    converted = clipped.astype(dtype)
+    return np.where(clipped >= high, limits.max, converted).astype(dtype)
+
+
+def _cast(value: Array, dtype: str) -> Array:
+    if value.dtype.kind == "f" and np.dtype(dtype).kind in "iu":
+        return _float_to_integer(value, dtype)
+    return value.astype(dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "abs": np.absolute,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "rint": np.rint,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "erf": rows.erf,
+    "pow": np.power,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "shift_left": _shift(np.left_shift),
+    "shift_right": _shift(np.right_shift),
+    "select": _select,
+    "row_sum": rows.row_sum,
+    "row_prod": rows.row_prod,
+    "row_max": rows.row_max,
+    "row_min": rows.row_min,
+    "row_argmax": rows.row_argmax,
+    "row_argmin": rows.row_argmin,
+    "round_bfloat16": lambda x: x.astype("bfloat16").astype(np.float32),
+    "round_float16": lambda x: x.astype(np.float16).astype(np.float32),
+}
+
+
+def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Array]:
+    """The outputs of a program over arrays that broadcast to (rows, row length), or to any shape if nothing reduces."""
+    values: list[Array] = []
+    for primitive, arguments, dtype, constant in program.instructions:
+        if primitive == "constant":
+            value = np.asarray(constant).astype(dtype)
+        elif primitive == "load":
+            value = to_register(operands[constant], dtype)
+        elif primitive == "scalar":
+            number = row_length if constant == rows.ROW_LENGTH_SLOT else operands[constant]
+            value = to_register(number, dtype)
+        elif primitive == "cast":
+            value = _cast(values[arguments[0]], dtype)
+        elif primitive == "index":
+            value = np.arange(row_length)
+        else:
+            value = _FUNCTIONS[primitive](*(values[argument] for argument in arguments))
+        values.append(value)
+    return [values[output] for output in program.outputs]
+
+
+def view(buffer: Buffer, dtype: DType, layout: Layout) -> Array:
+    """The elements of a buffer in a given layout, without a copy."""
+    size = buffer.nbytes // dtype.itemsize
+    flat = buffer.as_array((size,), dtype.numpy)
+    if math.prod(layout.shape) == 0:
+        return flat[:0].reshape(layout.shape)
+    strides = tuple(stride * dtype.itemsize for stride in layout.strides)
+    return np.ndarray(layout.shape, dtype.numpy, flat, layout.offset * dtype.itemsize, strides)
+
+
+class ReferenceKernel:
+    """Runs a task in NumPy on the CPU."""
+
+    name = "numpy"
+    device = "cpu"
+
+    reason = "NumPy reference"
+
+    def __init__(self, task: Task, allocator: Allocator) -> None:
+        self.task = task
+        # NumPy touches memory about once per op at a few GB/s; a prior for explain, not a measurement.
+        self.seconds = 5e-6 + sum(output.nbytes for output in task.outputs) * max(1, len(task.ops)) / 2e9
+        self._allocate = allocator.allocate
+
+    def bind(self) -> Step:
+        """The step; nothing is compiled."""
+        return self._run
+
+    def _run(self, values: list[Any]) -> None:
+        task = self.task
+        operands = [
+            values[source.item]
+            if source.layout is None or source.dtype is None
+            else view(values[source.item], source.dtype, source.layout)
+            for source in task.inputs
+        ]
+        if task.kind == "data":
+            assert task.call is not None
+            result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
+            values[task.outputs[0].item] = Buffer.from_array(result)
+            return
+        buffers = [self._allocate(output.nbytes) for output in task.outputs]
+        results = [view(b, o.dtype, o.layout) for b, o in zip(buffers, task.outputs, strict=True)]
+        with np.errstate(all="ignore"):
+            if task.kind == "matmul":
+                self._matmul(operands, results)
+            else:
+                self._by_blocks(operands, results)
+        for output, buffer in zip(task.outputs, buffers, strict=True):
+            values[output.item] = buffer
+
+    def _matmul(self, operands: list[Any], results: list[Array]) -> None:
+        call, program = self.task.call, self.task.program
+        assert call is not None
+        assert program is not None
+        a, b = (to_register(x, register) for x, register in zip(operands, call.registers, strict=False))
+        for value, result in zip(evaluate(program, [np.matmul(a, b), *operands[2:]], 0), results, strict=True):
+            result[...] = value.astype(result.dtype)
+
+    def _by_blocks(self, operands: list[Any], results: list[Array]) -> None:
+        """Cut the leading dimension so that a block has about BLOCK elements."""
+        task = self.task
+        assert task.program is not None
+        cut = len(task.shape) - task.rows
+        outer, inner = task.shape[:cut], task.shape[cut:]
+        row_length = math.prod(inner)
+        if task.rows:
+            operands = [x.reshape(*outer, row_length) if isinstance(x, np.ndarray) else x for x in operands]
+        step = max(1, BLOCK // max(1, math.prod(task.shape[1:])))
+        for start in range(0, outer[0], step) if outer else (0,):
+            part = slice(start, start + step) if outer else ...
+            block = [x[part] if isinstance(x, np.ndarray) else x for x in operands]
+            values = evaluate(task.program, block, row_length)
+            for value, result in zip(values, results, strict=True):
+                self._store(value, result[part], inner)
+
+    @staticmethod
+    def _store(value: Array, target: Array, inner: tuple[int, ...]) -> None:
+        """Put (..., row length) or (..., 1) where it belongs; a target that is constant along a row is stored once."""
+        if inner and value.ndim:
+            ones = (1,) * len(inner)
+            if value.shape[-1] == 1:
+                value = value.reshape(*value.shape[:-1], *ones)
+                if not any(target.strides[-len(inner) :]):
+                    target = target[(slice(None),) * (target.ndim - len(inner)) + (slice(0, 1),) * len(inner)]
+            else:
+                value = value.reshape(*value.shape[:-1], *inner)
+        target[...] = value.astype(target.dtype)
+
+
+class ReferenceDevice:
+    """A CPU device that compiles nothing."""
+
+    uri = "cpu"
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator = allocator
+
+    def claim(self, task: Task) -> ReferenceKernel | Refusal:
+        """Always a kernel."""
+        return ReferenceKernel(task, self.allocator)

@@ -1,0 +1,69 @@
+"""Spec: the shape and dtype of a tensor, known before its data. Interned, so equal specs are the same object."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Final
+
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import ShapeError
+
+__all__ = ["Spec", "broadcast_shapes", "contiguous_strides"]
+
+
+class Spec:
+    """Shape (outermost dimension first, as in NumPy) and dtype. Create with `Spec.of`."""
+
+    __slots__ = ("dtype", "nbytes", "ndim", "shape", "size")
+    _interned: ClassVar[dict[tuple[tuple[int, ...], DType], Spec]] = {}
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
+        self.shape: Final = shape
+        self.dtype: Final = dtype
+        self.ndim: Final = len(shape)
+        self.size: Final[int] = math.prod(shape)
+        self.nbytes: Final[int] = self.size * dtype.itemsize
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], dtype: DType) -> Spec:
+        """The one Spec of this shape and dtype."""
+        key = (shape, dtype)
+        spec = cls._interned.get(key)
+        if spec is None:
+            spec = cls._interned.setdefault(key, cls(shape, dtype))
+        return spec
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spec.of, (self.shape, self.dtype)
+
+    @property
+    def ne(self) -> tuple[int, int, int, int]:
+        """GGML's four extents, innermost first, padded with ones. ShapeError above four dimensions."""
+        if self.ndim > 4:
+            raise ShapeError(f"GGML tensors have at most 4 dimensions, {self} has {self.ndim}")
+        padded = (*reversed(self.shape), 1, 1, 1, 1)
+        return padded[0], padded[1], padded[2], padded[3]
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's broadcasting rule. ShapeError names all shapes if they do not fit."""
+    ndim = max(map(len, shapes), default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        for axis, extent in enumerate(shape, ndim - len(shape)):
+            if extent != 1:
+                if result[axis] not in (1, extent):
+                    raise ShapeError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast")
+                result[axis] = extent
+    return tuple(result)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)

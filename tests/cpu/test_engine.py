@@ -1,0 +1,233 @@
+"""The JIT engine: what it compiles, what it refuses, and its cache of object files."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.cpu.engine import Engine, read_symbols
+from npu_tensor.runtime.cpu.target import host_target
+
+
+def new_engine(cache_dir: Path | None = None, key: str = "test") -> Engine:
+    return Engine(host_target().create_target_machine(), key, cache_dir)
+
+
+def add_constant(constant: int, name: str = "f") -> str:
+    return f"define i64 @{name}(i64 %x) {{\n  %y = add i64 %x, {constant}\n  ret i64 %y\n}}\n"
+
+
+def call(address: int, argument: int) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(argument)
+
+
+def test_compiles_and_runs() -> None:
+    addresses = new_engine().compile(add_constant(41) + add_constant(-3, "g"), "f", "g")
+    assert call(addresses["f"], 1) == 42
+    assert call(addresses["g"], 1) == -2
+
+
+def test_modules_may_reuse_names() -> None:
+    engine = new_engine()
+    first = engine.compile(add_constant(1), "f")["f"]
+    second = engine.compile(add_constant(2), "f")["f"]
+    assert (call(first, 10), call(second, 10)) == (11, 12)
+
+
+def test_functions_and_variables_that_are_not_exported_stay_private() -> None:
+    text = """
+@state = global i64 {start}
+define i64 @next(i64 %x) {{
+  %old = load i64, ptr @state
+  %new = add i64 %old, %x
+  store i64 %new, ptr @state
+  ret i64 %new
+}}
+define i64 @f(i64 %x) {{
+  %y = call i64 @next(i64 %x)
+  ret i64 %y
+}}
+"""
+    engine = new_engine()
+    first = engine.compile(text.format(start=100), "f")["f"]
+    second = engine.compile(text.format(start=200), "f")["f"]
+    assert [call(first, 1), call(second, 1), call(first, 1)] == [101, 201, 102]
+
+
+def test_second_compilation_is_a_memory_hit() -> None:
+    engine = new_engine()
+    assert engine.compile(add_constant(5), "f") == engine.compile(add_constant(5), "f")
+    assert (engine.statistics.compiled, engine.statistics.memory_hits) == (1, 1)
+    assert engine.statistics.compile_seconds > 0
+
+
+UNDEFINED_CALL = (
+    "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
+)
+UNDEFINED_VARIABLE = "@no_such_symbol = external global i64\ndefine ptr @f() {\n  ret ptr @no_such_symbol\n}"
+# Float remainder has no instruction: the code generator calls the C library.
+UNDEFINED_BY_CODE_GENERATION = "define float @f(float %x) {\n  %y = frem float %x, 3.0\n  ret float %y\n}"
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol"),
+    [
+        (UNDEFINED_CALL, "no_such_symbol"),
+        (UNDEFINED_VARIABLE, "no_such_symbol"),
+        (UNDEFINED_BY_CODE_GENERATION, "fmodf"),
+    ],
+)
+def test_undefined_symbols_are_refused(text: str, symbol: str) -> None:
+    engine = new_engine()
+    with pytest.raises(BuildError, match=symbol):
+        engine.compile(text, "f")
+    assert call(engine.compile(add_constant(1), "f")["f"], 1) == 2
+
+
+def test_symbol_table_provides_externals() -> None:
+    seven = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 7 * x)
+    text = """
+declare i64 @npu_tensor_test_seven(i64)
+define i64 @f(i64 %x) {
+  %y = call i64 @npu_tensor_test_seven(i64 %x)
+  ret i64 %y
+}
+"""
+    address = ctypes.cast(seven, ctypes.c_void_p).value
+    assert address
+    compiled = new_engine().compile(text, "f", symbols={"npu_tensor_test_seven": address})
+    assert call(compiled["f"], 6) == 42
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("this is not IR", ["f"]),
+        ("define i64 @f(i64 %x) {\n  ret i32 0\n}", ["f"]),
+        (
+            # Use before definition: only the verifier notices.
+            "define i64 @f(i64 %x) {\n  %y = add i64 %z, 1\n  %z = add i64 %x, 1\n  ret i64 %y\n}",
+            ["f"],
+        ),
+        (add_constant(1), ["f", "missing"]),
+    ],
+)
+def test_bad_modules_raise(text: str, names: list[str]) -> None:
+    with pytest.raises(BuildError):
+        new_engine().compile(text, *names)
+
+
+def test_object_cache_serves_a_new_engine(tmp_path: Path) -> None:
+    cache = tmp_path / "made" / "when needed"
+    new_engine(cache).compile(add_constant(9), "f")
+    engine = new_engine(cache)
+    assert call(engine.compile(add_constant(9), "f")["f"], 1) == 10
+    assert (engine.statistics.compiled, engine.statistics.disk_hits) == (0, 1)
+
+
+def test_cache_key_includes_text_names_and_target(tmp_path: Path) -> None:
+    text = add_constant(9) + add_constant(10, "g")
+    new_engine(tmp_path).compile(text, "f")
+    for engine, other_text, names in [
+        (new_engine(tmp_path, key="another CPU"), text, ["f"]),
+        (new_engine(tmp_path), text + "\n", ["f"]),
+        (new_engine(tmp_path), text, ["f", "g"]),
+    ]:
+        engine.compile(other_text, *names)
+        assert engine.statistics.disk_hits == 0
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+def test_damaged_entry_is_set_aside_and_compiled_again(tmp_path: Path, damage: str) -> None:
+    new_engine(tmp_path).compile(add_constant(9), "f")
+    (entry,) = tmp_path.iterdir()
+    good = entry.read_bytes()
+    flipped = bytearray(good)
+    flipped[len(good) // 2] ^= 1
+    bad = {"truncated": good[:-7], "flipped": bytes(flipped), "empty": b""}[damage]
+    entry.write_bytes(bad)
+    engine = new_engine(tmp_path)
+    assert call(engine.compile(add_constant(9), "f")["f"], 1) == 10
+    assert engine.statistics.damaged_entries == 1
+    assert engine.statistics.compiled == 1
+    assert entry.read_bytes() == good
+    assert entry.with_suffix(".damaged").read_bytes() == bad
+
+
+def test_unwritable_cache_warns_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    engine = new_engine(tmp_path / "file" / "cache")
+    with pytest.warns(RuntimeWarning, match="not kept"):
+        assert call(engine.compile(add_constant(1), "f")["f"], 1) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call(engine.compile(add_constant(2), "f")["f"], 1) == 3
+
+
+def test_processes_share_one_cache_directory(tmp_path: Path) -> None:
+    """Two processes compile the same modules at the same time; every entry must be whole afterwards."""
+    script = """
+import ctypes, sys
+from pathlib import Path
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.target import host_target
+print("ready", flush=True)
+sys.stdin.readline()
+for round in range(3):
+    engine = Engine(host_target().create_target_machine(), "test", Path(sys.argv[1]))
+    for k in range(10):
+        text = f"define i64 @f(i64 %x) {{ %y = add i64 %x, {k} ret i64 %y }}"
+        address = engine.compile(text, "f")["f"]
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1) == 1 + k
+    assert engine.statistics.damaged_entries == 0
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    workers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    for worker in workers:
+        worker.communicate(timeout=30)
+        assert worker.returncode == 0
+    assert {path.suffix for path in tmp_path.iterdir()} == {".object"}
+    assert len(list(tmp_path.iterdir())) == 10
+
+
+def test_threads_may_compile_at_once() -> None:
+    engine = new_engine()
+    results: dict[int, int] = {}
+
+    def work(first: int) -> None:
+        for constant in range(first, first + 6):
+            results[first * 100 + constant] = (
+                call(engine.compile(add_constant(constant), "f")["f"], 0) - constant
+            )
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 24
+    assert set(results.values()) == {0}
+
+
+def test_read_symbols_of_other_formats_and_damaged_objects() -> None:
+    assert read_symbols(b"\xcf\xfa\xed\xfe" + b"\0" * 60) is None
+    header = b"\x7fELF\x02\x01".ljust(0x28, b"\0") + (1 << 40).to_bytes(8, "little")
+    with pytest.raises(BuildError, match="damaged"):
+        read_symbols(header.ljust(0x3C, b"\0") + b"\x03\0\0\0")

@@ -1,0 +1,410 @@
+"""Matrix products of the CPU device against NumPy in float64 (floats) and int64 (integers).
+
+Scratch memory begins as NaN and operands lie among NaN (integers: their largest number), so that whatever is
+read without being part of the product shows in the result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import mmap
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.ops.expression import Builder, Instruction, Program
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.gemm import Gemm, Operand, accumulator_dtype
+from npu_tensor.runtime.cpu.pool import Pool
+from npu_tensor.runtime.cpu.target import Target, host_target
+
+LEVELS = ["", "avx512bf16,avx512vnni", "avx2", "sse2"]
+FLOAT_DTYPES = ["float32", "bfloat16", "float16"]
+INTEGER_DTYPES = ["int8", "uint8", "int16", "int32", "int64"]
+# Half the distance from 1 to the next number: the relative error of one rounding.
+ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+
+
+class Machine(NamedTuple):
+    target: Target
+    engine: Engine
+    pool: Pool
+
+
+@cache
+def machine(level: str) -> Machine:
+    target = host_target(level)
+    engine = Engine(target.create_target_machine(), target.feature_string, None)
+    return Machine(target, engine, Pool(engine))
+
+
+class Scratch:
+    def __init__(self, nbytes: int) -> None:
+        self.memory = np.full(nbytes, 0xFF, np.uint8)
+        self.address = self.memory.ctypes.data
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name)) if name == "bfloat16" else np.dtype(name)
+
+
+def poison(dtype: np.dtype) -> float:
+    return np.iinfo(dtype).max if dtype.kind in "iu" else math.nan
+
+
+def among_poison(values: np.ndarray, order: Sequence[int], gap: int = 0) -> np.ndarray:
+    """A copy whose axes lie in memory in `order`, outermost first, with `gap` poisoned elements between
+    innermost elements and 3 after each row."""
+    shape = [values.shape[axis] for axis in order]
+    step = gap + 1
+    memory = np.full([*shape[:-1], shape[-1] * step + 3], poison(values.dtype), values.dtype)
+    inside = memory[..., : shape[-1] * step : step]
+    inside[...] = values.transpose(order)
+    return inside.transpose(np.argsort(order))
+
+
+def guarded(values: np.ndarray, at_end: bool) -> np.ndarray:
+    """A contiguous copy that touches a protected page."""
+    page = mmap.PAGESIZE
+    middle = -(-values.nbytes // page) * page
+    memory = mmap.mmap(-1, middle + 2 * page)
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    library = ctypes.CDLL(None)
+    for guard in (first, first + page + middle):
+        assert library.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(page), 0) == 0
+    offset = page + (middle - values.nbytes if at_end else 0)
+    copy = np.frombuffer(memory, values.dtype, values.size, offset).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def element_strides(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def dtype_name(array: np.ndarray) -> str:
+    return array.dtype.name
+
+
+def multiply(
+    level: str,
+    a: np.ndarray,
+    b: np.ndarray,
+    outputs: Sequence[str],
+    epilogue: Program | None = None,
+    operands: Sequence[np.ndarray | float] = (),
+) -> list[np.ndarray]:
+    """Run a product; all arrays have the same leading batch dimensions (strides may be 0)."""
+    target, engine, pool = machine(level)
+    batch, m, k, n = a.shape[:-2], a.shape[-2], a.shape[-1], b.shape[-1]
+    memory = [np.full((*batch, m, n + 5), 77, numpy_dtype(dtype)) for dtype in outputs]
+    results = [array[..., :n] for array in memory]
+
+    def describe(array: np.ndarray | float) -> Operand:
+        if isinstance(array, np.ndarray):
+            return Operand(dtype_name(array), element_strides(array))
+        return Operand("float64")
+
+    gemm = Gemm(
+        engine,
+        target,
+        (m, n, k),
+        a=describe(a),
+        b=describe(b),
+        outputs=[describe(result) for result in results],
+        epilogue=epilogue,
+        operands=[describe(operand) for operand in operands],
+        batch=batch,
+    )
+    arguments = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
+    addresses = [result.ctypes.data for result in results]
+    for _ in range(2):  # The second call must not depend on what the first one left behind.
+        gemm(pool.launch, Scratch, addresses, a.ctypes.data, b.ctypes.data, *arguments)
+    for array in memory:
+        assert (array[..., n:] == 77).all(), "written past the end of a row"
+    return results
+
+
+def random_matrix(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
+    kind = numpy_dtype(dtype)
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
+    return rng.standard_normal(shape).astype(kind)
+
+
+def check_floats(result: np.ndarray, a: np.ndarray, b: np.ndarray, sums: str = "float32") -> None:
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    expected = wide_a @ wide_b
+    k = a.shape[-1]
+    # Every sum of k products in any order: at most k roundings of at most the sum of magnitudes.
+    bound = k * ROUNDING[sums] * (np.abs(wide_a) @ np.abs(wide_b))
+    bound += ROUNDING[dtype_name(result)] * (np.abs(expected) + bound)
+    error = np.abs(result.astype(np.float64) - expected)
+    assert (error <= bound).all(), f"error {error.max()}, {(error / bound).max()} of the bound"
+
+
+def check_integers(result: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    with np.errstate(over="ignore"):
+        expected = a.astype(np.int64) @ b.astype(np.int64)
+    np.testing.assert_array_equal(result, expected.astype(result.dtype))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype_b", FLOAT_DTYPES)
+@pytest.mark.parametrize("dtype_a", FLOAT_DTYPES)
+def test_floats(level: str, dtype_a: str, dtype_b: str) -> None:
+    rng = np.random.default_rng(1)
+    a, b = random_matrix(rng, (45, 83), dtype_a), random_matrix(rng, (83, 70), dtype_b)
+    results = multiply(level, a, b, ["float32", dtype_a])
+    for result in results:
+        check_floats(result, a, b)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_float64_of_integral_numbers_is_exact(level: str) -> None:
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-(2**20), 2**20, shape).astype(np.float64) for shape in ((31, 50), (50, 29)))
+    (result,) = multiply(level, a, b, ["float64"])
+    check_integers(result, a, b)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype_b", INTEGER_DTYPES)
+@pytest.mark.parametrize("dtype_a", INTEGER_DTYPES)
+def test_integers_wrap_and_are_exact(level: str, dtype_a: str, dtype_b: str) -> None:
+    if (dtype_a == "int64") != (dtype_b == "int64"):
+        with pytest.raises(DTypeError):
+            accumulator_dtype(dtype_a, dtype_b, machine(level).target)
+        return
+    rng = np.random.default_rng(3)
+    a, b = random_matrix(rng, (17, 131), dtype_a), random_matrix(rng, (131, 35), dtype_b)
+    (result,) = multiply(level, a, b, ["int64" if dtype_a == "int64" else "int32"])
+    check_integers(result, a, b)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_extreme_int8(level: str) -> None:
+    for x, y in ((-128, -128), (-128, 127), (127, -128)):
+        a, b = np.full((3, 1000), x, np.int8), np.full((1000, 33), y, np.int8)
+        (result,) = multiply(level, a, b, ["int32"])
+        assert (result == x * y * 1000).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    level=st.sampled_from(LEVELS),
+    dtype=st.sampled_from(["float32", "bfloat16", "int8", "int16"]),
+    m=st.integers(0, 70),
+    n=st.integers(0, 70),
+    k=st.integers(0, 150),
+    order_a=st.permutations(range(2)),
+    order_b=st.permutations(range(2)),
+    gap_a=st.integers(0, 1),
+    gap_b=st.integers(0, 1),
+    seed=st.integers(0, 9),
+)
+def test_sizes_and_layouts(
+    level: str,
+    dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    order_a: list[int],
+    order_b: list[int],
+    gap_a: int,
+    gap_b: int,
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    a = among_poison(random_matrix(rng, (m, k), dtype), order_a, gap_a)
+    b = among_poison(random_matrix(rng, (k, n), dtype), order_b, gap_b)
+    integral = numpy_dtype(dtype).kind == "i"
+    (result,) = multiply(level, a, b, ["int32" if integral else "float32"])
+    (check_integers if integral else check_floats)(result, a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
+def test_large_enough_for_several_blocks_and_threads(dtype: str, transposed: tuple[bool, bool]) -> None:
+    rng = np.random.default_rng(4)
+    a = random_matrix(rng, (300, 1100), dtype)
+    b = random_matrix(rng, (1100, 260), dtype)
+    a, b = (np.asfortranarray(x) if flip else x for x, flip in zip((a, b), transposed, strict=True))
+    integral = dtype == "int8"
+    (result,) = multiply("", a, b, ["int32" if integral else "float32"])
+    if integral:
+        check_integers(result, a, b)
+    else:
+        check_floats(result, a, b)
+
+
+def test_negative_strides() -> None:
+    rng = np.random.default_rng(5)
+    a, b = random_matrix(rng, (20, 40), "float32"), random_matrix(rng, (40, 50), "float32")
+    for view_a, view_b in ((a[::-1], b[::-1]), (a[:, ::-1], b[:, ::-1]), (a[::-2, ::-1], b[::-1, ::-3])):
+        (result,) = multiply("", view_a, view_b, ["float32"])
+        check_floats(result, view_a, view_b)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"),
+    [
+        ((3, 4, 9, 20), (1, 1, 20, 33)),  # one B for all
+        ((1, 1, 9, 20), (3, 4, 20, 33)),  # one A for all
+        ((3, 1, 9, 20), (1, 4, 20, 33)),
+        ((3, 4, 9, 20), (1, 4, 20, 33)),
+        ((5, 1, 20), (1, 20, 33)),  # one row each
+        ((2, 0, 9, 20), (2, 0, 20, 33)),
+    ],
+)
+def test_batch(level: str, shape_a: tuple[int, ...], shape_b: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(6)
+    a, b = random_matrix(rng, shape_a, "bfloat16"), random_matrix(rng, shape_b, "bfloat16")
+    batch = np.broadcast_shapes(shape_a[:-2], shape_b[:-2])
+    a, b = np.broadcast_to(a, (*batch, *shape_a[-2:])), np.broadcast_to(b, (*batch, *shape_b[-2:]))
+    (result,) = multiply(level, a, b, ["float32"])
+    check_floats(result, a, b)
+
+
+def test_batch_in_any_order_of_memory() -> None:
+    """Attention: heads lie between rows and columns in memory, and the keys are transposed besides."""
+    rng = np.random.default_rng(7)
+    query, key = (random_matrix(rng, (2, 30, 4, 16), "float32").transpose(0, 2, 1, 3) for _ in range(2))
+    (result,) = multiply("", query, key.swapaxes(-1, -2), ["float32"])
+    check_floats(result, query, key.swapaxes(-1, -2))
+
+
+def test_shared_weights_and_rows_that_do_not_go_on() -> None:
+    """Such a batch must not be taken for one taller matrix."""
+    rng = np.random.default_rng(10)
+    a = random_matrix(rng, (3, 12, 20), "float32")[:, :9]
+    b = np.broadcast_to(random_matrix(rng, (20, 33), "float32"), (3, 20, 33))
+    (result,) = multiply("", a, b, ["float32"])
+    check_floats(result, a, b)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="uses mprotect")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_nothing_outside_the_operands_is_accessed(level: str, dtype: str, at_end: bool) -> None:
+    """The operands begin or end at a page that cannot be accessed; a fault ends the process."""
+    rng = np.random.default_rng(11)
+    (m, k), n = (29, 37), 45
+    integral = dtype == "int8"
+    for axes_a, axes_b, sign in itertools.product(((0, 1), (1, 0)), ((0, 1), (1, 0)), (1, -1)):
+        a = guarded(random_matrix(rng, (m, k), dtype).transpose(axes_a), at_end).transpose(axes_a)
+        b = guarded(random_matrix(rng, (k, n), dtype).transpose(axes_b), at_end).transpose(axes_b)
+        a, b = a[:, ::sign], b[::sign]
+        (result,) = multiply(level, a, b, ["int32" if integral else "float32"])
+        (check_integers if integral else check_floats)(result, a, b)
+
+
+def gelu_program() -> Program:
+    """(gelu(sum + bias) * scale + residual, sum): operands bias, scale (a number) and residual."""
+    builder = Builder()
+    total, bias = builder.load(0, "float32"), builder.load(1, "float32")
+    scale, residual = builder.scalar(2, "float32"), builder.load(3, "float32")
+    x = total + bias
+    activated = 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    return builder.program([activated * scale + residual, total])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bias_per", ["column", "row"])
+def test_epilogue(level: str, bias_per: str) -> None:
+    rng = np.random.default_rng(8)
+    m, n, k = 37, 77, 60
+    a, b = random_matrix(rng, (m, k), "bfloat16"), random_matrix(rng, (k, n), "bfloat16")
+    bias = random_matrix(rng, (1, n) if bias_per == "column" else (m, 1), "bfloat16")
+    residual = among_poison(random_matrix(rng, (m, n), "float16"), (0, 1))
+    result, total = multiply(
+        level, a, b, ["bfloat16", "float32"], gelu_program(), [np.broadcast_to(bias, (m, n)), 0.75, residual]
+    )
+    check_floats(total, a, b)
+    x = total.astype(np.float64) + bias.astype(np.float64)
+    gelu = 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+    expected = 0.75 * gelu + residual.astype(np.float64)
+    error = np.abs(result.astype(np.float64) - expected)
+    # One rounding to bfloat16; the arithmetic before it has float32's precision.
+    assert (error <= ROUNDING["bfloat16"] * 1.001 * np.abs(expected) + 1e-5).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_quantised_epilogue(level: str) -> None:
+    """int8 product -> float32 scale per column -> saturated int8."""
+    rng = np.random.default_rng(9)
+    a, b = random_matrix(rng, (18, 64), "int8"), random_matrix(rng, (64, 40), "int8")
+    scale = rng.uniform(1e-3, 1e-2, (1, 40)).astype(np.float32)
+    program = Program(
+        (
+            Instruction("load", (), "int32", 0),
+            Instruction("cast", (0,), "float32"),
+            Instruction("load", (), "float32", 1),
+            Instruction("mul", (1, 2), "float32"),
+            Instruction("rint", (3,), "float32"),
+            Instruction("cast", (4,), "int8"),
+        ),
+        (5,),
+    )
+    (result,) = multiply(level, a, b, ["int8"], program, [np.broadcast_to(scale, (18, 40))])
+    sums = (a.astype(np.int64) @ b.astype(np.int64)).astype(np.float32)
+    np.testing.assert_array_equal(result, np.clip(np.rint(sums * scale), -128, 127).astype(np.int8))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_without_terms_the_epilogue_gets_zeros(level: str) -> None:
+    for dtype in ("float32", "bfloat16", "int8"):
+        a, b = np.zeros((5, 0), numpy_dtype(dtype)), np.zeros((0, 40), numpy_dtype(dtype))
+        (result,) = multiply(level, a, b, ["int32" if dtype == "int8" else "float32"])
+        assert (result == 0).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transposed: bool) -> None:
+    kind = numpy_dtype(dtype)
+    a, b = np.ones((20, 33), kind), np.ones((33, 50), kind)
+    a[3, 32], a[7, 0], a[19, 32], b[5, 49] = math.nan, math.inf, -math.inf, math.nan
+    order = "F" if transposed else "C"
+    (result,) = multiply(level, np.asarray(a, order=order), np.asarray(b, order=order), ["float32"])
+    with np.errstate(invalid="ignore"):
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_what_no_kernel_can_do_is_refused() -> None:
+    target, engine, _ = machine("")
+    good = Operand("float32", (4, 1))
+    with pytest.raises(DTypeError, match="float32 and int8"):
+        Gemm(engine, target, (4, 4, 4), a=good, b=Operand("int8", (4, 1)), outputs=[good])
+    with pytest.raises(ArgumentError, match="contiguous"):
+        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[Operand("float32", (1, 4))])
+    bad = Operand("float32", (1, 4))
+    with pytest.raises(ArgumentError, match="column stride"):
+        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], operands=[bad])
+    with pytest.raises(ArgumentError, match="strides"):
+        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], batch=(2,))
+    with pytest.raises(ArgumentError, match="need strides"):
+        Gemm(engine, target, (4, 4, 4), a=Operand("float32"), b=good, outputs=[good])
+    with pytest.raises(ArgumentError, match="-1"):
+        Gemm(engine, target, (4, -1, 4), a=good, b=good, outputs=[good])
+    program = Program((Instruction("load", (), "float64", 0),), (0,))
+    with pytest.raises(ArgumentError, match="float64 sum"):
+        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], epilogue=program)
+    program = Program((Instruction("load", (), "float32", 0),), (0,))
+    with pytest.raises(ArgumentError, match="1 results for 2 outputs"):
+        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good, good], epilogue=program)

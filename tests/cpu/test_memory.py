@@ -1,0 +1,330 @@
+"""The allocator: alignment, reuse, accounting, and lifetimes shared with NumPy."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import threading
+import weakref
+from itertools import pairwise
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npu_tensor.runtime.memory import ALIGNMENT, Allocator, Buffer
+
+MIB = 1 << 20
+
+SIZES = [0, 1, 63, 64, 65, 511, 512, 513, 4096, 100_000, MIB - 1, MIB, MIB + 1, 2 * MIB, 2 * MIB + 1, 5 * MIB]
+
+
+@pytest.mark.parametrize("nbytes", SIZES)
+def test_buffers_are_aligned_and_usable_to_the_last_byte(nbytes: int) -> None:
+    buffer = Allocator().allocate(nbytes)
+    assert buffer.nbytes == nbytes
+    assert buffer.address > 0
+    assert buffer.address % ALIGNMENT == 0
+    array = buffer.as_array((nbytes,), np.uint8)
+    array[...] = 255
+    assert (array == 255).all()
+
+
+def test_large_blocks_are_aligned_to_huge_pages() -> None:
+    assert Allocator().allocate(3 * MIB).address % (2 * MIB) == 0
+
+
+def test_live_buffers_never_overlap() -> None:
+    """Every buffer is filled with a number of its own and must still hold it when it is freed."""
+    allocator = Allocator(pool_bytes=8 * MIB)
+    generator = random.Random(1)
+    live: list[tuple[int, np.ndarray]] = []
+    for step in range(4000):
+        if live and generator.random() < 0.5:
+            number, array = live.pop(generator.randrange(len(live)))
+            assert (array == number).all()
+        else:
+            nbytes = 8 * int(2 ** generator.uniform(0, 17 if step % 50 else 19))
+            array = allocator.allocate(nbytes).as_array((nbytes // 8,), np.int64)
+            array[...] = step
+            live.append((step, array))
+        if step % 1000 == 999:
+            allocator.release()
+    spans = sorted((array.ctypes.data, array.nbytes) for _, array in live)
+    assert all(start + size <= following for (start, size), (following, _) in pairwise(spans))
+    for number, array in live:
+        assert (array == number).all()
+
+
+@pytest.mark.parametrize("nbytes", [0, 100, MIB, 3 * MIB, 64 * MIB])
+def test_the_block_freed_last_is_used_first(nbytes: int) -> None:
+    allocator = Allocator()
+    first, second = allocator.allocate(nbytes), allocator.allocate(nbytes)
+    addresses = first.address, second.address
+    del first
+    del second
+    again = allocator.allocate(nbytes), allocator.allocate(nbytes)
+    assert [buffer.address for buffer in again] == [addresses[1], addresses[0]]
+
+
+def test_a_large_block_takes_no_more_than_its_size() -> None:
+    allocator = Allocator()
+    buffer = allocator.allocate(64 * MIB)
+    assert allocator.statistics().in_use == 64 * MIB
+    del buffer
+
+
+@pytest.mark.parametrize("nbytes", [1, 513, 5000, 70_000, 900_000])
+def test_small_blocks_waste_at_most_an_eighth_and_64_bytes(nbytes: int) -> None:
+    allocator = Allocator()
+    buffer = allocator.allocate(nbytes)
+    assert nbytes <= allocator.statistics().in_use <= nbytes * 9 / 8 + 64
+    del buffer
+    assert allocator.statistics().in_use == 0
+
+
+def test_statistics_follow_large_blocks() -> None:
+    allocator = Allocator()
+    assert allocator.statistics().in_use == allocator.statistics().cached == allocator.statistics().peak == 0
+    one, two = allocator.allocate(4 * MIB), allocator.allocate(6 * MIB)
+    assert (allocator.statistics().in_use, allocator.statistics().cached) == (10 * MIB, 0)
+    del one
+    assert (allocator.statistics().in_use, allocator.statistics().cached) == (6 * MIB, 4 * MIB)
+    one = allocator.allocate(4 * MIB)
+    assert allocator.statistics().peak == 10 * MIB
+    del one, two
+    assert allocator.release() == 10 * MIB
+    statistics = allocator.statistics()
+    assert (statistics.in_use, statistics.cached, statistics.peak) == (0, 0, 10 * MIB)
+
+
+def test_peak_is_never_below_what_was_in_use() -> None:
+    allocator = Allocator()
+    buffers = [allocator.allocate(3000) for _ in range(1000)]
+    used = allocator.statistics().in_use
+    buffers.clear()
+    assert allocator.statistics().peak >= used >= 3_000_000
+
+
+def test_limit_unmaps_the_oldest_first() -> None:
+    allocator = Allocator(pool_bytes=8 * MIB)
+    buffers = [allocator.allocate(4 * MIB) for _ in range(3)]
+    addresses = [buffer.address for buffer in buffers]
+    while buffers:
+        del buffers[0]
+    assert allocator.statistics().cached == 8 * MIB
+    reused = [allocator.allocate(4 * MIB) for _ in range(2)]
+    assert [buffer.address for buffer in reused] == [addresses[2], addresses[1]]
+
+
+def test_release_keeps_slabs_in_use() -> None:
+    allocator = Allocator()
+    buffers = [allocator.allocate(100_000) for _ in range(100)]
+    kept = buffers[37].as_array((100_000,), np.uint8)
+    kept[...] = 37
+    buffers.clear()
+    released = allocator.release()
+    assert released >= 6 * MIB
+    assert (kept == 37).all()
+    assert allocator.statistics().in_use + allocator.statistics().cached <= 4 * MIB
+    del kept
+    assert allocator.release() >= 2 * MIB
+    assert allocator.statistics().in_use == allocator.statistics().cached == 0
+    assert allocator.allocate(100_000).as_array((100_000,), np.uint8).sum() >= 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+def test_release_gives_memory_back_to_the_system() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    allocator = Allocator()
+    buffer = allocator.allocate(64 * MIB)
+    before = resident()
+    buffer.as_array((64 * MIB,), np.uint8)[...] = 1
+    assert resident() - before > 60 * MIB
+    del buffer
+    assert resident() - before > 60 * MIB
+    allocator.release()
+    assert resident() - before < 4 * MIB
+
+
+def test_out_of_memory() -> None:
+    allocator = Allocator()
+    free = allocator.allocate(4 * MIB)
+    del free
+    for nbytes in (1 << 55, 1 << 70):
+        with pytest.raises(MemoryError, match=str(nbytes)):
+            allocator.allocate(nbytes)
+    assert allocator.statistics().cached == 0
+    assert allocator.allocate(4 * MIB).nbytes == 4 * MIB
+
+
+def test_bad_sizes() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        Allocator().allocate(-1)
+    with pytest.raises(TypeError):
+        Allocator().allocate(1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((3, 5), np.float32),
+        ((), np.float64),
+        ((0, 7), np.int16),
+        ((2, 3, 4, 5), ml_dtypes.bfloat16),
+        ((10,), np.bool_),
+        ((9,), ml_dtypes.float8_e4m3fn),
+    ],
+)
+def test_as_array(shape: tuple[int, ...], dtype: type) -> None:
+    allocator = Allocator()
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    for size in (nbytes, nbytes + 3):
+        buffer = allocator.allocate(size)
+        array = buffer.as_array(shape, dtype)
+        assert array.shape == shape
+        assert array.dtype == np.dtype(dtype)
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
+        assert nbytes == 0 or array.ctypes.data == buffer.address
+        array[...] = 1
+        assert (buffer.as_array(shape, dtype) == 1).all()
+
+
+def test_as_array_must_fit() -> None:
+    buffer = Allocator().allocate(100)
+    with pytest.raises(ValueError, match="104 bytes"):
+        buffer.as_array((26,), np.float32)
+    with pytest.raises(ValueError, match="shape"):
+        buffer.as_array((-1,), np.float32)
+
+
+@pytest.mark.parametrize("nbytes", [1000, 3 * MIB])
+def test_arrays_keep_the_buffer_and_the_allocator_alive(nbytes: int) -> None:
+    allocator = Allocator(pool_bytes=0)
+    buffer = allocator.allocate(nbytes)
+    reference = weakref.ref(buffer)
+    view = buffer.as_array((nbytes // 4,), np.float32)[5:50].reshape(9, 5).T
+    view[...] = 7
+    del buffer, allocator
+    gc.collect()
+    assert reference() is not None
+    assert (view == 7).all()
+    del view
+    assert reference() is None
+
+
+def test_from_array() -> None:
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    reference = weakref.ref(array)
+    buffer = Buffer.from_array(array)
+    assert (buffer.address, buffer.nbytes) == (array.ctypes.data, 96)
+    assert np.shares_memory(buffer.as_array((24,), np.float32), array)
+    del array
+    assert reference() is not None
+    exported = buffer.as_array((24,), np.float32)
+    del buffer
+    assert exported.tolist() == list(range(24))
+    del exported
+    assert reference() is None
+
+
+def test_from_array_keeps_read_only_memory_read_only() -> None:
+    array = np.zeros(4)
+    array.flags.writeable = False
+    assert not Buffer.from_array(array).as_array((4,), np.float64).flags.writeable
+
+
+def test_from_array_refuses_what_it_cannot_share() -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        Buffer.from_array(np.zeros((4, 4))[:, ::2])
+    with pytest.raises(ValueError, match="objects"):
+        Buffer.from_array(np.array([object()]))
+
+
+def test_many_threads() -> None:
+    allocator = Allocator(pool_bytes=16 * MIB)
+    errors: list[str] = []
+
+    def work(seed: int) -> None:
+        generator = random.Random(seed)
+        for step in range(400):
+            nbytes = 8 * generator.choice([1, 10, 600, 9000, 150_000, 300_000])
+            array = allocator.allocate(nbytes).as_array((nbytes // 8,), np.int64)
+            array[...] = seed
+            if step % 100 == 0:
+                allocator.release()
+            if not (array == seed).all():
+                errors.append(f"thread {seed}, step {step}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert allocator.statistics().in_use == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_fork_while_another_thread_allocates() -> None:
+    allocator = Allocator(pool_bytes=0)
+    shared = allocator.allocate(3 * MIB).as_array((10,), np.int64)
+    shared[...] = 1
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            allocator.allocate(3 * MIB)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    shared[...] = 2
+                    status = 0 if allocator.allocate(3 * MIB).nbytes == 3 * MIB else 2
+                finally:
+                    os._exit(status)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        stop.set()
+        thread.join()
+    assert (shared == 1).all()
+
+
+def test_buffers_in_reference_cycles_come_back() -> None:
+    allocator = Allocator()
+    cycle: list[object] = [allocator.allocate(4 * MIB), allocator.allocate(100)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert allocator.statistics().in_use == 0
+
+
+def test_interpreter_exit_with_live_buffers() -> None:
+    script = """
+import numpy as np
+from npu_tensor.runtime.memory import Allocator
+allocator = Allocator()
+buffers = [allocator.allocate(n) for n in (1, 1000, 1 << 20, 1 << 23)]
+array = buffers[-1].as_array((4,), np.float32)
+class Late:
+    def __init__(self, array): self.array = array
+    def __del__(self): self.array[...] = 1
+late = Late(array)
+late.self = late
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert (result.returncode, result.stderr) == (0, "")
