@@ -90,6 +90,15 @@ class Device(Protocol):
 
     uri: str
 
+    @property
+    def threads(self) -> int:
+        """How many threads of this machine's processor work on large tasks."""
+        ...
+
+    def set_threads(self, threads: int) -> None:
+        """Change that number; 0 means all cores of the process."""
+        ...
+
     def claim(self, task: Task) -> Kernel | Refusal:
         """A kernel for the task, or why there is none."""
         ...

@@ -249,9 +249,13 @@ class ReferenceDevice:
     """A CPU device that compiles nothing."""
 
     uri = "cpu"
+    threads = 1
 
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
+
+    def set_threads(self, threads: int) -> None:
+        """NumPy runs element-wise work in the calling thread."""
 
     def claim(self, task: Task) -> ReferenceKernel | Refusal:
         """Always a kernel."""

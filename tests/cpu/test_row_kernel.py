@@ -137,6 +137,13 @@ def test_streaming_stores_write_the_same(level: str, dtype: str) -> None:
         np.testing.assert_array_equal(result, a + b)
 
 
+def test_a_map_may_have_no_input() -> None:
+    builder = Builder()
+    result = np.zeros((3, 50), np.float32)
+    run("", builder.program([builder.constant(2.5, "float32")]), [result])
+    assert (result == 2.5).all()
+
+
 def test_an_output_may_be_an_input() -> None:
     add = program(lambda a, b: a + b, "float32", "float32")
     for length in (5, 64, 1000):
@@ -289,6 +296,16 @@ def test_reductions_of_every_dtype(level: str, dtype: str, columns: bool) -> Non
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("columns", [False, True])
+def test_any_and_all(level: str, columns: bool) -> None:
+    x = np.random.default_rng(0).random((40, 37)) < 0.5
+    x[::4], x[1::4] = False, True
+    x[2::8, 36], x[0::8, 35] = True, True
+    np.testing.assert_array_equal(reduce(level, "row_max", x, columns), x.any(-1))
+    np.testing.assert_array_equal(reduce(level, "row_min", x, columns), x.all(-1))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [False, True])
 def test_empty_rows_have_neutral_results(level: str, columns: bool) -> None:
     x = np.zeros((4, 0), np.float32)
     for name, neutral in (("row_sum", 0), ("row_prod", 1), ("row_max", -np.inf), ("row_min", np.inf)):
@@ -410,17 +427,44 @@ def test_long_float32_sums_lose_little(level: str, columns: bool) -> None:
 # ---------------------------------------------------------------------- refusals
 
 
-def test_contradictions_are_refused() -> None:
-    contiguous, row = Operand("float32", "contiguous"), Operand("float32", "row")
-    negative = program(lambda x: -x, "float32")
-    total = program(lambda x: [emit("row_sum", x), x * 2], "float32")
-    with pytest.raises(ValueError, match="per row"):
-        row_kernel("kernel", negative, (row, contiguous), 1, target(""))
-    with pytest.raises(ValueError, match="per row"):
-        row_kernel("kernel", total, (row, row, contiguous), 1, target(""))
-    with pytest.raises(ValueError, match="every output"):
-        row_kernel("kernel", total, (row,), 1, target(""))
+CONTIGUOUS, ROW, SCALAR = (Operand("float32", access) for access in ("contiguous", "row", "scalar"))
+NEGATIVE = program(lambda x: -x, "float32")
+TOTAL = program(lambda x: [emit("row_sum", x), x * 2], "float32")
+
+
+@pytest.mark.parametrize(
+    ("formula", "operands", "outer", "message"),
+    [
+        (NEGATIVE, (ROW, CONTIGUOUS), 1, "per row"),
+        (TOTAL, (ROW, ROW, CONTIGUOUS), 1, "per row"),
+        (TOTAL, (ROW,), 1, "every output"),
+        (NEGATIVE, (CONTIGUOUS,), 1, "every slot"),
+        (NEGATIVE, (CONTIGUOUS, Operand("float32", "diagonal")), 1, "access"),
+        (NEGATIVE, (CONTIGUOUS, SCALAR), 1, "load"),
+        (NEGATIVE, (CONTIGUOUS, Operand("int32", "contiguous")), 1, "holds int32"),
+        (NEGATIVE, (Operand("float8", "contiguous"), CONTIGUOUS), 1, "float8"),
+    ],
+)
+def test_contradictions_are_refused(formula: Program, operands: tuple[Operand, ...], outer: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        row_kernel("kernel", formula, operands, outer, target(""))
+
+
+def test_the_column_form_needs_rows() -> None:
     with pytest.raises(ValueError, match="outer dimension"):
-        row_kernel("kernel", total, (contiguous, contiguous, contiguous), 0, target(""), columns=True)
-    with pytest.raises(ValueError, match="access"):
-        row_kernel("kernel", negative, (contiguous, Operand("float32", "diagonal")), 1, target(""))
+        row_kernel("kernel", TOTAL, (CONTIGUOUS,) * 3, 0, target(""), columns=True)
+
+
+# ---------------------------------------------------------------------- targets
+
+
+def test_disabling_a_feature_disables_what_builds_on_it() -> None:
+    assert not any(name.startswith("avx512") for name in target("-avx512f").features)
+    older = target("sse2")
+    assert older.lanes == 4
+    assert not (older.has_fma or older.has_float16 or older.has_bfloat16 or older.has_vnni)
+    if older.is_x86:
+        assert not older.has_rounding
+        assert not {"avx", "avx2", "fma", "f16c", "sse4.1"} & older.features
+    assert target("-avx512bf16").lanes == target("").lanes
+    assert not target("-avx512bf16").has_bfloat16

@@ -65,6 +65,15 @@ class CpuDevice:
         with self._pool_lock:
             return Pool(self.engine, config.threads)
 
+    @property
+    def threads(self) -> int:
+        """Threads of the pool, the caller included."""
+        return self.pool.threads
+
+    def set_threads(self, threads: int) -> None:
+        """Change the number of threads; 0 means all cores of the process."""
+        self.pool.set_threads(threads)
+
     def claim(self, task: Task) -> _LoopKernel | _ProductKernel | Refusal:
         """A compiled kernel, or why the task has none."""
         if task.kind == "data":

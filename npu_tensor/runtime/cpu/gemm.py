@@ -72,9 +72,7 @@ class _Problem(NamedTuple):
     def check(self) -> None:
         """Raise ArgumentError if there is no kernel for these strides."""
         if len(self.shape) != 3 or min(self.shape + self.batch) < 0:
-            raise ArgumentError(
-                f"a product has sizes (m, n, k) >= 0, not {self.shape} in a batch of {self.batch}"
-            )
+            raise ArgumentError(f"a product has sizes (m, n, k) >= 0, not {self.shape} in a batch of {self.batch}")
         if any(operand.strides is None for operand in (self.a, self.b, *self.outputs)):
             raise ArgumentError("a number is not a matrix: operands and outputs of a product need strides")
         for operand in (self.a, self.b, *self.tensors):
@@ -86,14 +84,10 @@ class _Problem(NamedTuple):
             return
         for output in self.outputs:
             if _column_stride(output, self.shape[1]) != 1:
-                raise ArgumentError(
-                    f"the columns of an output must be contiguous, its strides are {output.strides}"
-                )
+                raise ArgumentError(f"the columns of an output must be contiguous, its strides are {output.strides}")
         for operand in self.tensors:
             if _column_stride(operand, self.shape[1]) not in (0, 1):
-                raise ArgumentError(
-                    f"the column stride of an epilogue operand must be 0 or 1, not {operand.strides}"
-                )
+                raise ArgumentError(f"the column stride of an epilogue operand must be 0 or 1, not {operand.strides}")
 
     @property
     def empty(self) -> bool:
@@ -264,12 +258,8 @@ class Gemm:
         unit = self.spec.unit(self._target)
         steps = max(1, -(-k // unit.count))
         (row_a, k_a), (k_b, column_b) = _strides(problem.a)[-2:], _strides(problem.b)[-2:]
-        pack_a = self._packing(
-            self.spec.pack_a(self._target), problem.a, problem.batch, k, steps, m, row_a, k_a
-        )
-        pack_b = self._packing(
-            self.spec.pack_b(self._target), problem.b, problem.batch, k, steps, n, column_b, k_b
-        )
+        pack_a = self._packing(self.spec.pack_a(self._target), problem.a, problem.batch, k, steps, m, row_a, k_a)
+        pack_b = self._packing(self.spec.pack_b(self._target), problem.b, problem.batch, k, steps, n, column_b, k_b)
         self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
         self._offset_b = pack_a.bytes
         self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
@@ -305,10 +295,8 @@ class Gemm:
         size = ELEMENT_SIZE[operand.dtype]
         offsets, index = np.unique(_batch_offsets(batch, operand), return_inverse=True)
         panels = -(-lines // spec.width)
-        bytes_ = panel_bytes(spec, steps)
-        meta = np.array(
-            [k, steps, lines, panels, line_stride * size, k_stride * size, bytes_, *offsets], np.int64
-        )
+        bytes_ = panel_bytes(spec, steps, self._target)
+        meta = np.array([k, steps, lines, panels, line_stride * size, k_stride * size, bytes_, *offsets], np.int64)
         module = pack_module("pack", spec, self._target)
         loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
         return _Packing(loop, index.ravel(), panels, bytes_)

@@ -71,9 +71,7 @@ class GemmSpec:
 
     def pack_b(self, target: Target) -> PackSpec:
         unit = self.unit(target)
-        return PackSpec(
-            self.dtype_b, unit, self.layout_b, self.columns(target), correct=unit.name == "int8_quad"
-        )
+        return PackSpec(self.dtype_b, unit, self.layout_b, self.columns(target), correct=unit.name == "int8_quad")
 
     def program(self, target: Target) -> Program:
         """The epilogue, with the sum as register dtype of the accumulators."""
@@ -81,13 +79,9 @@ class GemmSpec:
         program = self.epilogue or _store_sum(accumulate, self.outputs)
         for instruction in program.instructions:
             if instruction.primitive == "load" and instruction.value == 0 and instruction.dtype != accumulate:
-                raise ArgumentError(
-                    f"the epilogue takes a {instruction.dtype} sum, but the sum is {accumulate}"
-                )
+                raise ArgumentError(f"the epilogue takes a {instruction.dtype} sum, but the sum is {accumulate}")
         if len(program.outputs) != len(self.outputs):
-            raise ArgumentError(
-                f"the epilogue has {len(program.outputs)} results for {len(self.outputs)} outputs"
-            )
+            raise ArgumentError(f"the epilogue has {len(program.outputs)} results for {len(self.outputs)} outputs")
         return program
 
 
@@ -164,9 +158,7 @@ class _MultiplyWriter:
         rows_left = emitter.sub(self.meta["m"], first_row)
         rows = emitter.select(emitter.compare("slt", rows_left, self.spec.rows), rows_left, self.spec.rows)
         columns_left = emitter.sub(self.meta["n"], first_column)
-        columns = emitter.select(
-            emitter.compare("slt", columns_left, self.columns), columns_left, self.columns
-        )
+        columns = emitter.select(emitter.compare("slt", columns_left, self.columns), columns_left, self.columns)
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
         def store_row(row: Value, _: list[Value]) -> Sequence[Value]:
@@ -202,9 +194,7 @@ class _MultiplyWriter:
         """Address and row stride of an output or tensor operand of the current product."""
         base = load_value(self.emitter, "ptr", self.pointers, slot)
         offset = load_value(self.emitter, "i64", self.table, 2 + position)
-        return byte_offset(self.emitter, base, offset), load_value(
-            self.emitter, "i64", self.row_strides, position
-        )
+        return byte_offset(self.emitter, base, offset), load_value(self.emitter, "i64", self.row_strides, position)
 
     def _store_vector(
         self, starts: dict[int, Value], sums: Value, column: Value, matrix_column: Value, mask: Value | None
@@ -234,9 +224,7 @@ class _MultiplyWriter:
         element = REGISTER_ELEMENT[dtype]
         if dtype in ("float32", "float64"):
             number = load_value(emitter, "double", self.pointers, slot)
-            return emitter.splat(
-                emitter.convert("fptrunc", number, element) if element == "float" else number
-            )
+            return emitter.splat(emitter.convert("fptrunc", number, element) if element == "float" else number)
         number = load_value(emitter, "i64", self.pointers, slot)
         if dtype == "bool":
             number = emitter.compare("ne", number, 0)

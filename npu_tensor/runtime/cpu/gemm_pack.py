@@ -45,9 +45,11 @@ class PackSpec(NamedTuple):
     correct: bool = False
 
 
-def panel_bytes(spec: PackSpec, steps: int) -> int:
-    """Size of one packed panel: whole cache lines, with room for the last vector that packing stores."""
-    used = (steps + int(spec.correct)) * spec.width * spec.unit.bytes
+def panel_bytes(spec: PackSpec, steps: int, target: Target) -> int:
+    """Size of one packed panel: whole cache lines, with room for what packing stores after the last step."""
+    lanes = unit_lanes(spec.unit, target)
+    block_steps = -(-steps // lanes) * lanes
+    used = (block_steps + int(spec.correct)) * spec.width * spec.unit.bytes
     return -(-(used + _CACHE_LINE) // _CACHE_LINE) * _CACHE_LINE
 
 
@@ -72,9 +74,7 @@ def _transpose(emitter: Emitter, rows: Sequence[Value]) -> list[Value]:
     masks = [[start + i // 2 + (i % 2) * lanes for i in range(lanes)] for start in (0, half)]
     current = list(rows)
     for _ in range(lanes.bit_length() - 1):
-        current = [
-            emitter.shuffle(current[i], mask, current[i + half]) for i in range(half) for mask in masks
-        ]
+        current = [emitter.shuffle(current[i], mask, current[i + half]) for i in range(half) for mask in masks]
     return current
 
 
@@ -88,6 +88,8 @@ class _PackWriter:
         self.element = MEMORY_ELEMENT[spec.dtype]
         self.element_bytes = ELEMENT_SIZE[spec.dtype]
         self.emitter = Emitter(target)
+        # Without AVX512, LLVM makes a branch per element of a masked load.
+        self.masked = target.has_avx512
         meta = Value("%meta", "ptr")
         self.meta = {field: load_value(self.emitter, "i64", meta, i) for i, field in enumerate(PACK_META)}
 
@@ -103,9 +105,7 @@ class _PackWriter:
             offset = load_value(emitter, "i64", emitter.address(offsets, matrix, "int64"))
             self.source = byte_offset(emitter, operand, offset)
             self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
-            self.panel = destination = byte_offset(
-                emitter, packed, emitter.mul(index, self.meta["panel_bytes"])
-            )
+            self.panel = destination = byte_offset(emitter, packed, emitter.mul(index, self.meta["panel_bytes"]))
             if self.spec.correct:
                 self.panel = byte_offset(emitter, destination, self.spec.width * self.unit.bytes)
             self._copy_elements(self._copy_vectors())
@@ -137,10 +137,16 @@ class _PackWriter:
         position = self.emitter.add(self.emitter.mul(step, self.spec.width), line)
         return byte_offset(self.emitter, self.panel, self.emitter.mul(position, self.unit.bytes))
 
-    def _load(self, lanes: int, address: Value) -> Value:
-        """Consecutive elements, converted to those of a unit."""
+    def _load(self, lanes: int, address: Value, mask: Value | None = None) -> Value:
+        """Consecutive elements, converted to those of a unit. Lanes outside `mask` are 0 and not accessed."""
         type_ = self.element if lanes == 1 else _vector(lanes, self.element)
-        return self._convert(load_value(self.emitter, type_, address, align=self.element_bytes))
+        if mask is None:
+            return self._convert(load_value(self.emitter, type_, address, align=self.element_bytes))
+        align, zero = Value(str(self.element_bytes), "i32"), Value("zeroinitializer", type_)
+        loaded = self.emitter.intrinsic(
+            "llvm.masked.load", address, align, mask, zero, result=type_, overloads=(type_, "ptr")
+        )
+        return self._convert(loaded)
 
     def _convert(self, value: Value) -> Value:
         emitter, element = self.emitter, self.unit.element
@@ -161,8 +167,11 @@ class _PackWriter:
         return self.emitter.assign(type_, f"bitcast {value.type} {value.name} to {type_}")
 
     def _copy_along_k(self) -> Value:
-        """Transpose blocks of `lanes` lines x `lanes` steps."""
-        stop = self._whole_steps(self.lanes)
+        """Transpose blocks of `lanes` lines x `lanes` steps.
+
+        The last block is loaded with a mask, or left over if there are no masks.
+        """
+        stop = self.meta["steps"] if self.masked else self._whole_steps(self.lanes)
         whole = self.spec.width // self.lanes * self.lanes
         if whole < self.spec.width:
             self._transpose_lines(self.emitter.constant(whole, "i64"), self.spec.width - whole, stop)
@@ -193,9 +202,10 @@ class _PackWriter:
 
         def transpose_block(step: Value, _: list[Value]) -> Sequence[Value]:
             offset = emitter.mul(step, self.unit.count * self.element_bytes)
+            mask = self._existing(step) if self.masked else None
             rows = []
             for source in sources:
-                units = self._load(lanes * self.unit.count, byte_offset(emitter, source, offset))
+                units = self._load(lanes * self.unit.count, byte_offset(emitter, source, offset), mask)
                 rows.append(self._bitcast(units, column_type))
             rows += [Value("poison", column_type)] * (lanes - lines)
             base = self._unit_address(step, first)
@@ -204,6 +214,17 @@ class _PackWriter:
             return ()
 
         emitter.loop(0, stop, lanes, (), transpose_block)
+
+    def _existing(self, step: Value) -> Value:
+        """The mask of the elements from `step` on that are not past the end of K."""
+        emitter, count = self.emitter, self.lanes * self.unit.count
+        left = emitter.sub(self.meta["k"], emitter.mul(step, self.unit.count))
+        left = emitter.select(emitter.compare("slt", left, count), left, count)
+        type_ = _vector(count, "i8")
+        numbers = Value(f"<{', '.join(f'i8 {i}' for i in range(count))}>", type_)
+        limit = emitter.assign("i8", f"trunc i64 {left.name} to i8")
+        first = emitter.assign(type_, f"insertelement {type_} poison, i8 {limit.name}, i64 0")
+        return emitter.compare("slt", numbers, emitter.shuffle(first, [0] * count))
 
     def _copy_across_lines(self) -> Value:
         """Copy whole vectors of lines, step by step, interleaving the elements of a unit.

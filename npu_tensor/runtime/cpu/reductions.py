@@ -8,7 +8,7 @@ from collections.abc import Callable
 from npu_tensor.ops.expression import Instruction
 from npu_tensor.runtime.cpu.emitter import BITS, REGISTER_ELEMENT, Emitter, Value, apply
 
-__all__ = ["Index", "Reduction", "reduction"]
+__all__ = ["Index", "Reduction", "make_reduction"]
 
 Index = Callable[[], Value]
 
@@ -151,6 +151,6 @@ _KINDS: dict[str, type[Reduction]] = {
 }
 
 
-def reduction(emitter: Emitter, primitive: str, dtype: str) -> Reduction:
+def make_reduction(emitter: Emitter, primitive: str, dtype: str) -> Reduction:
     """The code of a `row_*` primitive over elements of a register dtype."""
     return _KINDS[primitive](emitter, primitive, dtype)

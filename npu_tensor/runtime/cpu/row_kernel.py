@@ -23,6 +23,7 @@ from typing import NamedTuple
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.cpu.emitter import (
     ELEMENT_SIZE,
+    MEMORY_ELEMENT,
     REGISTER_ELEMENT,
     Emitter,
     Value,
@@ -31,15 +32,15 @@ from npu_tensor.runtime.cpu.emitter import (
     needed_instructions,
     register_dtype,
 )
-from npu_tensor.runtime.cpu.reductions import Index, Reduction, reduction
+from npu_tensor.runtime.cpu.reductions import Index, Reduction, make_reduction
 from npu_tensor.runtime.cpu.target import Target
 
 __all__ = ["Operand", "row_kernel"]
 
 # float32 sums go over to float64 after this many additions in each lane.
 SUM_BLOCK = 32
-# The longest row (in elements) of which intermediate values are kept, on the stack, 64 KiB for each; the same for all
-# rows that the column form handles at once; and how many such values there may be.
+# The longest row (in elements) of which intermediate values are kept, on the stack, 64 KiB for each; the same
+# for all rows that the column form handles at once; and how many such values there may be.
 SCRATCH_LENGTH = 16384
 COLUMN_SCRATCH_LENGTH = 65536
 SCRATCH_ROWS = 2
@@ -89,8 +90,7 @@ def row_kernel(
     Raises UnsupportedProgram for what has no vector code, ValueError for operands that contradict the
     program.
     """
-    if len(operands) < len(program.outputs):
-        raise ValueError("a kernel needs an operand for every output")
+    _check(program, operands)
     reduces = any(PRIMITIVES[instruction.primitive].reduces for instruction in program.instructions)
     if columns and outer < 1:
         raise ValueError("the column form needs an outer dimension")
@@ -99,6 +99,24 @@ def row_kernel(
     if reduces:
         return _RowKernel(name, program, operands, outer, target, longest).text()
     return _MapKernel(name, program, operands, outer, target, nontemporal and outer == 0).text()
+
+
+def _check(program: Program, operands: tuple[Operand, ...]) -> None:
+    """Raises ValueError unless the operands are what the program loads and stores."""
+    slots = {step.value: step for step in program.instructions if step.primitive in ("load", "scalar")}
+    if len(operands) < len(program.outputs) + max(slots, default=-1) + 1:
+        raise ValueError("a kernel needs an operand for every output and every slot")
+    for number, operand in enumerate(operands):
+        if operand.dtype not in MEMORY_ELEMENT:
+            raise ValueError(f"operand {number} has the unknown dtype {operand.dtype!r}")
+        if operand.access not in ("contiguous", "row", "strided", "scalar"):
+            raise ValueError(f"operand {number} has the unknown access {operand.access!r}")
+    for slot, step in slots.items():
+        operand = operands[len(program.outputs) + slot]
+        if (step.primitive == "scalar") != (operand.access == "scalar"):
+            raise ValueError(f"slot {slot} is a {step.primitive} in the program, its access is {operand.access!r}")
+        if step.primitive == "load" and register_dtype(operand.dtype) != step.dtype:
+            raise ValueError(f"slot {slot} holds {operand.dtype}, the program loads {step.dtype}")
 
 
 class _Place(NamedTuple):
@@ -146,7 +164,7 @@ class _Kernel:
 
     def text(self) -> str:
         self.read_arguments()
-        self.known = self.evaluate_fixed(ONCE, self.program_roots(), {}, [])
+        self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, [])
         self.body()
         return self.emitter.module(
             self.emitter.function(f"@{self.name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)")
@@ -154,9 +172,6 @@ class _Kernel:
 
     def body(self) -> None:
         raise NotImplementedError
-
-    def program_roots(self) -> list[int]:
-        return list(self.program.outputs)
 
     # ------------------------------------------------------------------ arguments
 
@@ -168,7 +183,8 @@ class _Kernel:
         self.bases: list[Value] = []
         self.outer_strides: list[list[Value]] = []
         self.inner_strides: list[Value] = []
-        self.lane_offsets: list[Value | None] = []
+        # For strided operands, the distances of a vector's elements from its first.
+        self.lane_offsets: dict[int, Value] = {}
         for number, operand in enumerate(self.operands):
             first = 1 + self.outer + number * (self.outer + 2)
             slot = e.assign("ptr", f"getelementptr ptr, ptr %pointers, i64 {number}")
@@ -176,14 +192,13 @@ class _Kernel:
                 self.bases.append(slot)
                 self.outer_strides.append([])
                 self.inner_strides.append(e.constant(0, "i64"))
-                self.lane_offsets.append(None)
                 continue
             pointer = e.assign("ptr", f"load ptr, ptr {slot.name}")
             self.bases.append(e.address(pointer, self.read_meta(first), operand.dtype))
             self.outer_strides.append([self.read_meta(first + 1 + axis) for axis in range(self.outer)])
             self.inner_strides.append(self.read_meta(first + 1 + self.outer))
-            strided = operand.access == "strided"
-            self.lane_offsets.append(e.mul(e.splat(self.lane_stride(number)), e.lane_numbers()) if strided else None)
+            if operand.access == "strided":
+                self.lane_offsets[number] = e.mul(e.splat(self.lane_stride(number)), e.lane_numbers())
 
     def read_meta(self, position: int) -> Value:
         address = self.emitter.assign("ptr", f"getelementptr i64, ptr %meta, i64 {position}")
@@ -242,27 +257,23 @@ class _Kernel:
             return e.load_scalar(operand.dtype, pointer)
         if operand.access == "contiguous":
             return e.load(operand.dtype, e.address(pointer, place.lane, operand.dtype), place.mask)
-        offsets = self.lane_offsets[number]
-        if offsets is None:
-            raise ValueError(f"operand {number} has the unknown access {operand.access!r}")
         start = e.address(pointer, e.mul(place.lane, self.lane_stride(number)), operand.dtype)
-        return e.gather(operand.dtype, start, offsets, place.mask)
+        return e.gather(operand.dtype, start, self.lane_offsets[number], place.mask)
 
     def store(self, output: int, values: Sequence[Value], places: Sequence[_Place]) -> None:
         """Store an output's values at as many places."""
         e = self.emitter
         operand = self.operands[output]
-        offsets = self.lane_offsets[output]
         if operand.access not in ("contiguous", "strided"):
             raise ValueError(f"output {output} has one element per row, but the program one per position")
         stored = e.all_to_memory(operand.dtype, [self.as_stored(output, value) for value in values])
         for raw, place in zip(stored, places, strict=True):
             pointer = place.pointers[output]
-            if offsets is None:
+            if operand.access == "contiguous":
                 e.store_raw(operand.dtype, raw, e.address(pointer, place.lane, operand.dtype), place.mask)
             else:
                 start = e.address(pointer, e.mul(place.lane, self.lane_stride(output)), operand.dtype)
-                e.scatter_raw(operand.dtype, raw, start, offsets, place.mask)
+                e.scatter_raw(operand.dtype, raw, start, self.lane_offsets[output], place.mask)
 
     def as_stored(self, output: int, value: Value) -> Value:
         """An output's value in the register dtype of its memory."""
@@ -520,9 +531,11 @@ class _ReducingKernel(_Kernel):
     def reduction(self, number: int) -> Reduction:
         instruction = self.program.instructions[number]
         operand_dtype = self.program.instructions[instruction.operands[0]].dtype
-        return reduction(self.emitter, instruction.primitive, operand_dtype)
+        return make_reduction(self.emitter, instruction.primitive, operand_dtype)
 
-    def with_or_without_scratch(self, width: int, body: Callable[[list[_Stage], dict[int, Value]], None]) -> None:
+    def with_or_without_scratch(
+        self, available: int, width: int, body: Callable[[list[_Stage], dict[int, Value]], None]
+    ) -> None:
         """Emit body(stages, scratch rows): one that keeps values of `width` rows, if they fit, or one without.
 
         Both are needed unless the longest row is known.
@@ -743,10 +756,8 @@ class _ColumnKernel(_ReducingKernel):
         return self.frequency[self.program.outputs[output]] != PER_ELEMENT
 
     def body(self) -> None:
-        # Several vectors side by side read more of a cache line's neighbours; with scratch rows one is
-        # enough.
-        keeps = any(stage.kept for stage in self.stages(with_scratch=True))
-        unroll = 1 if keeps else _unroll(self.cost(self.program.outputs))
+        # Several vectors side by side read neighbouring cache lines together.
+        unroll = COLUMN_VECTORS if self.cost(self.program.outputs) < EXPENSIVE else 1
         e = self.emitter
         width = self.sizes[-1]
 

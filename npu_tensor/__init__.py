@@ -1,0 +1,50 @@
+"""A PyTorch-style tensor library for AMD NPUs, lazy, with a fast CPU device.
+
+import npu_tensor as nt
+y = (nt.tensor([1.0, 2.0]) * 2 + 1).relu()
+print(y)
+
+Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.stubs` writes.
+"""
+
+from npu_tensor import dtypes as _dtypes
+from npu_tensor import errors as _errors
+from npu_tensor.config import config
+from npu_tensor.display import explain
+from npu_tensor.dtypes import DType
+from npu_tensor.functional import Generator, manual_seed
+from npu_tensor.jit import jit
+from npu_tensor.resources import empty_cache, get_num_threads, memory_stats, set_num_threads
+from npu_tensor.tensor import FUNCTIONS, Tensor, realize
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    **FUNCTIONS,
+    **{name: getattr(_errors, name) for name in _errors.__all__},
+    **{dtype.name: dtype for dtype in _dtypes.DTYPES},
+    # PyTorch's other names of dtypes.
+    "double": _dtypes.float64,
+    "float": _dtypes.float32,
+    "half": _dtypes.float16,
+    "int": _dtypes.int32,
+    "long": _dtypes.int64,
+    "short": _dtypes.int16,
+}
+globals().update(_NAMES)
+
+__all__ = [  # noqa: PLE0604
+    "DType",
+    "Generator",
+    "Tensor",
+    "config",
+    "empty_cache",
+    "explain",
+    "get_num_threads",
+    "jit",
+    "manual_seed",
+    "memory_stats",
+    "realize",
+    "set_num_threads",
+    *sorted(_NAMES),
+]

@@ -1,0 +1,820 @@
+# Written by `python -m npu_tensor.stubs` from the op registry and npu_tensor/functional.
+import builtins
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.config import config as config
+from npu_tensor.display import explain as explain
+from npu_tensor.dtypes import DType as DType
+from npu_tensor.errors import (
+    ArgumentError as ArgumentError,
+    BuildError as BuildError,
+    CaptureError as CaptureError,
+    DTypeError as DTypeError,
+    DeviceError as DeviceError,
+    DimensionError as DimensionError,
+    LaunchError as LaunchError,
+    NpuTensorError as NpuTensorError,
+    ShapeError as ShapeError,
+)
+from npu_tensor.functional.creation import Generator as Generator
+from npu_tensor.functional.creation import manual_seed as manual_seed
+from npu_tensor.functional.shape import ValuesIndices
+from npu_tensor.jit import jit as jit
+from npu_tensor.tensor import Tensor as Tensor
+from npu_tensor.tensor import realize as realize
+
+Operand = Tensor | np.ndarray[Any, Any] | builtins.float
+Dims = builtins.int | Sequence[builtins.int] | None
+Size = Any
+DTypeLike = Any
+__version__: str
+float32: DType
+bfloat16: DType
+float16: DType
+int8: DType
+int16: DType
+int32: DType
+float64: DType
+int64: DType
+uint8: DType
+bool: DType
+double: DType
+float: DType
+half: DType
+int: DType
+long: DType
+short: DType
+
+def abs(input: Operand, /) -> Tensor:
+    """Absolute value; the smallest integer wraps to itself."""
+    ...
+def absolute(input: Any, /) -> Any:
+    """Absolute value; the smallest integer wraps to itself."""
+    ...
+def add(input: Operand, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
+    """input + alpha * other."""
+    ...
+def add1(input: Tensor, other: Tensor) -> Tensor:
+    """input + the one element of other."""
+    ...
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
+    """input + value * tensor1 / tensor2."""
+    ...
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
+    """input + value * tensor1 * tensor2."""
+    ...
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    ...
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec)."""
+    ...
+def all(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    """Whether every element over dim is true (not zero)."""
+    ...
+def allclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
+    """Whether all elements are close. Reads the value."""
+    ...
+def amax(input: Operand, /, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
+    """Largest element over dim (empty = all); NaN wins."""
+    ...
+def amin(input: Operand, /, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
+    """Smallest element over dim (empty = all); NaN wins."""
+    ...
+def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
+    """Smallest and largest element over dim (None = all)."""
+    ...
+def any(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    """Whether some element over dim is true (not zero)."""
+    ...
+def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
+    ...
+def argmax(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
+    ...
+def argmin(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+    ...
+def argsort(input: Operand, /, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
+    """Indices that sort along dim, always stable; NaN counts as the largest."""
+    ...
+def argwhere(input: Any) -> Any:
+    """"""
+    ...
+def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """As `tensor`, but a Tensor of the dtype is returned as it is."""
+    ...
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    ...
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float = 0.1, eps: builtins.float = 1e-05) -> Tensor:
+    """Each channel (dimension 1) normalized with the running statistics, or its own if training.
+
+    The running statistics are not updated: there is no training here."""
+    ...
+def bitwise_and(input: Operand, other: Operand, /) -> Tensor:
+    """input & other."""
+    ...
+def bitwise_left_shift(input: Operand, other: Operand, /) -> Tensor:
+    """input << other."""
+    ...
+def bitwise_not(input: Operand, /) -> Tensor:
+    """~input."""
+    ...
+def bitwise_or(input: Operand, other: Operand, /) -> Tensor:
+    """input | other."""
+    ...
+def bitwise_right_shift(input: Operand, other: Operand, /) -> Tensor:
+    """input >> other; the sign is kept."""
+    ...
+def bitwise_xor(input: Operand, other: Operand, /) -> Tensor:
+    """input ^ other."""
+    ...
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Products of two stacks of equally many matrices."""
+    ...
+def broadcast_tensors(*tensors: Tensor) -> builtins.tuple[Tensor, ...]:
+    """All expanded to their common shape."""
+    ...
+def broadcast_to(input: Tensor, size: Sequence[builtins.int]) -> Tensor:
+    """Expanded to a shape, by the rules of broadcasting."""
+    ...
+def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    ...
+def ceil(input: Operand, /) -> Tensor:
+    """The smallest integer not below input."""
+    ...
+def chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+    """At most `chunks` parts of equal size along dim; the last may be smaller."""
+    ...
+def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    ...
+def clamp_max(input: Tensor, max: Operand) -> Tensor:
+    """The smaller of input and max."""
+    ...
+def clamp_min(input: Tensor, min: Operand) -> Tensor:
+    """The larger of input and min."""
+    ...
+def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    ...
+def clone(input: Tensor) -> Tensor:
+    """Another handle on the same value. As values never change, nothing is copied."""
+    ...
+def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    ...
+def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    ...
+def cos(input: Operand, /) -> Tensor:
+    """Cosine of radians."""
+    ...
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
+    """Cosine of the angle between x1 and x2 over dim."""
+    ...
+def count_equal(input: Operand, other: Operand, /) -> Tensor:
+    """How many elements are equal, as int64."""
+    ...
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements over dim are not zero, as int64."""
+    ...
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: None = None, ignore_index: builtins.int = -100, reduce: None = None, reduction: builtins.str = 'mean', label_smoothing: builtins.float = 0.0) -> Tensor:
+    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape."""
+    ...
+def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
+    """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
+    ...
+def cumsum(input: Operand, /, dim: Dims, *, dtype: Any = None) -> Tensor:
+    """Running sum along dim; integers give int64."""
+    ...
+def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
+    """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
+    ...
+def diag_mask_inf(input: Tensor, n_past: builtins.int) -> Tensor:
+    """Minus infinity where column > row + n_past in the last two dimensions."""
+    ...
+def diag_mask_zero(input: Tensor, n_past: builtins.int) -> Tensor:
+    """Zero where column > row + n_past in the last two dimensions."""
+    ...
+def diagonal(input: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
+    """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+    ...
+def div(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
+    """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    ...
+def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
+    """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    ...
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of the products of two vectors."""
+    ...
+def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
+    """input itself: there is no training here. ArgumentError if training is asked for."""
+    ...
+def einsum(equation: builtins.str, *operands: Any) -> Tensor:
+    """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
+
+    An ellipsis stands for broadcast dimensions. A label repeated inside one operand is not supported."""
+    ...
+def elu(input: Operand, /, alpha: builtins.float = 1.0) -> Tensor:
+    """input where positive, else alpha * (exp(input) - 1)."""
+    ...
+def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
+    """The rows of weight (entries, features) at the indices in input, whose shape comes first.
+
+    padding_idx matters for training only."""
+    ...
+def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros: values are immutable, so memory without a value would have no use."""
+    ...
+def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the input's shape and dtype, as `empty`."""
+    ...
+def eq(input: Operand, other: Operand, /) -> Tensor:
+    """input == other."""
+    ...
+def equal(input: Tensor, other: Tensor) -> builtins.bool:
+    """Whether shape and all elements are equal. Reads the value."""
+    ...
+def erf(input: Operand, /) -> Tensor:
+    """The error function."""
+    ...
+def exp(input: Operand, /) -> Tensor:
+    """e to the power of input."""
+    ...
+def exp2(input: Operand, /) -> Tensor:
+    """2 to the power of input."""
+    ...
+def expand(input: Operand, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
+    """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
+    ...
+def expm1(input: Operand, /) -> Tensor:
+    """exp(input) - 1, accurate near zero."""
+    ...
+def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """n rows and m (default n) columns with ones on the diagonal."""
+    ...
+def flatten(input: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
+    """Dimensions start_dim to end_dim as one."""
+    ...
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """Reversed along dims."""
+    ...
+def fliplr(input: Tensor) -> Tensor:
+    """Columns reversed."""
+    ...
+def flipud(input: Tensor) -> Tensor:
+    """Rows reversed."""
+    ...
+def floor(input: Operand, /) -> Tensor:
+    """The largest integer not above input."""
+    ...
+def floor_divide(input: Operand, other: Operand, /) -> Tensor:
+    """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+    ...
+def fmod(input: Operand, other: Operand, /) -> Tensor:
+    """What division rounded toward zero leaves; has the sign of input."""
+    ...
+def frac(input: Operand, /) -> Tensor:
+    """input - trunc(input)."""
+    ...
+def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tensor:
+    """A tensor with the array's value and dtype.
+
+    copy=False shares the memory of a row-major array and marks the array read-only, as values never change."""
+    ...
+def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does."""
+    ...
+def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` in the input's shape and dtype."""
+    ...
+def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    ...
+def gather_along(input: Operand, index: Operand, /, dim: Dims) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    ...
+def ge(input: Operand, other: Operand, /) -> Tensor:
+    """input >= other."""
+    ...
+def geglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
+    """gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    ...
+def geglu_erf(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
+    """gelu(x, exact form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    ...
+def geglu_quick(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
+    """gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    ...
+def gelu(input: Tensor, approximate: builtins.str = 'none') -> Tensor:
+    """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
+    ...
+def gelu_erf(input: Operand, /) -> Tensor:
+    """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
+    ...
+def gelu_quick(input: Operand, /) -> Tensor:
+    """input * sigmoid(1.702 * input)."""
+    ...
+def get_rows(input: Tensor, rows: Tensor) -> Tensor:
+    """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
+
+    Floats of up to 32 bits come out as float32."""
+    ...
+def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
+    """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
+    ...
+def greater(input: Any, other: Any, /) -> Any:
+    """input > other."""
+    ...
+def greater_equal(input: Any, other: Any, /) -> Any:
+    """input >= other."""
+    ...
+def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
+    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
+    ...
+def gt(input: Operand, other: Operand, /) -> Tensor:
+    """input > other."""
+    ...
+def hardsigmoid(input: Operand, /) -> Tensor:
+    """min(max(input + 3, 0), 6) / 6."""
+    ...
+def hardswish(input: Operand, /) -> Tensor:
+    """input * min(max(input + 3, 0), 6) / 6."""
+    ...
+def hardtanh(input: Operand, /, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
+    """input limited to [min_val, max_val]."""
+    ...
+def hstack(tensors: Sequence[Operand]) -> Tensor:
+    """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+    ...
+def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
+    """input with the slices at the positions `index` along dim set to value."""
+    ...
+def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
+    """The slices of input at the positions in the vector `index` along dim."""
+    ...
+def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
+    """Whether |input - other| <= atol + rtol * |other|, element by element."""
+    ...
+def isfinite(input: Operand, /) -> Tensor:
+    """Whether input is neither infinite nor NaN."""
+    ...
+def isinf(input: Operand, /) -> Tensor:
+    """Whether input is plus or minus infinity."""
+    ...
+def isnan(input: Operand, /) -> Tensor:
+    """Whether input is NaN."""
+    ...
+def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
+    """|input - target|: their mean, their sum, or all of them."""
+    ...
+def l2_norm(input: Operand, /, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
+    """input / max(sqrt(sum(input^2)), eps) over dim."""
+    ...
+def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
+    ...
+def le(input: Operand, other: Operand, /) -> Tensor:
+    """input <= other."""
+    ...
+def leaky_relu(input: Operand, /, negative_slope: builtins.float = 0.01) -> Tensor:
+    """input where positive, else negative_slope * input."""
+    ...
+def lerp(input: Operand, end: Operand, weight: Operand, /) -> Tensor:
+    """input + weight * (end - input)."""
+    ...
+def less(input: Any, other: Any, /) -> Any:
+    """input < other."""
+    ...
+def less_equal(input: Any, other: Any, /) -> Any:
+    """input <= other."""
+    ...
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
+    ...
+def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included."""
+    ...
+def log(input: Operand, /) -> Tensor:
+    """Natural logarithm; negative numbers give NaN."""
+    ...
+def log10(input: Operand, /) -> Tensor:
+    """Logarithm to base 10."""
+    ...
+def log1p(input: Operand, /) -> Tensor:
+    """log(1 + input), accurate near zero."""
+    ...
+def log2(input: Operand, /) -> Tensor:
+    """Logarithm to base 2."""
+    ...
+def log_softmax(input: Operand, /, dim: Dims, dtype: Any = None) -> Tensor:
+    """log(softmax(input)) over dim, without overflow."""
+    ...
+def logical_and(input: Operand, other: Operand, /) -> Tensor:
+    """Both are true (not zero)."""
+    ...
+def logical_not(input: Operand, /) -> Tensor:
+    """input is false (zero)."""
+    ...
+def logical_or(input: Operand, other: Operand, /) -> Tensor:
+    """Either is true."""
+    ...
+def logical_xor(input: Operand, other: Operand, /) -> Tensor:
+    """Exactly one is true."""
+    ...
+def logsigmoid(input: Operand, /) -> Tensor:
+    """log(sigmoid(input)), without overflow."""
+    ...
+def logsumexp(input: Operand, /, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
+    """log(sum(exp(input))) over dim, without overflow."""
+    ...
+def lt(input: Operand, other: Operand, /) -> Tensor:
+    """input < other."""
+    ...
+def masked_fill(input: Tensor, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
+    """`value` where mask, else input; keeps the input's dtype."""
+    ...
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where mask, as a vector. Reads the mask."""
+    ...
+def matmul(input: Operand, other: Operand) -> Tensor:
+    """Matrix product. Vectors count as a row on the left and a column on the right; leading dimensions broadcast.
+
+    Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
+    ...
+def max(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
+    """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
+    ...
+def maximum(input: Operand, other: Operand, /) -> Tensor:
+    """The larger of the two; NaN if either is NaN."""
+    ...
+def mean(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    """Arithmetic mean over dim (None = all)."""
+    ...
+def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
+    """The lower median of all elements, or (values, indices) along dim. NaN wins."""
+    ...
+def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
+    """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
+    ...
+def minimum(input: Operand, other: Operand, /) -> Tensor:
+    """The smaller of the two; NaN if either is NaN."""
+    ...
+def mish(input: Operand, /) -> Tensor:
+    """input * tanh(softplus(input))."""
+    ...
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices."""
+    ...
+def moveaxis(input: Tensor, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
+    """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    ...
+def movedim(input: Tensor, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
+    """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    ...
+def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
+    """(input - target) squared: their mean, their sum, or all of them."""
+    ...
+def mul(input: Operand, other: Operand, /) -> Tensor:
+    """input * other."""
+    ...
+def mul_mat(a: Tensor, b: Tensor) -> Tensor:
+    """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
+
+    Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
+    Floats give float32, integers of up to 32 bits int32."""
+    ...
+def multiply(input: Any, other: Any, /) -> Any:
+    """input * other."""
+    ...
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Product of a matrix and a vector."""
+    ...
+def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
+    """`length` elements along dim from `start`."""
+    ...
+def ne(input: Operand, other: Operand, /) -> Tensor:
+    """input != other."""
+    ...
+def neg(input: Operand, /) -> Tensor:
+    """-input."""
+    ...
+def negative(input: Any, /) -> Any:
+    """-input."""
+    ...
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: None = None, ignore_index: builtins.int = -100, reduce: None = None, reduction: builtins.str = 'mean') -> Tensor:
+    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input."""
+    ...
+def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
+    """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
+    ...
+def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
+    """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
+    ...
+def norm_rows(input: Operand, /, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
+    ...
+def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
+    """input / max(p-norm over dim, eps)."""
+    ...
+def not_equal(input: Any, other: Any, /) -> Any:
+    """input != other."""
+    ...
+def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
+    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index."""
+    ...
+def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the given shape; float32 unless `dtype` says otherwise."""
+    ...
+def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the input's shape and dtype."""
+    ...
+def out_prod(a: Tensor, b: Tensor) -> Tensor:
+    """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
+    ...
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of elements of two vectors."""
+    ...
+def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'constant', value: builtins.float | None = None) -> Tensor:
+    """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
+
+    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths of "constant" crop."""
+    ...
+def permute(input: Operand, /, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
+    """Dimensions in another order."""
+    ...
+def pow(input: Operand, exponent: Operand) -> Tensor:
+    """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
+    ...
+def prod(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    """Product over dim (None = all); integers give int64."""
+    ...
+def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
+    ...
+def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform on [0, 1) in the input's shape and dtype."""
+    ...
+def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default."""
+    ...
+def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
+    ...
+def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Standard normal random numbers."""
+    ...
+def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Standard normal in the input's shape and dtype."""
+    ...
+def randperm(n: builtins.int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
+    """A random order of 0 to n - 1, as int64."""
+    ...
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    ...
+def reciprocal(input: Operand, /) -> Tensor:
+    """1 / input."""
+    ...
+def reglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
+    """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    ...
+def relu(input: Operand, /) -> Tensor:
+    """max(input, 0); NaN stays NaN, as in PyTorch (GGML gives 0)."""
+    ...
+def relu6(input: Operand, /) -> Tensor:
+    """min(max(input, 0), 6)."""
+    ...
+def remainder(input: Operand, other: Operand, /) -> Tensor:
+    """What floor division leaves; has the sign of the divisor."""
+    ...
+def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
+    """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
+    ...
+def reshape(input: Operand, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
+    """The same elements in row-major order under another shape; one extent may be -1."""
+    ...
+def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, eps: builtins.float | None = None) -> Tensor:
+    """input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
+
+    eps defaults to the machine epsilon of the type it is computed in."""
+    ...
+def rms_norm_rows(input: Operand, /, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
+    """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
+    ...
+def roll(input: Tensor, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
+    """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
+    ...
+def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *, n_dims: builtins.int | None = None, mode: builtins.str = 'normal', freq_base: builtins.float = 10000.0, freq_scale: builtins.float = 1.0, n_ctx_orig: builtins.int = 0, ext_factor: builtins.float = 0.0, attn_factor: builtins.float = 1.0, beta_fast: builtins.float = 32.0, beta_slow: builtins.float = 1.0) -> Tensor:
+    """Rotary position embedding of input (..., tokens, heads, features) at integer positions (tokens,).
+
+    mode "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2). Features from n_dims on are
+    copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters."""
+    ...
+def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
+    """The nearest multiple of 10 ** -decimals, halves to even."""
+    ...
+def round_half_away(input: Operand, /) -> Tensor:
+    """The nearest integer, halves away from zero: GGML's ROUND."""
+    ...
+def rsqrt(input: Operand, /) -> Tensor:
+    """1 / sqrt(input)."""
+    ...
+def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
+    """other - alpha * input."""
+    ...
+def scale(input: Operand, /, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
+    """input * s + b."""
+    ...
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, scale: builtins.float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
+
+    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0. scale
+    defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a group of query heads."""
+    ...
+def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
+    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others."""
+    ...
+def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
+    """The slice at `index` along dim, without it."""
+    ...
+def selu(input: Operand, /) -> Tensor:
+    """Scaled elu with the constants of Klambauer et al., 2017."""
+    ...
+def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
+    """input (..., entries, features) with its rows at the indices `rows` (..., n) replaced by source (..., n, features).
+
+    The indices repeat over leading dimensions."""
+    ...
+def sgn(input: Operand, /) -> Tensor:
+    """GGML's sign: -1, 0 or 1; NaN gives 0."""
+    ...
+def sigmoid(input: Operand, /) -> Tensor:
+    """1 / (1 + exp(-input))."""
+    ...
+def sign(input: Operand, /) -> Tensor:
+    """-1, 0 or 1; NaN stays NaN."""
+    ...
+def silu(input: Operand, /) -> Tensor:
+    """input * sigmoid(input)."""
+    ...
+def silu_back(grad: Tensor, input: Tensor) -> Tensor:
+    """grad times the derivative of silu at input."""
+    ...
+def sin(input: Operand, /) -> Tensor:
+    """Sine of radians."""
+    ...
+def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0) -> Tensor:
+    """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
+
+    The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
+    per head where max_bias > 0."""
+    ...
+def softmax(input: Operand, /, dim: Dims, dtype: Any = None) -> Tensor:
+    """exp(input) / sum(exp(input)) over dim, without overflow."""
+    ...
+def softmin(input: Tensor, dim: builtins.int, dtype: Any = None) -> Tensor:
+    """softmax(-input) over dim."""
+    ...
+def softplus(input: Operand, /, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
+    ...
+def softsign(input: Operand, /) -> Tensor:
+    """input / (1 + |input|)."""
+    ...
+def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
+    """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
+    ...
+def split(input: Tensor, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+    """Parts of a given size along dim (the last may be smaller), or of given sizes."""
+    ...
+def sqrt(input: Operand, /) -> Tensor:
+    """Square root; negative numbers give NaN."""
+    ...
+def square(input: Operand, /) -> Tensor:
+    """input * input."""
+    ...
+def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
+    """Without the dimensions of extent 1, or without those of them that `dim` names."""
+    ...
+def stack(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
+    """Tensors of equal shape joined along a new dimension."""
+    ...
+def std(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
+    """Standard deviation over dim: sqrt(var)."""
+    ...
+def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
+    """Standard deviation and mean over dim."""
+    ...
+def step(input: Operand, /) -> Tensor:
+    """1 where input > 0, else 0."""
+    ...
+def sub(input: Operand, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
+    """input - alpha * other."""
+    ...
+def subtract(input: Any, other: Any, /, *, alpha: Any = 1) -> Any:
+    """input - alpha * other."""
+    ...
+def sum(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum over dim (None = all); integers give int64. float32 partial sums."""
+    ...
+def sum_rows(input: Tensor) -> Tensor:
+    """Sum over the last dimension, which is kept with extent 1."""
+    ...
+def swapaxes(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+    """Dimensions dim0 and dim1 swapped."""
+    ...
+def swapdims(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+    """Dimensions dim0 and dim1 swapped."""
+    ...
+def swiglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
+    """silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
+    ...
+def swiglu_oai(input: Tensor, gate: Tensor | None = None, *, alpha: builtins.float = 1.702, limit: builtins.float = 7.0, swapped: builtins.bool = False) -> Tensor:
+    """x * sigmoid(alpha x) * (gate + 1) with x at most `limit` and gate in [-limit, limit]; halves as in swiglu."""
+    ...
+def t(input: Tensor) -> Tensor:
+    """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
+    ...
+def take_along_dim(input: Tensor, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
+    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+    ...
+def tan(input: Operand, /) -> Tensor:
+    """Tangent of radians."""
+    ...
+def tanh(input: Operand, /) -> Tensor:
+    """Hyperbolic tangent."""
+    ...
+def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
+
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
+    Raises ShapeError for ragged lists and DTypeError for what is not a number."""
+    ...
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """As repeat; fewer numbers than dimensions leave the leading ones alone."""
+    ...
+def top_k(input: Tensor, k: builtins.int) -> Tensor:
+    """int32 indices of the k largest elements of each row."""
+    ...
+def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
+    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted."""
+    ...
+def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+    """Dimensions dim0 and dim1 swapped."""
+    ...
+def tril(input: Operand, /, diagonal: builtins.int = 0) -> Tensor:
+    """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
+    ...
+def triu(input: Operand, /, diagonal: builtins.int = 0) -> Tensor:
+    """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
+    ...
+def true_divide(input: Operand, other: Operand) -> Tensor:
+    """input / other; integers give float32."""
+    ...
+def trunc(input: Operand, /) -> Tensor:
+    """The integer part, toward zero."""
+    ...
+def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+    """The slices along dim, without it."""
+    ...
+def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
+    """Dimension `dim` split into `sizes`, one of which may be -1."""
+    ...
+def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
+    """With a dimension of extent 1 before `dim`."""
+    ...
+def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
+    """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
+    ...
+def var_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
+    """Variance and mean over dim."""
+    ...
+def vdot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of the products of two vectors."""
+    ...
+def vstack(tensors: Sequence[Operand]) -> Tensor:
+    """Tensors joined on top of each other, after making each a matrix at least."""
+    ...
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
+    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
+    ...
+def xielu(input: Operand, /, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
+    """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
+
+    alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
+    ...
+def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape; float32 unless `dtype` says otherwise."""
+    ...
+def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the input's shape and dtype."""
+    ...

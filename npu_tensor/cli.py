@@ -1,0 +1,147 @@
+"""The command `npu-tensor`: demo, ops, info."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from importlib import metadata
+from itertools import groupby
+from operator import attrgetter
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import npu_tensor as nt
+from npu_tensor import demo as digits_demo
+from npu_tensor.config import Config, config
+from npu_tensor.ops import OPS, Op
+
+__all__ = ["main", "ops_page"]
+
+OP_HEADINGS = ("op", "GGML name", "dtypes", "kernel family")
+DEPENDENCIES = ("numpy", "networkx", "ml_dtypes", "llvmlite")
+
+
+def _print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    table = Table(*headings, title=title, title_justify="left")
+    for row in rows:
+        # Text, so that the brackets of "float32[500, 10]" are not read as markup.
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(table)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(nt.__version__, prog_name="npu-tensor")
+def main() -> None:
+    """Lazy tensors, planned as a graph and compiled for the device."""
+
+
+@main.command()
+@click.option(
+    "--dtype",
+    type=click.Choice([*digits_demo.DTYPE_NAMES, "both"]),
+    default="both",
+    show_default=True,
+    help="Element type of weights and activations.",
+)
+def demo(dtype: str) -> None:
+    """Read handwritten digits with a small network.
+
+    Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
+    is too low or depends on the dtype.
+    """
+    digits = digits_demo.load()
+    names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)
+    results = [digits_demo.run(digits, name) for name in names]
+    for result in results:
+        click.echo(f"{result.dtype}: where every node runs\n{result.explanation}\n")
+    _print_table(
+        f"{len(digits.labels)} held-out images",
+        ("dtype", "accuracy", "first run, ms", f"median of {digits_demo.HOT_RUNS} more, ms"),
+        (
+            (
+                result.dtype,
+                f"{result.accuracy:.4f}",
+                f"{result.first_seconds * 1e3:.2f}",
+                f"{result.hot_seconds * 1e3:.3f}",
+            )
+            for result in results
+        ),
+    )
+    if found := digits_demo.complaints(results):
+        raise click.ClickException("; ".join(found))
+
+
+@main.command()
+@click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
+def ops(markdown: bool) -> None:
+    """List the ops: name, GGML name, dtypes, kernel family."""
+    if markdown:
+        click.echo(ops_page(), nl=False)
+    else:
+        _print_table(f"{len(OPS)} ops", OP_HEADINGS, map(_op_row, OPS.values()))
+
+
+def _op_row(op: Op) -> tuple[str, ...]:
+    return op.name, op.ggml, op.dtypes, op.family
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def ops_page() -> str:
+    """The text of docs/ops.md: one table per family of declarations."""
+    lines = [
+        "# Ops",
+        "",
+        "Generated from the op registry; write it anew with `npu-tensor ops --markdown > docs/ops.md`.",
+        "",
+        f"{len(OPS)} ops. An op without a GGML name has no counterpart there.",
+    ]
+    headings = (*OP_HEADINGS, "meaning")
+    for module, declared in groupby(OPS.values(), key=attrgetter("module")):
+        lines += ["", f"## {module.capitalize()}", "", _markdown_row(headings), "|---" * len(headings) + "|"]
+        for op in declared:
+            meaning = op.doc.partition("\n")[0]
+            lines.append(_markdown_row((f"`{op.name}`", *_op_row(op)[1:], meaning)))
+    return "\n".join(lines) + "\n"
+
+
+@main.command()
+def info() -> None:
+    """Print versions, the processor's vector features, threads, the cache directory and the settings."""
+    _print_table("system", ("", ""), _system_rows())
+    settings = Config.table()
+    values = (getattr(config, field.name) for field in fields(Config))
+    _print_table(
+        "settings",
+        ("variable", "value", "meaning"),
+        ((row["variable"], value, row["doc"]) for row, value in zip(settings, values, strict=True)),
+    )
+
+
+def _system_rows() -> Iterator[tuple[str, str]]:
+    yield "npu_tensor", nt.__version__
+    yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
+    yield "platform", platform.platform()
+    for name in DEPENDENCIES:
+        yield name, metadata.version(name)
+    try:
+        from llvmlite.binding import llvm_version_info
+
+        from npu_tensor.runtime.cpu.pool import available_threads
+        from npu_tensor.runtime.cpu.target import host_target
+    except ImportError as error:
+        yield "processor", f"not known: {error}"
+    else:
+        target = host_target(config.cpu_features)
+        yield "LLVM", ".".join(map(str, llvm_version_info))
+        yield "processor", target.cpu
+        yield "vector lanes", f"{target.lanes} x float32"
+        yield "threads", str(config.threads or available_threads())
+        yield "features", " ".join(sorted(target.features))
+    yield "cache directory", str(config.cache_dir)

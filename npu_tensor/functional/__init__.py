@@ -1,0 +1,20 @@
+"""PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
+
+from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, reduce, shape
+from npu_tensor.functional.creation import Generator, manual_seed
+from npu_tensor.functional.register import GGML_NAMES, METHODS
+
+__all__ = [
+    "GGML_NAMES",
+    "METHODS",
+    "Generator",
+    "arithmetic",
+    "creation",
+    "ggml",
+    "indexing",
+    "linalg",
+    "manual_seed",
+    "nn",
+    "reduce",
+    "shape",
+]

@@ -1,0 +1,301 @@
+"""Tensors from data, numbers and random streams. Shapes may be given as f(2, 3) or f((2, 3))."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import DType, as_dtype, default_dtype, float32, int64
+from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from npu_tensor.functional.register import composite
+from npu_tensor.tensor import RECORDERS, Tensor, from_array
+
+__all__ = ["Generator", "manual_seed"]
+
+_fill = RECORDERS["fill"]
+Size = Any
+DTypeLike = Any
+
+
+def check_device(device: Any) -> None:
+    """DeviceError unless `device` names the CPU."""
+    if device is not None and str(device).partition(":")[0] != "cpu":
+        raise DeviceError(f"device {device!r} does not exist here; there is 'cpu'")
+
+
+def extents(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape meant by f(2, 3) or f((2, 3))."""
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        size = tuple(size[0])
+    for extent in size:
+        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
+            raise TypeError(f"a shape is made of integers, not {extent!r}")
+    shape = tuple(extent.__index__() for extent in size)
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"shape {list(shape)} has a negative extent")
+    return shape
+
+
+def _first_number(data: Any) -> Any:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+@composite(method=False)
+def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
+
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
+    Raises ShapeError for ragged lists and DTypeError for what is not a number.
+    """
+    check_device(device)
+    if isinstance(data, Tensor):
+        return data.clone() if dtype is None else data.clone().to(dtype)
+    if isinstance(data, (np.ndarray, np.generic)):
+        return from_array(np.asarray(data), dtype)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError(f"nested lists must be rectangular: {error}") from None
+    except OverflowError as error:
+        raise ArgumentError(str(error)) from None
+    if array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
+        raise DTypeError(f"cannot make a tensor of {type(_first_number(data)).__name__}")
+    if dtype is None and array.dtype == np.float64:
+        is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
+        dtype = None if is_array else float32
+    return from_array(array, dtype)
+
+
+@composite(method=False)
+def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """As `tensor`, but a Tensor of the dtype is returned as it is."""
+    if isinstance(data, Tensor):
+        check_device(device)
+        return data if dtype is None else data.to(dtype)
+    return tensor(data, dtype, device)
+
+
+@composite(method=False)
+def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
+    """A tensor with the array's value and dtype.
+
+    copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected a NumPy array, not {type(array).__name__}")
+    made = from_array(array, copy=copy)
+    if not copy:
+        array.flags.writeable = False
+    return made
+
+
+def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:
+    check_device(device)
+    return _fill(value, shape, as_dtype(dtype))
+
+
+@composite(method=False)
+def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape; float32 unless `dtype` says otherwise."""
+    return _filled(extents(size), 0, dtype or float32, device)
+
+
+@composite(method=False)
+def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the given shape; float32 unless `dtype` says otherwise."""
+    return _filled(extents(size), 1, dtype or float32, device)
+
+
+@composite(method=False)
+def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros: values are immutable, so memory without a value would have no use."""
+    return _filled(extents(size), 0, dtype or float32, device)
+
+
+@composite(method=False, ggml="FILL")
+def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does."""
+    shape = extents((size,))
+    if isinstance(fill_value, Tensor):
+        check_device(device)
+        return (fill_value if dtype is None else fill_value.to(dtype)).reshape(()).expand(shape)
+    if isinstance(fill_value, np.generic):
+        fill_value = fill_value.item()
+    return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)), device)
+
+
+@composite(method=False)
+def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the input's shape and dtype."""
+    return _filled(input.shape, 0, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the input's shape and dtype."""
+    return _filled(input.shape, 1, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the input's shape and dtype, as `empty`."""
+    return _filled(input.shape, 0, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` in the input's shape and dtype."""
+    return full(input.shape, fill_value, dtype or input.dtype, device)
+
+
+@composite(method=False, ggml="ARANGE")
+def arange(
+    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
+    check_device(device)
+    if end is None:
+        start, end = 0, start
+    start, end, step = (x.item() if isinstance(x, (Tensor, np.generic)) else x for x in (start, end, step))
+    if not step or (end - start) * step < 0:
+        raise ArgumentError(f"step {step} does not lead from {start} to {end}")
+    if dtype is None:
+        dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        length = len(range(start, end, step))
+    else:
+        length = math.ceil((end - start) / step)
+    return RECORDERS["arange_from"](start, step, (length,), as_dtype(dtype))
+
+
+@composite(method=False)
+def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included."""
+    check_device(device)
+    return RECORDERS["linspace_between"](start, end, extents((steps,)), as_dtype(dtype or float32))
+
+
+@composite(method=False)
+def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """n rows and m (default n) columns with ones on the diagonal."""
+    check_device(device)
+    return RECORDERS["eye_matrix"](1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
+
+
+# --- random numbers: every call draws one number from the generator, which seeds the stream of that tensor
+
+
+class Generator:
+    """A source of seeds. Two generators of equal seed give equal tensors in the same sequence of calls."""
+
+    def __init__(self, seed: int | None = None, device: Any = "cpu") -> None:
+        check_device(device)
+        self.manual_seed(secrets.randbits(63) if seed is None else seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start anew from `seed`."""
+        if seed < 0:
+            raise ArgumentError(f"a seed must not be negative: {seed}")
+        self._seed = int(seed)
+        self._calls = count()
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed it was started from."""
+        return self._seed
+
+    def draw(self) -> int:
+        """The seed of the next tensor, 63 bits."""
+        words = np.random.SeedSequence([self._seed, next(self._calls)]).generate_state(1, np.uint64)
+        return int(words[0]) >> 1
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator anew from `seed` and return it."""
+    return default_generator.manual_seed(seed)
+
+
+def _random(op: str, numbers: tuple[int, ...], size: tuple[int, ...], dtype: DType, source: Any) -> Tensor:
+    seed = (source or default_generator).draw()
+    return RECORDERS[op](seed, *numbers, size, dtype)
+
+
+def _float_dtype(dtype: DTypeLike) -> DType:
+    found = as_dtype(dtype or float32)
+    if not found.is_floating_point:
+        raise DTypeError(f"gives floats, not {found.name}")
+    return found
+
+
+@composite(method=False)
+def rand(
+    *size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
+    check_device(device)
+    return _random("random_uniform", (), extents(size), _float_dtype(dtype), generator)
+
+
+@composite(method=False)
+def randn(
+    *size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """Standard normal random numbers."""
+    check_device(device)
+    return _random("random_normal", (), extents(size), _float_dtype(dtype), generator)
+
+
+@composite(method=False)
+def randint(
+    low: int,
+    high: int | Size | None = None,
+    size: Size = None,
+    generator: Generator | None = None,
+    dtype: DTypeLike = None,
+    device: Any = None,
+) -> Tensor:
+    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default."""
+    check_device(device)
+    if size is None:
+        low, high, size = 0, low, high
+    if high is None or size is None:
+        raise TypeError("randint needs high and size")
+    if low >= high:
+        raise ArgumentError(f"randint needs low < high, not {low} and {high}")
+    return _random("random_integers", (low, high), extents((size,)), as_dtype(dtype or int64), generator)
+
+
+@composite(method=False)
+def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
+    """A random order of 0 to n - 1, as int64."""
+    return rand(n, generator=generator, dtype="float64").argsort().to(dtype or int64)
+
+
+@composite(method=False)
+def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform on [0, 1) in the input's shape and dtype."""
+    return rand(input.shape, dtype=dtype or input.dtype, device=device)
+
+
+@composite(method=False)
+def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Standard normal in the input's shape and dtype."""
+    return randn(input.shape, dtype=dtype or input.dtype, device=device)
+
+
+@composite(method=False)
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, input.shape, dtype=dtype or input.dtype, device=device)

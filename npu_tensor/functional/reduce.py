@@ -1,0 +1,166 @@
+"""Reductions whose signature needs more than one op: extremes with indices, variance, norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.functional.register import Operand, composite
+from npu_tensor.functional.shape import ValuesIndices, gather, take_along_dim
+from npu_tensor.ops.rules import dimension
+from npu_tensor.tensor import RECORDERS, Tensor
+
+__all__: list[str] = []
+
+Dims = int | Sequence[int] | None
+
+
+def _extreme(
+    kind: str, input: Tensor, dim: int | Operand | None, keepdim: bool, other: Operand | None
+) -> Tensor | ValuesIndices:
+    if other is None and isinstance(dim, (Tensor, float)):
+        other, dim = dim, None
+    if other is not None:
+        return RECORDERS[f"{kind}imum"](input, other)
+    if dim is None:
+        return RECORDERS[f"a{kind}"](input)
+    indices = RECORDERS[f"arg{kind}"](input, dim, True)
+    values = gather(input, dim, indices)  # type: ignore[arg-type]
+    if keepdim or not input.ndim:
+        return ValuesIndices(values, indices)
+    place = dimension(dim, input.ndim)
+    return ValuesIndices(values.squeeze(place), indices.squeeze(place))
+
+
+@composite("max")
+def maximum_of(
+    input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
+) -> Any:
+    """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
+    return _extreme("max", input, dim, keepdim, other)
+
+
+@composite("min")
+def minimum_of(
+    input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
+) -> Any:
+    """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
+    return _extreme("min", input, dim, keepdim, other)
+
+
+def _spread(
+    op: str, input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None
+) -> Tensor:
+    if isinstance(dim, bool):  # PyTorch's var(unbiased)
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return RECORDERS[op](input, dim, keepdim, correction=correction)
+
+
+@composite()
+def var(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
+    return _spread("var", input, dim, unbiased, keepdim, correction)
+
+
+@composite()
+def std(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """Standard deviation over dim: sqrt(var)."""
+    return _spread("std", input, dim, unbiased, keepdim, correction)
+
+
+@composite()
+def var_mean(
+    input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean over dim."""
+    return var(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
+
+
+@composite()
+def std_mean(
+    input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over dim."""
+    return std(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
+
+
+@composite()
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Smallest and largest element over dim (None = all)."""
+    dims = () if dim is None else dim
+    return input.amin(dims, keepdim), input.amax(dims, keepdim)
+
+
+@composite()
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements over dim are not zero, as int64."""
+    return (input != 0).sum(dim)
+
+
+@composite()
+def norm(
+    input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
+    if dtype is not None:
+        input = input.to(dtype)
+    if not input.is_floating_point():
+        raise DTypeError(f"takes floats, not {input.dtype.name}")
+    if p == "fro":
+        p = 2.0
+    if isinstance(p, str):
+        raise ArgumentError(f"p must be a number or 'fro', not {p!r}")
+    original, input = input.dtype, input.float() if input.dtype.itemsize == 2 else input
+    dims = () if dim is None else dim
+    if p == math.inf:
+        result = input.abs().amax(dims, keepdim)
+    elif p == -math.inf:
+        result = input.abs().amin(dims, keepdim)
+    elif p == 0:
+        result = (input != 0).to(input.dtype).sum(dim, keepdim)
+    elif p == 1:
+        result = input.abs().sum(dim, keepdim)
+    elif p == 2:
+        result = input.square().sum(dim, keepdim).sqrt()
+    else:
+        result = (input.abs() ** p).sum(dim, keepdim) ** (1 / p)
+    return result.to(original)
+
+
+@composite()
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements, or (values, indices) along dim. NaN wins."""
+    if dim is None:
+        return median(input.reshape(input.numel()), 0)[0]
+    place = dimension(dim, input.ndim)
+    if not input.ndim:
+        return ValuesIndices(input, input.argsort())
+    order = input.argsort(place)
+    middle = order.narrow(place, (input.shape[place] - 1) // 2, 1)
+    values = take_along_dim(input, middle, place)
+    if input.is_floating_point():
+        missing = input.isnan()
+        first = missing.argmax(place, True)
+        middle = RECORDERS["where"](missing.any(place, True), first, middle)
+        values = take_along_dim(input, middle, place)
+    if keepdim:
+        return ValuesIndices(values, middle)
+    return ValuesIndices(values.squeeze(place), middle.squeeze(place))

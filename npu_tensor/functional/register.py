@@ -1,0 +1,100 @@
+"""How a function made of several ops becomes public: by name, as a method, with errors that name it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar
+
+import numpy as np
+
+from npu_tensor.dtypes import bool_
+from npu_tensor.errors import NpuTensorError
+from npu_tensor.graph import Node
+from npu_tensor.spec import Spec
+from npu_tensor.tensor import FUNCTIONS, Tensor, _user_frame, from_array, internal_files
+
+__all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "register", "tensor_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Operand = Tensor | np.ndarray[Any, Any] | float
+"""What an op takes in the place of a tensor."""
+
+
+METHODS: Final[dict[str, Callable[..., Any]]] = {}
+"""Methods of Tensor that are not ops, by name."""
+
+GGML_NAMES: Final[dict[str, str]] = {}
+"""GGML's operations for public functions that are not ops."""
+
+
+def composite(
+    name: str = "", *, function: bool = True, method: bool = True, ggml: str = ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make the decorated function public as npu_tensor.<name> and as a method of Tensor.
+
+    The name is the function's own without trailing underscores unless given; several may be given by several
+    decorators. Errors it raises gain its name, its operands and the user's line.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        public = name or body.__name__.rstrip("_")
+        internal_files.add(body.__code__.co_filename)
+
+        @functools.wraps(body)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return body(*args, **kwargs)
+            except NpuTensorError as error:
+                raise _named(error, public, args) from None
+
+        register(public, wrapper, function=function, method=method, ggml=ggml)
+        return wrapper
+
+    return decorate
+
+
+def register(
+    name: str, body: Callable[..., Any], *, function: bool = True, method: bool = True, ggml: str = ""
+) -> None:
+    """Enter a function in FUNCTIONS and on Tensor; it replaces the op of that name there."""
+    if function:
+        FUNCTIONS[name] = body
+    if method:
+        METHODS[name] = body
+        setattr(Tensor, name, body)
+    if ggml:
+        GGML_NAMES[name] = ggml
+
+
+def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
+    """The same error with the function's name in front, and the operands and line unless an op has given them."""
+    message = str(error)
+    if _LOCATED in message:
+        return type(error)(f"{name}: {message}")
+    shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
+    where = _user_frame(sys._getframe(1))
+    line = f"{_LOCATED}{Node(None, (), _NOTHING, 0, where).line})" if where else ""
+    return type(error)(f"{name}({shown}): {message}{line}")
+
+
+# What the errors of recorded ops end with.
+_LOCATED = " (recorded at "
+_NOTHING = Spec.of((), bool_)
+
+
+def tensor_of(value: Operand) -> Tensor:
+    """A Tensor as it is; arrays and Python numbers as constants. TypeError for anything else."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return from_array(np.asarray(value))
+    if isinstance(value, (bool, int, float)):
+        return from_array(np.asarray(value, np.float32 if isinstance(value, float) else None))
+    raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {type(value).__name__}")
+
+
+internal_files.add(__file__)

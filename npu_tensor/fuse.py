@@ -1,0 +1,457 @@
+"""From the graph of ops to tasks: common subexpressions, folding of views, fusion.
+
+Views are folded into their consumers as strides. Element-wise ops join the kernel that consumes them, or that
+produces them in the case of a row-wise op or a matrix product, by joining their expressions. An op joins a kernel only
+if all its consumers are in that kernel, so nothing is computed twice and no cycle can arise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from npu_tensor.dtypes import DType
+from npu_tensor.graph import operands
+from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol
+from npu_tensor.runtime.device import Input, Output, Task
+from npu_tensor.spec import Spec, contiguous_strides
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["Tasks", "share_common", "tasks"]
+
+# Bounds of one kernel: compile time grows with the ops, and every operand takes a pointer register.
+MAX_OPS = 64
+MAX_INPUTS = 24
+
+Kind = Literal["map", "row", "matmul", "data"]
+
+
+def share_common(graph: nx.DiGraph) -> dict[int, int]:
+    """Merge ops that compute the same from the same operands; returns removed item -> kept item.
+
+    Random ops have their seed as an operand, so equal operands mean equal results.
+    """
+    kept: dict[Any, int] = {}
+    merged: dict[int, int] = {}
+    for item in sorted(graph):
+        call = graph.nodes[item].get("call")
+        if call is None:
+            continue
+        key = (call, *(merged.get(source, source) for source in operands(graph, item)))
+        twin = kept.setdefault(key, item)
+        if twin != item:
+            merged[item] = twin
+    for item, twin in merged.items():
+        for _, consumer, slots in list(graph.out_edges(item, data="slots")):
+            if consumer not in merged:
+                known = graph.edges[twin, consumer]["slots"] if graph.has_edge(twin, consumer) else ()
+                graph.add_edge(twin, consumer, slots=(*known, *slots))
+        graph.nodes[twin]["keep"] |= graph.nodes[item]["keep"]
+        graph.remove_node(item)
+    return merged
+
+
+class Form(NamedTuple):
+    """An op on its own: iteration space, reduced dimensions of it, and how each operand lies over it.
+
+    per_row: whether the result is one element per row. operands: item and layout; None for numbers and for the
+    operands of matmul and data ops, which keep their own shapes.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+    per_row: bool
+    operands: tuple[tuple[int, Layout | None], ...]
+
+
+@dataclass
+class Group:
+    """Ops that become one kernel.
+
+    shape: iteration space. dims: reduced dimensions of it. members: item -> whether its value is one per row.
+    contraction: the matrix product whose epilogue the other members are.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+    members: dict[int, bool]
+    contraction: int | None = None
+
+
+def _row_shapes(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape without its reduced dimensions, and with them as 1."""
+    without = tuple(extent for axis, extent in enumerate(shape) if axis not in dims)
+    return without, tuple(1 if axis in dims else extent for axis, extent in enumerate(shape))
+
+
+def _full_layout(shape: tuple[int, ...]) -> Layout:
+    return Layout(shape, contiguous_strides(shape))
+
+
+def _row_layout(shape: tuple[int, ...], dims: tuple[int, ...]) -> Layout:
+    """One element per row, over the whole shape."""
+    inner = iter(contiguous_strides(_row_shapes(shape, dims)[0]))
+    return Layout(shape, tuple(0 if axis in dims else next(inner) for axis in range(len(shape))))
+
+
+def _broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """The layout of an operand over the shape that it broadcasts to."""
+    lead = (0,) * (len(shape) - len(layout.shape))
+    own = (0 if extent == 1 else stride for extent, stride in zip(layout.shape, layout.strides, strict=True))
+    return Layout(shape, (*lead, *own), layout.offset)
+
+
+def _lift(layout: Layout, shape: tuple[int, ...], dims: tuple[int, ...]) -> Layout:
+    """The layout of a per-row member's operand, over the whole shape; its own shape may keep reduced dims as 1."""
+    if len(layout.shape) == len(shape):
+        inner = iter(stride for axis, stride in enumerate(layout.strides) if axis not in dims)
+    else:
+        inner = iter(layout.strides)
+    return Layout(shape, tuple(0 if axis in dims else next(inner) for axis in range(len(shape))), layout.offset)
+
+
+def _same_positions(a: Layout, b: Layout) -> bool:
+    """Whether both name the same element at every position; the stride of an extent of 1 does not matter."""
+    return (
+        a.shape == b.shape
+        and a.offset == b.offset
+        and all(extent == 1 or s == t for extent, s, t in zip(a.shape, a.strides, b.strides, strict=True))
+    )
+
+
+class _Fuser:
+    """Groups the ops of one graph. The graph is not changed."""
+
+    def __init__(self, graph: nx.DiGraph) -> None:
+        self.graph = graph
+        self.inputs = {item: operands(graph, item) for item in sorted(graph) if "call" in graph.nodes[item]}
+        self.sources: dict[int, tuple[int, Layout]] = {}
+        self.copied: dict[int, tuple[int, Layout]] = {}
+        self.aliases: dict[int, int] = {}
+        for item in self.inputs:
+            if self.call(item).op.kind == "view":
+                self._follow_view(item)
+        self.forms = {
+            item: self._form(item) for item in self.inputs if self.call(item).op.kind != "view" or item in self.copied
+        }
+        self.kept = {item for item in self.forms if graph.nodes[item]["keep"]} | set(self.aliases.values())
+        self.consumers: dict[int, list[int]] = {item: [] for item in graph}
+        for item, form in self.forms.items():
+            for source, _ in form.operands:
+                self.consumers[source].append(item)
+        self.group_of: dict[int, Group] = {}
+
+    def call(self, item: int) -> Call:
+        found: Call = self.graph.nodes[item]["call"]
+        return found
+
+    def spec(self, item: int) -> Spec:
+        found: Spec = self.graph.nodes[item]["spec"]
+        return found
+
+    def source(self, item: int) -> tuple[int, Layout | None]:
+        """The item whose buffer holds this one's elements, and where they lie; no layout for a number."""
+        if item in self.sources:
+            return self.sources[item]
+        spec = self.spec(item)
+        return item, None if spec is None else _full_layout(spec.shape)
+
+    def _follow_view(self, item: int) -> None:
+        """Fold a view into whoever reads it, or mark it, or what it views, to be copied."""
+        call = self.call(item)
+        viewed = self._viewed(item)
+        if viewed is None:
+            operand = self.inputs[item][0]
+            self.copied[operand] = self.sources.pop(operand)
+            viewed = self._viewed(item)
+            assert viewed is not None
+        base, layout = viewed
+        whole = _same_positions(layout, _full_layout(call.spec.shape)) and call.spec.size == self.spec(base).size
+        if not self.graph.nodes[item]["keep"] or whole:
+            self.sources[item] = viewed
+            if self.graph.nodes[item]["keep"]:
+                self.aliases[item] = base
+        else:
+            self.copied[item] = viewed
+
+    def _viewed(self, item: int) -> tuple[int, Layout] | None:
+        call = self.call(item)
+        base, layout = self.source(self.inputs[item][0])
+        assert call.op.layout is not None
+        assert layout is not None
+        found = call.op.layout(layout, call.spec.shape, call.attributes)
+        return None if found is None else (base, found)
+
+    def _form(self, item: int) -> Form:
+        call = self.call(item)
+        if item in self.copied:
+            return Form("map", call.spec.shape, (), False, (self.copied[item],))
+        sources = [self.source(source) for source in self.inputs[item]]
+        kind = call.op.kind
+        if kind == "matmul" and 1 in call.spec.shape[-2:]:
+            return self._matrix_vector(call, sources)
+        if kind in ("matmul", "data"):
+            return Form(kind, call.spec.shape, (), False, tuple(sources))  # type: ignore[arg-type]
+        shape, dims = call.spec.shape, call.dims
+        if kind == "row":
+            assert isinstance(call.operands[0], Spec)
+            shape = call.operands[0].shape
+        layouts = [None if layout is None else _broadcast(layout, shape) for _, layout in sources]
+        if kind == "row" and not dims:  # a zero-dimensional tensor is a row of one
+            dims, shape = (len(shape),), (*shape, 1)
+            layouts = [None if x is None else Layout(shape, (*x.strides, 0), x.offset) for x in layouts]
+        pairs = tuple((source, layout) for (source, _), layout in zip(sources, layouts, strict=True))
+        return Form("row" if dims else "map", shape, dims, call.reduces, pairs)
+
+    def _matrix_vector(self, call: Call, sources: list[tuple[int, Layout | None]]) -> Form:
+        """A product with one row or column: a sum over (..., M, N, K), bound by memory and not by arithmetic."""
+        (a, a_layout), (b, b_layout) = sources
+        assert a_layout is not None
+        assert b_layout is not None
+        shape = (*call.spec.shape, a_layout.shape[-1])
+        left = _broadcast(a_layout, (*call.spec.shape[:-1], shape[-1]))
+        right = _broadcast(b_layout, (*call.spec.shape[:-2], shape[-1], shape[-2]))
+        (*batch_a, row, inner_a), (*batch_b, inner_b, column) = left.strides, right.strides
+        return Form(
+            "row",
+            shape,
+            (len(shape) - 1,),
+            True,
+            (
+                (a, Layout(shape, (*batch_a, row, 0, inner_a), left.offset)),
+                (b, Layout(shape, (*batch_b, 0, column, inner_b), right.offset)),
+            ),
+        )
+
+    # --- grouping, from the results backwards
+
+    def groups(self) -> list[Group]:
+        """All groups in an order in which they can run."""
+        found = []
+        for item in sorted(self.forms, reverse=True):
+            consumers = {id(self.group_of[consumer]): self.group_of[consumer] for consumer in self.consumers[item]}
+            group = next(iter(consumers.values())) if len(consumers) == 1 else None
+            if group is None or not self._join(item, group):
+                form = self.forms[item]
+                group = Group(form.kind, form.shape, form.dims, {item: form.per_row})
+                group.contraction = item if form.kind == "matmul" else None
+                found.append(group)
+            self.group_of[item] = group
+        # Only the last member of a group is read by others, so their order is an order of the groups.
+        return sorted(found, key=lambda group: max(group.members))
+
+    def _join(self, item: int, group: Group) -> bool:
+        """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too."""
+        form = self.forms[item]
+        if group.kind == "data" or form.kind == "data" or len(group.members) >= MAX_OPS:
+            return False
+        if len(self._sources(group)) + len(form.operands) > MAX_INPUTS:
+            return False
+        readings = self._readings(item, group)
+        full = all(_same_positions(layout, _full_layout(group.shape)) for layout in readings)
+        if form.kind == "map" and full and form.shape == group.shape:
+            group.members[item] = False
+            return True
+        if form.kind == "map" and form.shape != group.shape and group.kind in ("map", "row"):
+            dims = group.dims or self._reduction_above(item, group)
+            per_row = _row_layout(group.shape, dims)
+            if dims and form.shape in _row_shapes(group.shape, dims):
+                if all(_same_positions(layout, per_row) for layout in readings):
+                    group.kind, group.dims = "row", dims
+                    group.members[item] = True
+                    return True
+        if form.kind == "matmul" and group.kind == "map" and full and form.shape == group.shape:
+            if item in self.kept:
+                return False
+            group.kind, group.contraction = "matmul", item
+            group.members[item] = False
+            return True
+        if form.kind == "row" and group.kind != "matmul":
+            return self._join_row(item, form, group, readings, full)
+        return False
+
+    def _reduction_above(self, item: int, group: Group) -> tuple[int, ...]:
+        """The dimensions of a reduction over the group's shape that `item` only post-processes; () if there is none.
+
+        Everything on the way up to the reduction must serve this group alone, so that the reduction joins it too.
+        """
+        inside = {item, *group.members}
+        stack = [item]
+        while stack:
+            for source, _ in self.forms[stack.pop()].operands:
+                form = self.forms.get(source)
+                if form is None or source in inside or not inside.issuperset(self.consumers[source]):
+                    continue
+                if form.kind == "row" and form.per_row and form.shape == group.shape:
+                    return form.dims
+                if form.kind == "map":
+                    inside.add(source)
+                    stack.append(source)
+        return ()
+
+    def _join_row(self, item: int, form: Form, group: Group, readings: list[Layout], full: bool) -> bool:
+        if form.shape == group.shape and group.dims in ((), form.dims):
+            expected = _row_layout(form.shape, form.dims) if form.per_row else _full_layout(form.shape)
+            if all(_same_positions(layout, expected) for layout in readings):
+                group.kind, group.dims = "row", form.dims
+                group.members[item] = form.per_row
+                return True
+        if form.per_row and group.kind == "map" and full and group.shape in _row_shapes(form.shape, form.dims):
+            # What was a map over the results becomes work per row.
+            group.kind, group.shape, group.dims = "row", form.shape, form.dims
+            group.members = dict.fromkeys((*group.members, item), True)
+            return True
+        return False
+
+    def _readings(self, item: int, group: Group) -> list[Layout]:
+        """How the members of a group read `item`, over the group's shape. A matrix product reads no other way."""
+        found = []
+        for consumer in set(self.consumers[item]):
+            if consumer == group.contraction:
+                return [Layout((), (), -1)]
+            for source, layout in self.operands_over(consumer, group):
+                if source == item and layout is not None:
+                    found.append(layout)
+        return found
+
+    def operands_over(self, item: int, group: Group) -> list[tuple[int, Layout | None]]:
+        """The operands of a member over the group's shape."""
+        form = self.forms[item]
+        lifted = group.members[item] and form.shape != group.shape
+        return [
+            (source, _lift(layout, group.shape, group.dims) if lifted and layout is not None else layout)
+            for source, layout in form.operands
+        ]
+
+    def _sources(self, group: Group) -> set[int]:
+        return {source for item in group.members for source, _ in self.forms[item].operands} - set(group.members)
+
+    # --- tasks
+
+    def task(self, group: Group) -> Task:
+        """The work of a group, with one expression joined from those of its members."""
+        ops = tuple("copy" if item in self.copied else self.call(item).op.name for item in sorted(group.members))
+        if group.kind == "data":
+            return self._data_task(group, ops)
+        order = [axis for axis in range(len(group.shape)) if axis not in group.dims] + list(group.dims)
+        builder = Builder()
+        matrices: list[Input] = []
+        inputs: dict[Input, int] = {}
+        values: dict[int, Symbol] = {}
+        if group.contraction is not None:
+            call = self.call(group.contraction)
+            for source, layout in self.forms[group.contraction].operands:
+                assert layout is not None
+                matrix = (*call.spec.shape[:-2], *layout.shape[-2:])
+                matrices.append(Input(source, self.spec(source).dtype, _broadcast(layout, matrix)))
+            accumulator = builder.load(0, _operand_register(call, 0))
+            values[group.contraction] = accumulator.astype(call.spec.dtype.register)
+        for item in sorted(group.members):
+            if item == group.contraction:
+                continue
+            call = self.call(item)
+            symbols: list[Symbol] = []
+            for source, layout in self.operands_over(item, group):
+                value = values.get(source)
+                if value is None:
+                    number_type = None if layout is not None else _operand_register(call, len(symbols))
+                    dtype = self.spec(source).dtype if layout is not None else None
+                    operand = Input(source, dtype, None if layout is None else _permuted(layout, order))
+                    # Slot 0 of an epilogue is the sum of products.
+                    slot = inputs.setdefault(operand, len(inputs) + (1 if matrices else 0))
+                    if dtype is not None:
+                        value = builder.load(slot, dtype.register)
+                    else:
+                        assert number_type is not None
+                        value = builder.scalar(slot, number_type)
+                symbols.append(value)
+            values[item] = _apply(call, symbols, copied=item in self.copied)
+        last = max(group.members)
+        outputs = []
+        for item in sorted(group.members):
+            if item in self.kept or item == last:
+                spec = self.spec(item)
+                over = _row_layout(group.shape, group.dims) if group.members[item] else _full_layout(group.shape)
+                outputs.append(Output(item, spec.dtype, _permuted(over, order), spec.nbytes))
+        program = builder.program([values[output.item] for output in outputs])
+        reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
+        return Task(
+            group.kind if reduces or group.kind == "matmul" else "map",
+            tuple(sorted(group.members)),
+            ops,
+            (*matrices, *inputs),
+            tuple(outputs),
+            tuple(group.shape[axis] for axis in order),
+            len(group.dims) if reduces else 0,
+            program,
+            self.call(group.contraction) if group.contraction is not None else None,
+        )
+
+    def _data_task(self, group: Group, ops: tuple[str, ...]) -> Task:
+        (item,) = group.members
+        call = self.call(item)
+        inputs = tuple(
+            Input(source, None if layout is None else self.spec(source).dtype, layout)
+            for source, layout in self.forms[item].operands
+        )
+        output = Output(item, call.spec.dtype, _full_layout(call.spec.shape), call.spec.nbytes)
+        return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call)
+
+
+def _permuted(layout: Layout, order: list[int]) -> Layout:
+    return Layout(
+        tuple(layout.shape[axis] for axis in order), tuple(layout.strides[axis] for axis in order), layout.offset
+    )
+
+
+def _operand_register(call: Call, operand: int) -> str:
+    """The type in which the op computes an operand; a Python number becomes that too."""
+    register = call.registers[operand]
+    assert register is not None
+    return register
+
+
+def _apply(call: Call, symbols: list[Symbol], *, copied: bool) -> Symbol:
+    """The op's body on symbols: operands converted to the op's registers, the result to its dtype's."""
+    if copied:
+        return symbols[0]
+    if call.op.kind == "matmul":  # with one row or column: see _matrix_vector
+        register = _operand_register(call, 0)
+        left, right = (symbol.astype(register) for symbol in symbols)
+        products = left.builder.emit("mul", (left, right))
+        return products.builder.emit("row_sum", (products,)).astype(call.spec.dtype.register)
+    rounded = call.op.name == "convert"
+    operands = []
+    for number, (symbol, operand) in enumerate(zip(symbols, call.operands, strict=True)):
+        if rounded and isinstance(operand, Spec):
+            symbol = _round_to(symbol, operand.dtype)
+        operands.append(symbol.astype(_operand_register(call, number)))
+    parameters = {a.name for a in call.op.attributes}
+    attributes = {name: value for name, value in call.attributes.items() if name in parameters}
+    result: Symbol = call.op.body(*operands, **attributes).astype(call.spec.dtype.register)
+    return _round_to(result, call.spec.dtype) if rounded else result
+
+
+def _round_to(value: Symbol, dtype: DType) -> Symbol:
+    """An explicit conversion rounds also where the value stays in a register."""
+    if dtype.register == dtype.name or value.builder.is_load(value):
+        return value
+    return value.builder.emit(f"round_{dtype.name}", (value,))
+
+
+class Tasks(NamedTuple):
+    """A graph cut into kernels: tasks in an order in which they can run, and items that share another's buffer."""
+
+    tasks: list[Task]
+    aliases: dict[int, int]
+
+
+def tasks(graph: nx.DiGraph) -> Tasks:
+    """Cut a graph into tasks."""
+    fuser = _Fuser(graph)
+    return Tasks([fuser.task(group) for group in fuser.groups()], fuser.aliases)

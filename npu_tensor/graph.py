@@ -1,0 +1,236 @@
+"""What was asked: nodes owned by the tensors that refer to them, and their structure as a key and as a networkx graph.
+
+Recording only creates `Node`s. `capture` walks from the wanted ones to data and describes the structure met on the
+way; equal structures share one plan, whatever their data.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from itertools import count
+from operator import attrgetter
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from npu_tensor.errors import CaptureError
+from npu_tensor.ops.declare import Call
+from npu_tensor.spec import Spec
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["PLACEHOLDER", "Capture", "Node", "capture", "current_order", "digraph", "operands", "source_line"]
+
+
+class _Placeholder:
+    """The value of an argument while `jit` captures a function: there is none yet."""
+
+    @property
+    def address(self) -> int:
+        """There is no memory either; whoever would run a kernel on it gets a CaptureError."""
+        raise CaptureError("jit captures the structure of a function; its arguments have no values yet")
+
+    def __repr__(self) -> str:
+        return "PLACEHOLDER"
+
+
+PLACEHOLDER = _Placeholder()
+
+_next_order = count().__next__
+
+
+def current_order() -> int:
+    """A number between those of the nodes that exist and those to come."""
+    return _next_order()
+
+
+class Node:
+    """One recorded value. Immutable but for `value`, which execution fills in and which then replaces `inputs`.
+
+    call: what to compute, None for data. inputs: Nodes and Python numbers. value: the buffer once there is one.
+    depth: longest chain of ops still to run. order: creation number, a topological order. where: code object and
+    instruction offset of the recording line. handle: weak reference to the Tensor, if it still lives.
+    """
+
+    __slots__ = ("call", "depth", "handle", "inputs", "order", "spec", "value", "where")
+
+    def __init__(
+        self,
+        call: Call | None,
+        inputs: tuple[Any, ...],
+        spec: Spec,
+        depth: int,
+        where: tuple[CodeType, int] | None,
+        value: Any = None,
+    ) -> None:
+        self.call = call
+        self.inputs = inputs
+        self.spec = spec
+        self.depth = depth
+        self.where = where
+        self.value = value
+        self.order = _next_order()
+        self.handle: weakref.ref[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.order} {self.call or 'data'} {self.spec}>"
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a living Tensor still names this node."""
+        tensor = self.handle() if self.handle is not None else None
+        return tensor is not None and tensor._node is self
+
+    @property
+    def line(self) -> str:
+        """The recording line as "file.py:12", or "" for data."""
+        if self.where is None:
+            return ""
+        return source_line(*self.where)
+
+    @property
+    def source(self) -> str:
+        """Text of the recording line, where the file can still be read."""
+        if self.where is None:
+            return ""
+        code, offset = self.where
+        return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
+
+
+def source_line(code: CodeType, offset: int) -> str:
+    """Where an instruction stands, as "file.py:12"."""
+    return f"{os.path.basename(code.co_filename)}:{_line_number(code, offset)}"
+
+
+def _line_number(code: CodeType, offset: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+class Capture(NamedTuple):
+    """The structure below some nodes.
+
+    signature: hashable; equal for equal structures. nodes: to be computed, in topological order, each with its item
+    number. leaves: buffers and numbers in the order in which the signature meets them, each with its item number.
+    """
+
+    signature: tuple[Any, ...]
+    nodes: list[tuple[int, Node]]
+    leaves: list[tuple[int, Any]]
+    keep: frozenset[int]
+
+
+_by_order = attrgetter("order")
+
+
+def capture(roots: Iterable[Node]) -> Capture:
+    """Describe everything that must be computed for `roots`.
+
+    Items (leaves and nodes) are numbered as they are met. `keep` holds the items whose value must exist afterwards:
+    the roots and every intermediate result that a living Tensor names. A view is kept through what it views.
+    """
+    roots = tuple(roots)
+    seen = set(roots)
+    stack = list(roots)
+    pending = []
+    while stack:
+        node = stack.pop()
+        if node.value is None:
+            pending.append(node)
+            for operand in node.inputs:
+                if type(operand) is Node and operand not in seen:
+                    seen.add(operand)
+                    stack.append(operand)
+    pending.sort(key=_by_order)
+
+    signature: list[Any] = []
+    numbers: dict[Node, int] = {}
+    nodes: list[tuple[int, Node]] = []
+    leaves: list[tuple[int, Any]] = []
+    keep = set()
+    next_item = 0
+    for node in pending:
+        references = []
+        for operand in node.inputs:
+            if type(operand) is not Node:
+                signature.append(type(operand))
+                leaves.append((next_item, operand))
+                references.append(next_item)
+                next_item += 1
+                continue
+            item = numbers.get(operand)
+            if item is None:
+                signature.append(operand.spec)
+                leaves.append((next_item, operand))
+                item = numbers[operand] = next_item
+                next_item += 1
+            references.append(item)
+        call = node.call
+        assert call is not None
+        signature.append(call)
+        signature.extend(references)
+        nodes.append((next_item, node))
+        numbers[node] = next_item
+        handle = node.handle
+        if handle is not None and (tensor := handle()) is not None and tensor._node is node:
+            kept = next_item
+            while node.call is not None and node.call.op.kind == "view":  # a leaf's call is None
+                node = node.inputs[0]
+                kept = numbers[node]
+            if node.value is None:
+                keep.add(kept)
+        next_item += 1
+    for root in roots:
+        if root.value is None:
+            keep.add(numbers[root])
+    frozen = frozenset(keep)
+    return Capture((frozen, *signature), nodes, leaves, frozen)
+
+
+def digraph(found: Capture) -> nx.DiGraph:
+    """The captured structure as a networkx graph with one node per item.
+
+    Node attributes: `spec`, and for ops `call`, `op`, `ggml`, `attributes`, `line` and `keep`. Leaves have op "data",
+    or "number" with spec None. The edge attribute `slots` lists the operand positions, so that x + x keeps both.
+    """
+    import networkx as nx
+
+    graph = nx.DiGraph()
+    numbers: dict[Node, int] = {}
+    for item, leaf in found.leaves:
+        if type(leaf) is Node:
+            numbers[leaf] = item
+            graph.add_node(item, op="data", spec=leaf.spec, line=leaf.line)
+        else:
+            graph.add_node(item, op="number", spec=None, number=type(leaf), line="")
+    number_items = iter([item for item, leaf in found.leaves if type(leaf) is not Node])
+    for item, node in found.nodes:
+        numbers[node] = item
+        call = node.call
+        assert call is not None
+        graph.add_node(
+            item,
+            op=call.op.name,
+            ggml=call.op.ggml,
+            attributes=call.attributes,
+            spec=node.spec,
+            line=node.line,
+            call=call,
+            keep=item in found.keep,
+        )
+        for slot, operand in enumerate(node.inputs):
+            source = numbers[operand] if type(operand) is Node else next(number_items)
+            slots = graph.edges[source, item]["slots"] if graph.has_edge(source, item) else ()
+            graph.add_edge(source, item, slots=(*slots, slot))
+    return graph
+
+
+def operands(graph: nx.DiGraph, item: int) -> Sequence[int]:
+    """The items that feed `item`, in operand order."""
+    found = {slot: source for source, _, slots in graph.in_edges(item, data="slots") for slot in slots}
+    return [found[slot] for slot in sorted(found)]

@@ -1,0 +1,509 @@
+"""Tensor: the handle that users hold. Its methods are generated from the op registry.
+
+An op call records a Node and returns at once; shape and dtype errors appear there. Values are computed when they
+are looked at: print, item, numpy, tolist, bool, int, float, or realize.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from npu_tensor.config import config
+from npu_tensor.dtypes import DType, as_dtype
+from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, ShapeError
+from npu_tensor.graph import PLACEHOLDER, Node, capture, digraph, source_line
+from npu_tensor.ops.declare import OPS, Call, Op, Operand
+from npu_tensor.ops.rules import comparison
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.schedule import realize as _realize_nodes
+from npu_tensor.spec import Spec
+
+if TYPE_CHECKING:
+    # The generated methods, for type checkers and editors.
+    from npu_tensor._methods import Methods
+else:
+    Methods = object
+
+__all__ = ["FUNCTIONS", "Tensor", "from_array", "realize", "record", "wrap"]
+
+
+class Tensor(Methods):
+    """A multi-dimensional array whose value may not have been computed yet.
+
+    Create one with `npu_tensor.tensor`, `zeros`, `from_numpy` and the like. A Tensor is a handle on an immutable
+    value: views never alias, and `x += y` or `x[i] = v` makes this handle name a new value.
+    """
+
+    __slots__ = ("__weakref__", "_node")
+    _node: Node
+    __hash__ = object.__hash__
+
+    def __init__(self, data: Any, dtype: Any = None) -> None:
+        made = from_array(np.asarray(data), dtype)
+        self._node = made._node
+        self._node.handle = weakref.ref(self)
+
+    # --- what is known without computing
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, outermost dimension first."""
+        return self._node.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._node.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._node.spec.ndim
+
+    @property
+    def device(self) -> str:
+        """URI of the device that holds or will hold the value."""
+        return "cpu"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._node.spec.nbytes
+
+    @property
+    def is_realized(self) -> bool:
+        """Whether the value has been computed."""
+        return self._node.value is not None
+
+    @property
+    def graph(self) -> Any:
+        """The ops still to run, as a new networkx.DiGraph; see npu_tensor.graph.digraph for its attributes."""
+        return digraph(capture([self._node]))
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.ndim
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self._node.spec.size
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the extent of one dimension."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a float type."""
+        return self.dtype.is_floating_point
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        node = self._node
+        if node.value is None:
+            call = node.call
+            name = call.op.name if call is not None else "argument of jit"
+            return f"Tensor({node.spec}, lazy: {name})"
+        return f"Tensor({_format(self)}, dtype={self.dtype.name})"
+
+    # --- looking at the value
+
+    def realize(self) -> Tensor:
+        """Compute the value now, if it has not been, and return self."""
+        if self._node.value is None:
+            _realize_nodes((self._node,))
+        return self
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type."""
+        node = self.realize()._node
+        _refuse_capture(node)
+        array = cast(Buffer, node.value).as_array(node.spec.shape, node.spec.dtype.numpy)
+        array.flags.writeable = False
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        wanted = array.dtype if dtype is None else np.dtype(dtype)
+        if wanted != array.dtype:
+            if copy is False:
+                raise ValueError(f"{self.dtype.name} to {wanted} needs a copy")
+            return array.astype(wanted)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """The only element as a Python number. ShapeError if there are several."""
+        if self._node.spec.size != 1:
+            raise ShapeError(f"item() needs one element, {self._node.spec} has {self._node.spec.size}")
+        value = self.numpy().reshape(())
+        return float(value) if self.dtype.is_floating_point else value.item()
+
+    def tolist(self) -> Any:
+        """The value as nested lists of Python numbers."""
+        array = self.numpy()
+        return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
+
+    def __str__(self) -> str:
+        return f"Tensor({_format(self.realize())}, dtype={self.dtype.name})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.shape else str(self)
+
+    def __bool__(self) -> bool:
+        if self._node.spec.size != 1:
+            raise ArgumentError(
+                f"the truth value of a tensor with {self._node.spec.size} elements is ambiguous; use any() or all()"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.category == 2:
+            raise TypeError(f"only integer tensors can be an index, not {self.dtype.name}")
+        return int(self.item())
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(FUNCTIONS["any"](FUNCTIONS["eq"](self, value)))
+
+    def __copy__(self) -> Tensor:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        array = self.numpy()
+        return _rebuild, (array.tobytes(), self.dtype, self.shape)
+
+    def clone(self) -> Tensor:
+        """Another handle on the same value. As values never change, nothing is copied."""
+        return wrap(Node(None, (), self._node.spec, 0, self._node.where, self.realize()._node.value))
+
+    def detach(self) -> Tensor:
+        """self: there is no automatic differentiation."""
+        return self
+
+    def contiguous(self) -> Tensor:
+        """self: values are always row-major."""
+        return self
+
+    def cpu(self) -> Tensor:
+        """The tensor on the CPU device."""
+        return self
+
+    # --- NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        function = _UFUNCS.get(ufunc)
+        if method != "__call__" or kwargs or function is None:
+            return NotImplemented
+        return function(*inputs)
+
+
+def wrap(node: Node) -> Tensor:
+    """The one Tensor that names `node`."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._node = node
+    node.handle = weakref.ref(tensor)
+    return tensor
+
+
+def realize(*tensors: Tensor) -> None:
+    """Compute several tensors at once; what they share is computed once."""
+    pending = tuple(tensor._node for tensor in tensors if tensor._node.value is None)
+    if pending:
+        _realize_nodes(pending)
+
+
+def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:
+    """A tensor of a NumPy array's value; float64 and integers keep their type unless `dtype` says otherwise."""
+    target = as_dtype(array.dtype if dtype is None else dtype)
+    with np.errstate(all="ignore"):
+        owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
+    spec = Spec.of(tuple(map(int, owned.shape)), target)
+    return wrap(Node(None, (), spec, 0, None, Buffer.from_array(owned)))
+
+
+def _rebuild(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    return from_array(np.frombuffer(data, dtype.numpy).reshape(shape))
+
+
+def _refuse_capture(node: Node) -> None:
+    if node.value is PLACEHOLDER:
+        raise CaptureError(
+            "jit captures the structure of the function; there are no values yet. Use npu_tensor.where in place of a "
+            "branch on a value, and read values outside the captured function"
+        )
+
+
+def _format(tensor: Tensor) -> str:
+    array = tensor.numpy()
+    if tensor.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    return np.array2string(array, separator=", ", threshold=200, edgeitems=3, precision=4)
+
+
+# --- recording
+
+# Frames of these files are not the user's line. Modules that call ops on the user's behalf add themselves.
+internal_files = {__file__}
+
+
+def _user_frame(frame: FrameType | None) -> tuple[CodeType, int] | None:
+    while frame is not None and frame.f_code.co_filename in internal_files:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def _operand(value: Any) -> tuple[Any, Operand, int]:
+    """Node or number, what is known of it, and its depth."""
+    kind = type(value)
+    if isinstance(value, Tensor):
+        return value._node, value._node.spec, value._node.depth
+    if kind in (float, int, bool):
+        return value, kind, 0
+    if isinstance(value, np.generic):
+        return _operand(value.item())
+    if isinstance(value, np.ndarray):
+        node = from_array(value)._node
+        return node, node.spec, 0
+    raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {kind.__name__}")
+
+
+def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...], frame: FrameType) -> Call:
+    """op.call, with errors that name the op, its operands and the user's line."""
+    try:
+        return op.call(operands, attributes)
+    except (NpuTensorError, TypeError, ValueError) as error:
+        shown = ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in operands)
+        where = _user_frame(frame)
+        line = f" (recorded at {source_line(*where)})" if where else ""
+        raise type(error)(f"{op.name}({shown}): {error}{line}") from None
+
+
+def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:
+    """The Tensor of a newly recorded node; runs it at once in eager mode or when the chain has become too long."""
+    code = frame.f_code
+    where = (code, frame.f_lasti) if code.co_filename not in internal_files else _user_frame(frame)
+    node = Node(call, inputs, call.spec, depth, where)
+    tensor = Tensor.__new__(Tensor)
+    tensor._node = node
+    node.handle = weakref.ref(tensor)
+    if depth > config.max_depth or config.eager:
+        _run_early(tensor, depth)
+    return tensor
+
+
+def _run_early(tensor: Tensor, depth: int) -> None:
+    if _depends_on_placeholder(tensor._node):
+        return
+    if not config.eager:
+        warnings.warn(
+            f"{depth} ops were recorded in one chain without reading a value; running them now "
+            f"(at {tensor._node.line}). Call realize() inside the loop, or raise NPU_TENSOR_MAX_DEPTH.",
+            stacklevel=4,
+        )
+    tensor.realize()
+
+
+def _depends_on_placeholder(node: Node) -> bool:
+    return any(type(leaf) is Node and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
+
+
+def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:
+    """Record `op` on Tensors, arrays and numbers; attributes in the order of the declaration."""
+    frame = sys._getframe(1)
+    resolved = [_operand(operand) for operand in operands]
+    call = _resolve(op, tuple(spec for _, spec, _ in resolved), attributes, frame)
+    depth = max((depth for _, _, depth in resolved), default=0) + 1
+    return _finish(call, tuple(node for node, _, _ in resolved), depth, frame)
+
+
+# --- functions and methods generated from the registry
+
+
+def _parameters(op: Op) -> str:
+    """The parameter list of the generated function."""
+    parts = ["*operands"] if op.variadic else [*op.operands, "/"]
+    keyword_only = op.variadic
+    for number, attribute in enumerate(op.attributes):
+        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
+            parts.append(f"*{attribute.name}")
+            keyword_only = True
+            continue
+        if attribute.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
+            parts.append("*")
+            keyword_only = True
+        default = f"=_default{number}" if attribute.default is not inspect.Parameter.empty else ""
+        parts.append(f"{attribute.name}{default}")
+    return ", ".join(parts)
+
+
+def _attribute_values(op: Op) -> str:
+    """The tuple of attribute values; sequences become tuples, which can be keys."""
+    values = []
+    for attribute in op.attributes:
+        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
+            values.append(f"_flat({attribute.name})")
+        elif attribute.name in ("dim", "shape", "dims"):
+            values.append(f"tuple({attribute.name}) if type({attribute.name}) is list else {attribute.name}")
+        else:
+            values.append(attribute.name)
+    return f"({''.join(value + ', ' for value in values)})"
+
+
+def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """f(2, 3), f((2, 3)) and f([2, 3]) mean the same."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = tuple(values[0])
+    return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in values)
+
+
+def _source(op: Op) -> str:
+    """Source of the recording function: no signature binding and no loops on the hot path."""
+    lines = [f"def {op.name}({_parameters(op)}):", "    frame = _getframe(1)"]
+    names = [f"n{i}" for i in range(len(op.operands))]
+    for i, operand in enumerate(op.operands):
+        lines += [
+            f"    if type({operand}) is Tensor:",
+            f"        n{i} = {operand}._node; s{i} = n{i}.spec; d{i} = n{i}.depth",
+            f"    else: n{i}, s{i}, d{i} = _operand({operand})",
+        ]
+    specs = f"({''.join(f's{i}, ' for i in range(len(names)))})"
+    if op.attributes:
+        lines += [
+            f"    attributes = {_attribute_values(op)}",
+            f"    specs = {specs}",
+            "    call = _resolve(_op, specs, attributes, frame)",
+        ]
+    else:
+        lines += [
+            f"    specs = {specs}",
+            "    call = _calls.get(specs)",
+            "    if call is None: call = _resolve(_op, specs, (), frame)",
+        ]
+    depth = "d0" if len(names) == 1 else f"max({', '.join(f'd{i}' for i in range(len(names)))})"
+    lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
+    return "\n".join(lines) + "\n"
+
+
+def _compile(op: Op) -> Callable[..., Tensor]:
+    source = _source(op)
+    filename = f"<npu_tensor.{op.name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    internal_files.add(filename)
+    namespace: dict[str, Any] = {
+        "Tensor": Tensor,
+        "_calls": op.calls,
+        "_finish": _finish,
+        "_flat": _flat,
+        "_getframe": sys._getframe,
+        "_op": op,
+        "_operand": _operand,
+        "_resolve": _resolve,
+        **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
+    }
+    exec(compile(source, filename, "exec"), namespace)
+    function = namespace[op.name]
+    function.__doc__ = op.doc
+    function.__module__ = "npu_tensor"
+    function.__qualname__ = op.name
+    return cast(Callable[..., Tensor], function)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Public functions by name: one per public op; `functional` adds those that are made of several."""
+
+_UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {}
+
+_ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
+
+
+def _reflected(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        return function(other, self) if isinstance(other, _ACCEPTED) else NotImplemented
+
+    return operator
+
+
+def _forward(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        return function(self, other) if isinstance(other, _ACCEPTED) else NotImplemented
+
+    return operator
+
+
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, _ACCEPTED):
+            return NotImplemented
+        return self._assign(function(self, other))  # type: ignore[attr-defined]
+
+    return operator
+
+
+def _assign(self: Tensor, result: Tensor) -> Tensor:
+    """Make this handle name `result`, which must have the same shape; converts to this tensor's dtype."""
+    if result.shape != self.shape:
+        raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
+    if result.dtype is not self.dtype:
+        if result.dtype.category > self.dtype.category:
+            raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
+        result = record(OPS["convert"], (result,), (self.dtype,))
+    self._node = result._node
+    self._node.handle = weakref.ref(self)
+    return self
+
+
+def _install() -> None:
+    """Functions, methods, operators and ufuncs of every public op."""
+    Tensor._assign = _assign  # type: ignore[attr-defined]
+    for op in OPS.values():
+        function = _compile(op)
+        if op.ufunc is not None:
+            _UFUNCS[op.ufunc] = function
+        for dunder in op.operators:
+            if len(op.operands) == 1:
+                setattr(Tensor, f"__{dunder}__", lambda self, f=function: f(self))
+            else:
+                setattr(Tensor, f"__{dunder}__", _forward(function))
+                setattr(Tensor, f"__i{dunder}__", _in_place(function))
+                if op.rule is not comparison:
+                    setattr(Tensor, f"__r{dunder}__", _reflected(function))
+        RECORDERS[op.name] = function
+        if op.public:
+            FUNCTIONS[op.name] = function
+            if op.operands and not hasattr(Tensor, op.name):
+                setattr(Tensor, op.name, function)
+
+
+RECORDERS: dict[str, Callable[..., Tensor]] = {}
+"""The generated function of every op, public or not."""
+
+_install()

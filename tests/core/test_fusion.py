@@ -1,0 +1,201 @@
+"""Fusion: whatever is joined, the numbers are those of NumPy in float64, and the kernels are as few as promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import schedule
+from npu_tensor.config import config
+from npu_tensor.graph import capture
+from npu_tensor.tensor import Tensor
+
+
+@pytest.fixture(params=["host", "avx2", "sse2", "numpy"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The CPU device as it is, with lower instruction sets, and the NumPy reference."""
+    level = request.param
+    settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
+    with config.scope(**settings):
+        schedule.reset()
+        yield level
+    schedule.reset()
+
+
+def kernels(*tensors: Tensor) -> list[str]:
+    """Names of the tasks that pending tensors are cut into."""
+    return [placed.task.name for placed in schedule.plan(capture([t._node for t in tensors])).placed]
+
+
+def data(*shape: int, seed: int = 0) -> tuple[Tensor, np.ndarray]:
+    values = np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+    return nt.from_numpy(values), values.astype(np.float64)
+
+
+class RandomProgram:
+    """Grows a pool of (tensor, float64 array) pairs by random ops; keeps a random part of the handles alive."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.pool = [data(*shape, seed=n) for n, shape in enumerate([(6, 5), (5,), (6, 1), (5, 6), (2, 6, 5)])]
+
+    def pick(self) -> tuple[Tensor, np.ndarray]:
+        return self.pool[self.rng.integers(len(self.pool))]
+
+    def step(self) -> None:
+        choices: list[Callable[[], tuple[Tensor, np.ndarray] | None]] = [
+            self.unary, self.unary, self.binary, self.binary, self.reduce, self.normalise, self.view, self.product,
+        ]  # fmt: skip
+        found = choices[self.rng.integers(len(choices))]()
+        if found is not None and np.isfinite(found[1]).all() and found[1].size < 4000:
+            self.pool.append(found)
+            if len(self.pool) > 8:
+                self.pool.pop(self.rng.integers(len(self.pool)))
+
+    def unary(self) -> tuple[Tensor, np.ndarray]:
+        t, a = self.pick()
+        kinds = [
+            (lambda t: t.tanh(), np.tanh),
+            (lambda t: t.relu(), lambda a: np.maximum(a, 0)),
+            (lambda t: t * 0.5 + 1, lambda a: a * 0.5 + 1),
+            (lambda t: t.sigmoid(), lambda a: 1 / (1 + np.exp(-a))),
+            (lambda t: -t, lambda a: -a),
+        ]
+        f, g = kinds[self.rng.integers(len(kinds))]
+        return f(t), g(a)
+
+    def binary(self) -> tuple[Tensor, np.ndarray] | None:
+        (t, a), (u, b) = self.pick(), self.pick()
+        try:
+            shape = np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            return None
+        kind = self.rng.integers(3)
+        results = [(lambda: (t + u, a + b)), (lambda: (t * u, a * b)), (lambda: (t - u, a - b))]
+        assert len(shape) <= 3
+        return results[kind]()
+
+    def reduce(self) -> tuple[Tensor, np.ndarray]:
+        t, a = self.pick()
+        dims = tuple(d for d in range(a.ndim) if self.rng.random() < 0.5) or tuple(range(a.ndim))
+        keep = bool(self.rng.random() < 0.5)
+        kind = self.rng.integers(3)
+        if kind == 0:
+            return t.sum(dims, keep), a.sum(dims, keepdims=keep)
+        if kind == 1:
+            return t.mean(dims, keep), a.mean(dims, keepdims=keep)
+        return t.amax(dims, keep), a.max(dims, keepdims=keep)
+
+    def normalise(self) -> tuple[Tensor, np.ndarray]:
+        t, a = self.pick()
+        if not a.ndim:
+            return t, a
+        dim = int(self.rng.integers(a.ndim))
+        e = np.exp(a - a.max(dim, keepdims=True))
+        return t.softmax(dim), e / e.sum(dim, keepdims=True)
+
+    def view(self) -> tuple[Tensor, np.ndarray]:
+        t, a = self.pick()
+        kind = self.rng.integers(4)
+        if kind == 0:
+            order = [int(d) for d in self.rng.permutation(a.ndim)]
+            return t.permute(*order), a.transpose(order)
+        if kind == 1:
+            return t.reshape(-1), a.reshape(-1)
+        if kind == 2 and a.ndim and a.shape[-1] > 1:
+            return t[..., 1:], a[..., 1:]
+        return t.unsqueeze(0) if a.ndim < 3 else t, a[None] if a.ndim < 3 else a
+
+    def product(self) -> tuple[Tensor, np.ndarray] | None:
+        (t, a), (u, b) = self.pick(), self.pick()
+        if a.ndim < 1 or b.ndim < 1 or a.shape[-1] != b.shape[max(b.ndim - 2, 0)] or 0 in a.shape + b.shape:
+            return None
+        if a.ndim > 2 and b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:
+            return None
+        return t @ u, a @ b
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs_match_float64(device: str, seed: int) -> None:
+    program = RandomProgram(seed)
+    for _ in range(25):
+        program.step()
+    nt.realize(*(t for t, _ in program.pool))
+    for t, a in program.pool:
+        assert t.shape == a.shape
+        scale = max(1.0, float(np.abs(a).max(initial=0)))
+        np.testing.assert_allclose(t.numpy() / scale, a / scale, rtol=0, atol=2e-5)
+
+
+def test_elementwise_chain_is_one_kernel() -> None:
+    (a, x), (b, y) = data(64, 33), data(33, seed=1)
+    out = ((a * b + 2).tanh() - a).relu()
+    assert len(kernels(out)) == 1
+    np.testing.assert_allclose(out.numpy(), np.maximum(np.tanh(x * y + 2) - x, 0), atol=1e-6)
+
+
+def test_softmax_takes_prologue_and_epilogue() -> None:
+    (a, _), (m, _) = data(8, 16), data(16, seed=1)
+    assert len(kernels((a * 0.125 + m).softmax(-1) * 2)) == 1
+
+
+def test_composite_layer_norm_is_one_kernel() -> None:
+    (a, x), (w, v) = data(8, 16), data(16, seed=1)
+    centred = a - a.mean(-1, True)
+    out = centred / ((centred * centred).mean(-1, True) + 1e-5).sqrt() * w
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * v
+    del centred  # a living handle would make it a second output
+    assert len(kernels(out)) == 1
+    np.testing.assert_allclose(out.numpy(), expected, atol=1e-5)
+
+
+def test_matrix_product_takes_bias_activation_and_residual() -> None:
+    (a, x), (w, y), (b, z), (r, q) = data(9, 16), data(16, 12, seed=1), data(12, seed=2), data(9, 12, seed=3)
+    out = (a @ w + b).relu() + r
+    assert len(kernels(out)) == 1
+    np.testing.assert_allclose(out.numpy(), np.maximum(x @ y + z, 0) + q, atol=1e-5)
+
+
+def test_living_intermediate_is_kept_by_the_same_kernel() -> None:
+    a, x = data(7, 5)
+    middle = a * 3
+    out = middle + 1
+    assert len(kernels(out)) == 1
+    np.testing.assert_allclose(out.numpy(), x * 3 + 1, atol=1e-6)
+    assert middle.is_realized
+    np.testing.assert_allclose(middle.numpy(), x * 3, atol=1e-6)
+
+
+def test_shared_work_is_computed_once() -> None:
+    a, _ = data(6, 6)
+    shared = a.exp()
+    one, two = shared.sum(), shared.softmax(0)
+    del shared
+    assert sum("exp" in name for name in kernels(one, two)) == 1
+
+
+def test_equal_subexpressions_are_merged() -> None:
+    a, x = data(6, 6)
+    out = a.tanh() * a.tanh()
+    plan = schedule.plan(capture([out._node]))
+    assert sum(1 for _, op in plan.graph.nodes(data="op") if op == "tanh") == 1
+    np.testing.assert_allclose(out.numpy(), np.tanh(x) ** 2, atol=1e-6)
+
+
+def test_random_numbers_are_not_merged() -> None:
+    difference = nt.rand(100) - nt.rand(100)
+    assert float(difference.abs().max()) > 0
+
+
+def test_temporaries_are_freed_while_a_plan_runs() -> None:
+    a, _ = data(256, 256)
+    for _ in range(8):
+        a = (a @ a) * 0.01
+    nt.empty_cache()
+    before = nt.memory_stats()["in_use"]
+    a.realize()
+    # One result, and at most two matrices besides while it runs.
+    assert nt.memory_stats()["in_use"] - before <= 2 * a.nbytes

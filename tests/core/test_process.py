@@ -1,0 +1,148 @@
+"""The library inside a process: threads, fork, missing compiler, settings, memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.config import Config, config
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_threads_realize_at_once() -> None:
+    failures: list[BaseException] = []
+    shared = nt.from_numpy(np.arange(40_000, dtype=np.float32).reshape(200, 200) / 40_000)
+    expected = np.tanh(shared.numpy().astype(np.float64) * 2).sum(1)
+
+    def work(number: int) -> None:
+        try:
+            for step in range(20):
+                out = (shared * 2).tanh().sum(1) * (number + step)
+                np.testing.assert_allclose(out.numpy(), expected * (number + step), rtol=1e-4)
+                product = shared[: 10 + number] @ shared
+                np.testing.assert_allclose(product.numpy(), shared.numpy()[: 10 + number] @ shared.numpy(), rtol=1e-4)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_fork_after_use() -> None:
+    code = """
+import os
+import npu_tensor as nt
+a = nt.ones(1 << 20)
+assert float((a * 2).sum()) == 2 << 20
+child = os.fork()
+if child == 0:
+    ok = float((a * 3).sum()) == 3 << 20
+    os._exit(0 if ok else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert float((a * 4).sum()) == 4 << 20
+"""
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_llvmlite_numpy_runs_everything() -> None:
+    code = """
+import sys, warnings
+sys.modules["llvmlite"] = None
+sys.modules["llvmlite.binding"] = None
+warnings.simplefilter("always")
+import npu_tensor as nt
+with warnings.catch_warnings(record=True) as seen:
+    a = nt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    y = (a @ a + 1).relu().softmax(-1)
+    print({row.kernel for row in nt.explain(y) if row.device == "cpu"})
+    print(y.sum().item())
+print(any("compiler cannot be used" in str(w.message) for w in seen))
+"""
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    kernels, total, warned = done.stdout.split("\n")[:3]
+    assert "numpy" in kernels
+    assert abs(float(total) - 2) < 1e-6
+    assert warned == "True"
+
+
+def test_damaged_kernel_cache_is_rebuilt(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    code = "import npu_tensor as nt; print(float((nt.ones(5) * 3).exp().sum()))"
+    first = run_python(code, NPU_TENSOR_CACHE_DIR=str(tmp_path))
+    entries = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert entries
+    for path in entries:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    second = run_python(code, NPU_TENSOR_CACHE_DIR=str(tmp_path))
+    assert first.returncode == second.returncode == 0, second.stderr
+    assert first.stdout == second.stdout
+
+
+def test_threads_are_settable() -> None:
+    before = nt.get_num_threads()
+    try:
+        nt.set_num_threads(1)
+        assert nt.get_num_threads() == 1
+        a = nt.ones(1 << 18)
+        assert float((a + 1).sum()) == 2 << 18
+        nt.set_num_threads(2)
+        assert float((a + 1).sum()) == 2 << 18
+        with pytest.raises(ValueError, match="0 or more"):
+            nt.set_num_threads(-1)
+    finally:
+        nt.set_num_threads(before)
+
+
+def test_memory_is_freed_with_the_handle_and_given_back() -> None:
+    nt.empty_cache()
+    start = nt.memory_stats()
+    a = (nt.zeros(1 << 22) + 1).realize()
+    assert nt.memory_stats()["in_use"] - start["in_use"] >= a.nbytes
+    del a
+    assert nt.memory_stats()["in_use"] == start["in_use"]
+    assert nt.empty_cache() >= 1 << 24
+    assert nt.memory_stats()["cached"] <= start["cached"]
+
+
+def test_exported_array_outlives_the_tensor() -> None:
+    array = (nt.arange(1000, dtype=nt.float32) * 2).numpy()
+    for _ in range(50):
+        (nt.zeros(1000) + 7).realize()
+    np.testing.assert_array_equal(array, np.arange(1000, dtype=np.float32) * 2)
+
+
+@pytest.mark.parametrize(("variable", "text"), [("NPU_TENSOR_THREADS", "many"), ("NPU_TENSOR_EAGER", "perhaps")])
+def test_bad_setting_names_the_variable(monkeypatch: pytest.MonkeyPatch, variable: str, text: str) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ValueError, match=variable):
+        Config()
+
+
+def test_scope_restores_settings() -> None:
+    before = config.max_depth
+    with pytest.raises(KeyError), config.scope(max_depth=5):
+        assert config.max_depth == 5
+        raise KeyError
+    assert config.max_depth == before

@@ -1,0 +1,441 @@
+"""Every op against PyTorch: one oracle per op, all shapes, dtypes, edge values and Python numbers derived from it.
+
+Floats are compared with PyTorch's float64 result, rounded once; integers and bool with PyTorch's own.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison import TORCH_DTYPES, assert_same, float64_of, to_torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import npu_tensor as nt
+from npu_tensor.dtypes import DTYPES, DType
+from npu_tensor.ops import OPS, Op
+from npu_tensor.tensor import FUNCTIONS, RECORDERS
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+F = torch.nn.functional
+
+
+def _xielu(x: Any, alpha_n: float, alpha_p: float, beta: float, eps: float) -> Any:
+    low = (torch.expm1(torch.clamp(x, max=eps)) - x) * alpha_n + beta * x
+    return torch.where(x > 0, alpha_p * x * x + beta * x, low)
+
+
+def _swiglu_oai(x: Any, gate: Any, alpha: float = 1.702, limit: float = 7.0) -> Any:
+    x, gate = torch.clamp(x, max=limit), torch.clamp(gate, -limit, limit)
+    return x * torch.sigmoid(alpha * x) * (gate + 1)
+
+
+def _round_half_away(x: Any) -> Any:
+    return torch.where(x < 0, -torch.floor(-x + 0.5), torch.floor(x + 0.5)) if x.is_floating_point() else x
+
+
+# PyTorch's function of the same name where there is one; formulas for GGML's own.
+MAPS: dict[str, Callable[..., Any]] = {
+    **{
+        name: getattr(torch, name)
+        for name in (
+            "relu selu sigmoid add sub mul div maximum minimum neg abs square sign sqrt rsqrt reciprocal pow clamp "
+            "lerp floor ceil trunc round frac exp exp2 expm1 log log1p log2 log10 sin cos tan tanh erf eq ne lt le gt "
+            "ge isnan isinf isfinite logical_and logical_or logical_xor logical_not bitwise_and bitwise_or "
+            "bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift floor_divide remainder fmod"
+        ).split()
+    },
+    **{
+        name: getattr(F, name)
+        for name in (
+            "relu6 leaky_relu elu logsigmoid silu mish hardswish hardsigmoid hardtanh softplus softsign"
+        ).split()
+    },
+    "sgn": torch.sgn,
+    "step": lambda x: (x > 0).to(x.dtype),
+    "cube": lambda x: x * x * x,
+    "scale": lambda x, s=2.0, b=0.0: x * s + b,
+    "round_half_away": _round_half_away,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_erf": F.gelu,
+    "gelu_quick": lambda x: x * torch.sigmoid(1.702 * x),
+    "xielu": _xielu,
+    "reglu_gate": lambda x, gate: torch.relu(x) * gate,
+    "geglu_gate": lambda x, gate: F.gelu(x, approximate="tanh") * gate,
+    "geglu_erf_gate": lambda x, gate: F.gelu(x) * gate,
+    "geglu_quick_gate": lambda x, gate: x * torch.sigmoid(1.702 * x) * gate,
+    "swiglu_gate": lambda x, gate: F.silu(x) * gate,
+    "swiglu_oai_gate": _swiglu_oai,
+    "glu_gate": lambda x, gate: x * torch.sigmoid(gate),
+    "pow_integer": torch.pow,
+}
+
+# Row-wise ops, with the keyword sets to try on every shape; {dims} stands for None, each dimension and a pair.
+ROWS: dict[str, Callable[..., Any]] = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "amax": torch.amax,
+    "amin": torch.amin,
+    "prod": torch.prod,
+    "argmax": torch.argmax,
+    "argmin": torch.argmin,
+    "any": torch.any,
+    "all": torch.all,
+    "var": torch.var,
+    "std": torch.std,
+    "logsumexp": torch.logsumexp,
+    "softmax": torch.softmax,
+    "log_softmax": torch.log_softmax,
+    "l2_norm": lambda x, dim: F.normalize(x, dim=dim),
+    "cumsum": torch.cumsum,
+}
+
+# Compared in other files, because their arguments do not come from a loop.
+ELSEWHERE = {
+    "where": "test_functional",
+    "convert": "test_dtypes",
+    "fill": "test_functional",
+    "count_equal": "test_functional and test_golden",
+    "norm_rows": "test_functional: layer_norm",
+    "rms_norm_rows": "test_functional: rms_norm",
+    "contract": "test_functional: matmul",
+    "rotate": "test_golden: rope",
+    "concat": "test_functional: cat",
+    "pad_widths": "test_functional: pad",
+    "tril": "test_functional",
+    "triu": "test_functional",
+    "argsort": "test_functional",
+    "gather_along": "test_functional: gather",
+    "take": "test_functional: index_select",
+    "take_points": "test_indexing",
+    "put": "test_indexing",
+    "slice": "test_indexing",
+    "reshape": "test_functional",
+    "permute": "test_functional",
+    "expand": "test_functional",
+    "arange_from": "test_functional: arange",
+    "linspace_between": "test_functional: linspace",
+    "eye_matrix": "test_functional: eye",
+    "random_uniform": "test_functional: moments of rand",
+    "random_normal": "test_functional: moments of randn",
+    "random_integers": "test_functional: randint",
+}
+
+ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
+    "add": [{}, {"alpha": 2}],
+    "sub": [{}, {"alpha": 3}],
+    "clamp": [{"min": -1, "max": 2}, {"min": 0.5}, {"max": 1}, {"min": 2, "max": -1}],
+    "scale": [{"s": 2.0}, {"s": -0.5, "b": 3.0}],
+    "leaky_relu": [{}, {"negative_slope": 0.3}],
+    "elu": [{}, {"alpha": 0.5}],
+    "hardtanh": [{}, {"min_val": -2.0, "max_val": 0.5}],
+    "softplus": [{}, {"beta": 2.0, "threshold": 5.0}],
+    "xielu": [{"alpha_n": 0.8, "alpha_p": 0.5, "beta": 0.5, "eps": -1e-6}],
+    "swiglu_oai_gate": [{}, {"alpha": 1.0, "limit": 2.0}],
+}
+
+# Rounding inside one op may take more than a unit where PyTorch's float64 takes none: sums that cancel, and
+# quotients of rounded functions. Absolute, for values of about 1.
+CANCELS = {
+    **dict.fromkeys(("lerp", "frac", "logsigmoid", "mish", "softsign", "tan", "log2", "log10", "scale"), 1e-6),
+    **dict.fromkeys(("gelu_tanh", "gelu_erf", "gelu_quick", "silu", "xielu", "elu", "selu", "softplus"), 1e-6),
+    **dict.fromkeys(("geglu_gate", "geglu_erf_gate", "geglu_quick_gate", "swiglu_gate", "swiglu_oai_gate"), 4e-6),
+    **dict.fromkeys(("hardswish", "hardsigmoid", "add", "sub", "fmod", "remainder"), 1e-6),
+    **dict.fromkeys(("var", "std", "mean", "sum", "prod", "logsumexp", "log_softmax", "cumsum", "l2_norm"), 4e-6),
+}
+ULPS = {"float32": 8, "bfloat16": 1, "float16": 1, "float64": 16}
+
+EDGES = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, -1e-40, 1.2e-38, 1e-30, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, 3.0, -3.0)
+EDGES += (20.0, 88.0, -88.0, 100.0, -104.0, 1e4, 16777217.0, -1e10, 3e38)
+
+# What PyTorch does that we do not, with the reason; each is checked to differ still.
+DIFFERENT_DTYPE = {
+    ("all", "uint8"): "PyTorch keeps uint8 for historical reasons",
+    ("any", "uint8"): "PyTorch keeps uint8 for historical reasons",
+}
+
+
+def function_of(op: Op) -> Callable[..., nt.Tensor]:
+    return FUNCTIONS[op.name] if op.public else RECORDERS[op.name]
+
+
+def operands_of(op: Op, shapes: Any, dtype: DType, seed: int = 0) -> list[nt.Tensor]:
+    """Random operands in the op's domain. Integers are drawn where the op may wrap but a divisor is never zero."""
+    rng = np.random.default_rng(seed)
+    low, high = op.domain
+    made = []
+    for shape in shapes:
+        if dtype.is_floating_point:
+            values = rng.uniform(low, high, shape)
+        elif dtype is nt.bool:
+            values = rng.integers(0, 2, shape)
+        else:
+            least = 1 if op.name in DIVISIONS else 0 if dtype is nt.uint8 or op.domain[0] >= 0 else -9
+            values = rng.integers(least, int(max(high, 9)) if "shift" not in op.name else 7, shape)
+        made.append(nt.from_numpy(np.asarray(values)).to(dtype))
+    return made
+
+
+DIVISIONS = ("floor_divide", "remainder", "fmod", "pow_integer")
+
+
+def expected_of(oracle: Callable[..., Any], operands: list[Any], attributes: dict[str, Any]) -> tuple[Any, Any]:
+    """(dtype that PyTorch gives, its value in float64 or in its own integer type). Raises what PyTorch raises."""
+    own = oracle(*operands, **attributes)
+    if not own.is_floating_point():
+        return own.dtype, own
+    inputs = [float64_of(operand) for operand in operands]
+    if not any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in inputs):
+        inputs = [x.to(torch.float64) if isinstance(x, torch.Tensor) else x for x in inputs]
+    return own.dtype, oracle(*inputs, **attributes)
+
+
+def check(name: str, oracle: Callable[..., Any], operands: list[Any], attributes: dict[str, Any], ulps: Any = None) -> None:
+    """Ours against PyTorch's. Where PyTorch does not take the dtypes, nothing is compared."""
+    theirs = [to_torch(x) if isinstance(x, nt.Tensor) else x for x in operands]
+    try:
+        dtype, expected = expected_of(oracle, theirs, attributes)
+    except (RuntimeError, TypeError, IndexError):
+        return
+    ours = (FUNCTIONS[name] if name in FUNCTIONS else RECORDERS[name])(*operands, **attributes)
+    what = f"{name}({', '.join(str(x._node.spec) if isinstance(x, nt.Tensor) else repr(x) for x in operands)}, {attributes})"
+    first = next(x for x in operands if isinstance(x, nt.Tensor))
+    if (name, first.dtype.name) in DIFFERENT_DTYPE:
+        assert TORCH_DTYPES[ours.dtype.name] is not dtype
+        expected = expected.to(TORCH_DTYPES[ours.dtype.name])
+    else:
+        assert TORCH_DTYPES[ours.dtype.name] is dtype, f"{what} gives {ours.dtype}, PyTorch {dtype}"
+    atol = CANCELS.get(name, 0.0) if ours.dtype.itemsize >= 4 else 0.0
+    if ours.dtype is nt.float64:
+        atol *= 1e-8
+    assert_same(ours, expected, ULPS.get(ours.dtype.name, 0) if ulps is None else ulps, atol, what)
+
+
+def test_every_op_has_an_oracle() -> None:
+    named = [*MAPS, *ROWS, *ELSEWHERE]
+    assert sorted(named) == sorted(set(named))
+    assert set(named) == set(OPS)
+
+
+SHAPES = ((), (1,), (13,), (5, 17), (2, 3, 4), (0,), (3, 0, 2), (2, 1, 3, 5))
+PAIRS = (
+    ((5, 17), ()),
+    ((), (5, 17)),
+    ((5, 17), (17,)),
+    ((5, 17), (5, 1)),
+    ((5, 1), (17,)),
+    ((1, 17), (5, 1)),
+    ((2, 3, 4), (3, 1)),
+    ((2, 1, 3, 5), (4, 1, 5)),
+    ((3, 0, 2), (2,)),
+)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_shapes_and_broadcasting(name: str) -> None:
+    op = OPS[name]
+    dtype = nt.int32 if name in ("pow_integer",) or name.startswith("bitwise") else nt.float32
+    count = len(op.operands)
+    shapes = [(shape,) * count for shape in SHAPES]
+    if count > 1:
+        shapes += [(*pair, *pair[:1])[:count] for pair in PAIRS]
+    for chosen in shapes:
+        for attributes in ATTRIBUTES.get(name, [{}]):
+            check(name, MAPS[name], operands_of(op, chosen, dtype), attributes)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_dtypes(name: str) -> None:
+    op = OPS[name]
+    for dtype in DTYPES:
+        for attributes in ATTRIBUTES.get(name, [{}]):
+            check(name, MAPS[name], operands_of(op, ((3, 11),) * len(op.operands), dtype), attributes)
+
+
+BINARY = [name for name in MAPS if len(OPS[name].operands) == 2 and OPS[name].public]
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_mixed_dtypes(name: str) -> None:
+    op = OPS[name]
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = operands_of(op, ((3, 4),), a, 1)[0], operands_of(op, ((4,),), b, 2)[0]
+        check(name, MAPS[name], [x, y], {})
+        check(name, MAPS[name], [x, y[0]], {})
+
+
+NUMBERS = (2, 3, -1, 0.5, 2.5, True)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_python_numbers(name: str) -> None:
+    op = OPS[name]
+    for dtype, number in itertools.product(DTYPES, NUMBERS):
+        if "shift" in name and not (type(number) is int and number >= 0):
+            continue
+        if dtype is nt.uint8 and number == -1:
+            continue  # a negative number does not fit; PyTorch wraps or raises depending on the op
+        x = operands_of(op, ((3, 5),), dtype)[0]
+        check(name, MAPS[name], [x, number], {})
+
+
+@pytest.mark.parametrize("name", [n for n in MAPS if len(OPS[n].operands) == 1])
+def test_edge_values_of_one_operand(name: str) -> None:
+    for attributes in ATTRIBUTES.get(name, [{}]):
+        check(name, MAPS[name], [nt.tensor(EDGES)], attributes)
+
+
+@pytest.mark.parametrize("name", [n for n in BINARY if not n.startswith(("bitwise", "pow"))])
+def test_edge_values_of_two_operands(name: str) -> None:
+    values = np.array(EDGES, np.float32)
+    a, b = (nt.from_numpy(x.ravel().copy()) for x in np.meshgrid(values, values))
+    check(name, MAPS[name], [a, b], {})
+
+
+@pytest.mark.parametrize("name", ["neg", "abs", "mul", "div", "minimum", "maximum", "floor", "ceil", "trunc", "round", "sqrt"])
+def test_signed_zero(name: str) -> None:
+    operands = [nt.tensor([0.0, -0.0, -0.3, 0.3])] * len(OPS[name].operands)
+    expected = MAPS[name](*map(to_torch, operands)).numpy()
+    np.testing.assert_array_equal(np.signbit(FUNCTIONS[name](*operands).numpy()), np.signbit(expected))
+
+
+INTEGER_LIMITS = {
+    dtype.name: [np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max, 0, 1, 7] for dtype in DTYPES if dtype.category == 1
+}
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "neg", "abs", "square", "cube", "maximum", "minimum", "lt", "sign", "clamp"])
+@pytest.mark.parametrize("dtype", INTEGER_LIMITS)
+def test_integers_wrap(name: str, dtype: str) -> None:
+    values = nt.tensor(np.array(INTEGER_LIMITS[dtype], dtype))
+    operands = [values] if len(OPS[name].operands) == 1 else [values.reshape(5, 1), values]
+    check(name, MAPS[name], operands, {"min": -5, "max": 100} if name == "clamp" else {})
+
+
+# --- row-wise
+
+
+def dims_of(name: str, ndim: int) -> list[Any]:
+    single = list(range(-ndim, ndim)) if ndim else [0, -1]
+    if name in ("softmax", "log_softmax", "l2_norm", "cumsum"):
+        return single
+    several = [] if name in ("argmax", "argmin", "prod") or ndim < 2 else [(0, 1), (0, -1)]
+    return single + several if name == "logsumexp" else [None, *single, *several]
+
+
+def row_cases(name: str, shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = []
+    for dim in dims_of(name, len(shape)):
+        keywords = {} if dim is None else {"dim": dim}
+        cases.append(keywords)
+        if dim is not None and name not in ("softmax", "log_softmax", "l2_norm", "cumsum"):
+            cases.append({**keywords, "keepdim": True})
+        if name in ("var", "std"):
+            cases.append({**keywords, "correction": 0})
+    return cases
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom.*")
+@pytest.mark.parametrize("name", ROWS)
+def test_row_shapes(name: str) -> None:
+    op = OPS[name]
+    for shape in SHAPES:
+        x = operands_of(op, (shape,), nt.float32)[0]
+        for case in row_cases(name, shape):
+            check(name, ROWS[name], [x], case)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_dtypes(name: str) -> None:
+    op = OPS[name]
+    for dtype in DTYPES:
+        x = operands_of(op, ((4, 9),), dtype)[0]
+        for case in ({"dim": 0}, {"dim": -1}):
+            check(name, ROWS[name], [x], case, ulps=None if dtype.itemsize != 2 else 1)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "cumsum", "softmax", "log_softmax"])
+def test_row_result_dtype_is_a_choice(name: str) -> None:
+    for dtype in (nt.float32, nt.bfloat16, nt.int32):
+        x = operands_of(OPS[name], ((4, 9),), dtype)[0]
+        ours = FUNCTIONS[name](x, 1, dtype=nt.float64)
+        assert_same(ours, ROWS[name](to_torch(x), 1, dtype=torch.float64), 64, what=name)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_edge_values(name: str) -> None:
+    rows = [
+        [1.0, math.nan, 2.0],
+        [math.inf, 1.0, 2.0],
+        [-math.inf, 1.0, 2.0],
+        [-math.inf, -math.inf, -math.inf],
+        [math.inf, -math.inf, 0.0],
+        [math.nan, math.nan, 1.0],
+        [1e30, 1e30, -1e30],
+        [100.0, 100.0, 100.0],
+        [-0.0, -0.0, -0.0],
+        [-1000.0, 0.0, 88.0],
+    ]
+    for dim in (0, 1):
+        check(name, ROWS[name], [nt.tensor(rows)], {"dim": dim})
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "amax", "amin"])
+def test_ties_and_empty_rows(name: str) -> None:
+    tied = nt.tensor([[3, 1, 3, 1], [2, 2, 2, 2]])
+    for dim in (0, 1):
+        check(name, ROWS[name], [tied], {"dim": dim})
+    for shape, dim in (((0,), 0), ((3, 0), 1), ((0, 3), 1)):
+        if shape == (0, 3):
+            assert FUNCTIONS[name](nt.zeros(shape), dim).shape == ROWS[name](torch.zeros(shape), dim).shape
+            continue
+        with pytest.raises(IndexError):
+            ROWS[name](torch.zeros(shape), dim)
+        with pytest.raises(IndexError):
+            FUNCTIONS[name](nt.zeros(shape), dim)
+
+
+# --- shapes that nobody chose
+
+EXTENTS = st.lists(st.integers(0, 7), max_size=4)
+
+
+@st.composite
+def broadcastable(draw: Any, count: int) -> list[tuple[int, ...]]:
+    """Shapes that broadcast: each drops leading dimensions of one shape and makes others 1."""
+    full = draw(EXTENTS)
+    shapes = []
+    for _ in range(count):
+        kept = full[draw(st.integers(0, len(full))) :]
+        shapes.append(tuple(1 if draw(st.booleans()) else extent for extent in kept))
+    return shapes
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(shapes=broadcastable(2), name=st.sampled_from(["add", "mul", "div", "maximum", "lt", "pow"]))
+def test_any_two_shapes(shapes: list[tuple[int, ...]], name: str) -> None:
+    check(name, MAPS[name], operands_of(OPS[name], shapes, nt.float32), {})
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(shapes=broadcastable(3), data=st.data())
+def test_any_chain(shapes: list[tuple[int, ...]], data: Any) -> None:
+    """A chain that fuses gives what its ops give one by one."""
+    a, b, c = (operands_of(OPS["add"], (shape,), nt.float32, seed)[0] for seed, shape in enumerate(shapes))
+    x, y, z = map(to_torch, (a, b, c))
+    ours, theirs = (a * b + c).tanh() - a, torch.tanh(x.double() * y.double() + z.double()) - x.double()
+    assert_same(ours, theirs, 8, 4e-6)
+    if ours.ndim:
+        dim = data.draw(st.integers(-ours.ndim, ours.ndim - 1))
+        assert_same(ours.sum(dim), theirs.sum(dim), 8, 2e-5)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(shape=EXTENTS, name=st.sampled_from(["sum", "amax", "argmin", "softmax", "mean"]), data=st.data())
+def test_any_row(shape: list[int], name: str, data: Any) -> None:
+    ndim = len(shape)
+    dim = data.draw(st.integers(-max(ndim, 1), max(ndim, 1) - 1))
+    check(name, ROWS[name], operands_of(OPS[name], (tuple(shape),), nt.float32), {"dim": dim})

@@ -1,0 +1,144 @@
+"""The command line, and the demo behind it."""
+
+import math
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import npu_tensor as nt
+from npu_tensor import demo
+from npu_tensor.cli import main
+from npu_tensor.config import Config, config
+from npu_tensor.display import Explanation
+from npu_tensor.ops import OPS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def invoke(*arguments: str, columns: int = 200) -> Result:
+    return CliRunner().invoke(main, arguments, env={"COLUMNS": str(columns)})
+
+
+@pytest.fixture(scope="module")
+def digits() -> demo.Digits:
+    return demo.load()
+
+
+def reference_digits(digits: demo.Digits) -> np.ndarray:
+    """The network in NumPy float64."""
+    x = digits.pixels.astype(np.float64)
+    for weight, bias in digits.layers[:-1]:
+        x = np.maximum(x @ weight.astype(np.float64).T + bias, 0)
+    weight, bias = digits.layers[-1]
+    return (x @ weight.astype(np.float64).T + bias).argmax(axis=1)
+
+
+def test_the_data_is_what_its_note_says(digits: demo.Digits) -> None:
+    with np.load(ROOT / "examples" / "data" / "digits.npz") as file:
+        images, labels = file["images"], file["labels"]
+    assert images.shape == (1797, 8, 8)
+    assert images.dtype == labels.dtype == np.uint8
+    # Range and class counts as published with the data set.
+    assert (images.min(), images.max()) == (0, 16)
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert digits.pixels.shape == (500, 64)
+    assert (digits.pixels.min(), digits.pixels.max()) == (0, 1)
+
+
+def test_float32_classes_are_those_of_float64(digits: demo.Digits) -> None:
+    layers = [(nt.from_numpy(weight), nt.from_numpy(bias)) for weight, bias in digits.layers]
+    predicted = demo.classify(nt.from_numpy(digits.pixels), layers)
+    np.testing.assert_array_equal(predicted.numpy(), reference_digits(digits))
+
+
+def test_demo_reads_the_digits_in_both_dtypes(digits: demo.Digits) -> None:
+    result = invoke("demo")
+    assert result.exit_code == 0, result.output
+    accuracy = float(np.mean(reference_digits(digits) == digits.labels))
+    assert f"{accuracy:.4f}" in result.output
+    for name in demo.DTYPE_NAMES:
+        assert f"{name}: where every node runs" in result.output
+
+
+def test_demo_in_one_dtype() -> None:
+    result = invoke("demo", "--dtype", "bfloat16")
+    assert result.exit_code == 0, result.output
+    assert "float32: where" not in result.output
+
+
+def test_demo_fails_when_the_network_is_wrong(digits: demo.Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    (weight, bias), *rest = digits.layers
+    spoiled = digits._replace(layers=[(-weight, bias), *rest])
+    monkeypatch.setattr(demo, "load", lambda: spoiled)
+    result = invoke("demo", "--dtype", "float32")
+    assert result.exit_code == 1
+    assert "is not above 0.95" in result.output
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "words"),
+    [
+        ((0.99, 0.99), []),
+        ((0.99, 0.986), []),
+        ((0.99, 0.984), ["differ"]),
+        ((0.95, 0.951), ["float32"]),
+        ((0.96, 0.94), ["bfloat16", "differ"]),
+        ((math.nan, 0.96), ["float32"]),
+    ],
+)
+def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
+    results = [
+        demo.Result(name, accuracy, 0.0, 0.0, Explanation())
+        for name, accuracy in zip(demo.DTYPE_NAMES, accuracies, strict=True)
+    ]
+    found = demo.complaints(results)
+    assert len(found) == len(words)
+    assert all(word in complaint for word, complaint in zip(words, found, strict=True))
+
+
+def test_ops_lists_every_op() -> None:
+    result = invoke("ops")
+    assert result.exit_code == 0
+    rows = {line.split("│")[1].strip(): line for line in result.output.splitlines() if "│" in line}
+    assert set(OPS) <= set(rows)
+    assert "UNARY_SILU" in rows["silu"]
+    assert "element-wise" in rows["silu"]
+
+
+def test_ops_page_is_up_to_date() -> None:
+    result = invoke("ops", "--markdown")
+    assert result.exit_code == 0
+    assert (ROOT / "docs" / "ops.md").read_text("utf-8") == result.output
+
+
+def test_info_names_versions_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "cache_path", str(tmp_path))
+    result = invoke("info", columns=1000)
+    assert result.exit_code == 0
+    assert nt.__version__ in result.output
+    assert np.__version__ in result.output
+    assert str(tmp_path) in result.output
+    for row in Config.table():
+        assert row["variable"] in result.output
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert invoke("--version").output.split()[-1] == nt.__version__ == metadata["project"]["version"]
+
+
+def test_unknown_dtype_is_a_usage_error() -> None:
+    result = invoke("demo", "--dtype", "float31")
+    assert result.exit_code == 2
+    assert "float31" in result.output
+
+
+def test_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "npu_tensor", "--help"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert {"demo", "info", "ops"} <= set(output.split())

@@ -1,0 +1,136 @@
+"""Imports go one way, and `import npu_tensor` stays small."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import npu_tensor
+
+PACKAGE = Path(npu_tensor.__file__).parent
+
+# Lowest layer first. A module may import from lower layers and, inside a sub-package, from its siblings.
+# "" is npu_tensor/__init__.py, the public names: only what uses the package as a user does may import it.
+LAYERS = (
+    ("errors",),
+    ("config", "events"),
+    ("dtypes",),
+    ("spec",),
+    ("ops",),
+    ("graph",),
+    ("runtime",),
+    ("fuse",),
+    ("schedule",),
+    ("_methods",),
+    ("tensor",),
+    ("functional", "display", "jit", "resources"),
+    ("",),
+    ("demo", "stubs"),
+    ("cli",),
+    ("__main__",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+ALLOWED_AT_IMPORT = {"npu_tensor", "numpy", "networkx", "ml_dtypes", "llvmlite"}
+DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs")
+
+
+def top_level_name(module: str) -> str:
+    """'npu_tensor.runtime.cpu.device' -> 'runtime', 'npu_tensor' -> ''."""
+    return [*module.split("."), ""][1]
+
+
+def module_name(path: Path) -> str:
+    """Path of a source file -> 'npu_tensor.runtime.cpu.device'."""
+    parts = ("npu_tensor", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(source: str, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """(line, module of npu_tensor) for every import in `source`, also those inside functions."""
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                anchor = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*anchor, *([base] if base else [])])
+            # `from npu_tensor import spec` means a module, `from npu_tensor import Tensor` a public name.
+            names = [
+                f"{base}.{alias.name}" if base == "npu_tensor" and alias.name in RANK else base
+                for alias in node.names
+            ]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names if name.split(".")[0] == "npu_tensor")
+
+
+def violations(source: str, module: str, is_package: bool = False) -> list[str]:
+    own = top_level_name(module)
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported_modules(source, module, is_package)
+        if top_level_name(name) != own and RANK[top_level_name(name)] >= RANK[own]
+    ]
+
+
+def test_every_module_has_a_layer_and_every_layer_exists() -> None:
+    # Stubs (.pyi) count as modules: _methods exists for type checkers only.
+    sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]
+    found = {top_level_name(module_name(path)) for path in sources}
+    assert found == set(RANK)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=module_name)
+def test_imports_go_down(path: Path) -> None:
+    assert violations(path.read_text("utf-8"), module_name(path), path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "allowed"),
+    [
+        ("npu_tensor.graph", "from npu_tensor.ops.expression import Program", True),
+        ("npu_tensor.ops.expression", "from npu_tensor.ops import rows", True),
+        ("npu_tensor.cli", "def demo():\n    from npu_tensor import demo", True),
+        ("npu_tensor.demo", "import npu_tensor as nt", True),
+        ("npu_tensor.spec", "import numpy, npu_tensor.tensor", False),
+        ("npu_tensor.spec", "from npu_tensor import tensor", False),
+        ("npu_tensor.spec", "from npu_tensor import Tensor", False),
+        ("npu_tensor.spec", "from . import tensor", False),
+        ("npu_tensor.ops.rows", "def late():\n    from ..tensor import Tensor", False),
+        ("npu_tensor.config", "from npu_tensor.events import emit", False),
+    ],
+)
+def test_the_check_itself(module: str, source: str, allowed: bool) -> None:
+    assert (violations(source, module) == []) is allowed
+
+
+def test_every_package_is_shipped() -> None:
+    metadata = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    sources = {module_name(path) for path in PACKAGE.rglob("__init__.py")}
+    assert set(metadata["packages"]) == sources | set(metadata["package-dir"])
+
+
+def modules_after_import() -> set[str]:
+    """Top-level names of what `import npu_tensor` adds, without the standard library, in a fresh process."""
+    program = (
+        "import sys; before = set(sys.modules); import npu_tensor; "
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=PACKAGE.parent
+    ).stdout
+    return {name for name in output.split() if name not in sys.stdlib_module_names}
+
+
+def test_import_pulls_in_the_four_dependencies_only() -> None:
+    modules = modules_after_import()
+    assert modules.isdisjoint(DEFERRED)
+    # Compiled parts of the four register names such as _cython_3_0 or __mp_main__.
+    assert {name for name in modules if not name.startswith("_")} <= ALLOWED_AT_IMPORT
