@@ -133,7 +133,6 @@ def _system_rows() -> Iterator[tuple[str, str]]:
     try:
         from llvmlite.binding import llvm_version_info
 
-        from npu_tensor.runtime.cpu.pool import available_threads
         from npu_tensor.runtime.cpu.target import host_target
     except ImportError as error:
         yield "processor", f"not known: {error}"
@@ -142,6 +141,6 @@ def _system_rows() -> Iterator[tuple[str, str]]:
         yield "LLVM", ".".join(map(str, llvm_version_info))
         yield "processor", target.cpu
         yield "vector lanes", f"{target.lanes} x float32"
-        yield "threads", str(config.threads or available_threads())
         yield "features", " ".join(sorted(target.features))
+    yield "threads", str(nt.get_num_threads())
     yield "cache directory", str(config.cache_dir)

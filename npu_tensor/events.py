@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Event", "Fallback", "KernelCompiled", "KernelRan", "PlanBuilt", "emit", "listen", "listeners"]
+__all__ = ["Event", "Fallback", "KernelBuilt", "KernelRan", "PlanBuilt", "emit", "listen", "listeners"]
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class PlanBuilt(Event):
 
 
 @dataclass(frozen=True)
-class KernelCompiled(Event):
-    """A kernel became executable. `source` is "compiled" or "disk"."""
+class KernelBuilt(Event):
+    """A kernel became executable: compiled, or found in a cache."""
 
     kernel: str
-    source: str
+    device: str
     seconds: float
 
 

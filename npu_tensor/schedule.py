@@ -19,6 +19,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import BuildError, CaptureError, LaunchError, NpuTensorError
 from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import PLACEHOLDER, Capture, Node, capture, digraph
+from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.device import Device, Kernel, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator
@@ -146,21 +147,13 @@ def _make(found: Capture) -> Plan:
     size = max(graph, default=-1) + 1
     merged = share_common(graph)
     cut = tasks(graph)
-    placed = tuple(_place(task) for task in cut.tasks)
     # Twins share a buffer, and so do views that cover the whole of what they view.
     aliases = {**cut.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
     ordered = tuple((item, _root(item, aliases)) for item in aliases)
     needed_after = {base for _, base in ordered} | {item for item in found.keep if item not in aliases}
-    last_uses: list[list[int]] = [[] for _ in placed]
-    seen = set(needed_after)
-    for position in range(len(placed) - 1, -1, -1):
-        task = placed[position].task
-        used = {source.item for source in task.inputs} | {output.item for output in task.outputs}
-        for item in used:
-            if item not in seen:
-                seen.add(item)
-                last_uses[position].append(item)
-    steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, last_uses, strict=True))
+    placed = tuple(_place(task) for task in with_donors(cut.tasks, needed_after))
+    dying = last_uses(cut.tasks, needed_after)
+    steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
     import networkx as nx
 
     made = Plan(nx.freeze(graph), placed, steps, ordered, size)
@@ -185,10 +178,15 @@ def _place(task: Task) -> Placed:
         answer = device.claim(task)
         reason = answer.reason
         if not isinstance(answer, Refusal):
+            start = time.perf_counter()
             try:
-                return Placed(task, answer, answer.bind(), tuple(refusals))
+                step = answer.bind()
             except BuildError as error:
                 reason = str(error)
+            else:
+                if events.listeners:
+                    events.emit(events.KernelBuilt(task.name, device.uri, time.perf_counter() - start))
+                return Placed(task, answer, step, tuple(refusals))
         refusals.append(reason)
         if events.listeners:
             events.emit(events.Fallback(task.name, device.uri, reason))

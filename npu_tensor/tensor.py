@@ -350,8 +350,8 @@ def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) ->
 
 def _parameters(op: Op) -> str:
     """The parameter list of the generated function."""
-    parts = ["*operands"] if op.variadic else [*op.operands, "/"]
-    keyword_only = op.variadic
+    parts = [*op.operands, "/"]
+    keyword_only = False
     for number, attribute in enumerate(op.attributes):
         if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
             parts.append(f"*{attribute.name}")
@@ -485,6 +485,8 @@ def _install() -> None:
     """Functions, methods, operators and ufuncs of every public op."""
     Tensor._assign = _assign  # type: ignore[attr-defined]
     for op in OPS.values():
+        if op.variadic:  # through `record`, by the functions that know how many operands there are
+            continue
         function = _compile(op)
         if op.ufunc is not None:
             _UFUNCS[op.ufunc] = function
@@ -504,6 +506,6 @@ def _install() -> None:
 
 
 RECORDERS: dict[str, Callable[..., Tensor]] = {}
-"""The generated function of every op, public or not."""
+"""The generated function of every op with a fixed number of operands, public or not."""
 
 _install()

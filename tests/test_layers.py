@@ -23,7 +23,7 @@ LAYERS = (
     ("ops",),
     ("graph",),
     ("runtime",),
-    ("fuse",),
+    ("fuse", "lifetimes"),
     ("schedule",),
     ("_methods",),
     ("tensor",),

@@ -44,7 +44,7 @@ def relu(input, /):
     return _relu(input)
 
 
-@op(kind="map", rule=rules.floating)
+@op(kind="map", rule=rules.numeric)
 def relu6(input, /):
     """min(max(input, 0), 6)."""
     return np.minimum(np.maximum(input, 0), 6)
@@ -155,7 +155,7 @@ def xielu(input, /, alpha_n: float, alpha_p: float, beta: float, eps: float):
 # --- gated linear units: activation(input) * gate
 
 
-@op(kind="map", rule=rules.floating, ggml="GLU_REGLU", public=False)
+@op(kind="map", rule=rules.numeric, ggml="GLU_REGLU", public=False)
 def reglu_gate(input, gate, /):
     """relu(input) * gate."""
     return _relu(input) * gate

@@ -82,16 +82,15 @@ def square(input, /):
     return input * input
 
 
-@op(kind="map", rule=rules.numeric, ufunc=np.sign)
+@op(kind="map", rule=rules.numeric, ggml="UNARY_SGN", ufunc=np.sign)
 def sign(input, /):
-    """-1, 0 or 1; NaN stays NaN."""
-    positive, negative = cast(input > 0, _name(input)), cast(input < 0, _name(input))
-    return np.where(input == input, positive - negative, input)
+    """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
+    return cast(input > 0, _name(input)) - cast(input < 0, _name(input))
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_SGN")
 def sgn(input, /):
-    """GGML's sign: -1, 0 or 1; NaN gives 0."""
+    """The same as sign, under the name that it has in GGML."""
     return cast(input > 0, _name(input)) - cast(input < 0, _name(input))
 
 
@@ -138,7 +137,7 @@ def pow_integer(input, exponent, /):
     return np.where(exponent < 0, negative, np.power(input, np.maximum(exponent, 0)))
 
 
-@op(kind="map", rule=rules.arithmetic, ggml="SCALE")
+@op(kind="map", rule=rules.floating, ggml="SCALE")
 def scale(input, /, s: float, b: float = 0.0):
     """input * s + b."""
     return input * s + b

@@ -293,7 +293,7 @@ def _check_range(index: np.ndarray, extent: int) -> None:
         raise IndexError(f"index is out of range for extent {extent}: {index.min()} to {index.max()}")
 
 
-@op(kind="data", rule=_gather_rule)
+@op(kind="data", rule=_gather_rule, public=False)
 def gather_along(input, index, /, dim: int):
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
     _check_range(index, input.shape[dim])

@@ -95,7 +95,7 @@ def _finite_max(x):
     return np.where(abs(largest) == math.inf, np.minimum(abs(largest), 0), largest)
 
 
-@op(kind="row", rule=rules.reduction("float"))
+@op(kind="row", rule=rules.reduction("floating"))
 def logsumexp(input, /, dim, keepdim: bool = False):
     """log(sum(exp(input))) over dim, without overflow."""
     largest = _finite_max(input)

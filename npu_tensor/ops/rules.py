@@ -188,7 +188,8 @@ def _require_tensor(operand: Operand) -> Spec:
 def reduction(result: str) -> Rule:
     """Rule of an op that reduces `dim` (None = all).
 
-    result: "same", "sum" (integers widen to int64), "float" (floats only), "int64" or "bool".
+    result: "same", "sum" (integers widen to int64), "float" (floats only), "floating" (integers become float32),
+    "int64" or "bool".
     An attribute `dtype`, where declared, converts the input first.
     """
 
@@ -202,6 +203,8 @@ def reduction(result: str) -> Rule:
         dtype = x.dtype if asked is None else as_dtype(asked)
         if result == "sum" and dtype.category < 2 and asked is None:
             dtype = int64
+        if result == "floating" and dtype.category < 2:
+            dtype = float32
         if result == "float" and dtype.category < 2:
             raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
         out = {"int64": int64, "bool": bool_}.get(result, dtype)

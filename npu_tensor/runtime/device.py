@@ -28,12 +28,16 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result: its item, dtype and layout over the task's shape; stride 0 along reduced dimensions."""
+    """A result: its item, dtype and layout over the task's shape; stride 0 along reduced dimensions.
+
+    donor: an operand whose buffer the result takes over, or None for a new buffer.
+    """
 
     item: int
     dtype: DType
     layout: Layout
     nbytes: int
+    donor: int | None = None
 
 
 class Task(NamedTuple):

@@ -196,7 +196,9 @@ class ReferenceKernel:
             result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
             values[task.outputs[0].item] = Buffer.from_array(result)
             return
-        buffers = [self._allocate(output.nbytes) for output in task.outputs]
+        buffers = [
+            self._allocate(output.nbytes) if output.donor is None else values[output.donor] for output in task.outputs
+        ]
         results = [view(b, o.dtype, o.layout) for b, o in zip(buffers, task.outputs, strict=True)]
         with np.errstate(all="ignore"):
             if task.kind == "matmul":

@@ -190,6 +190,25 @@ def test_random_numbers_are_not_merged() -> None:
     assert float(difference.abs().max()) > 0
 
 
+def test_result_takes_over_a_dying_temporary() -> None:
+    a, x = data(64, 64)
+    out = (a.cumsum(0) * 2).tanh()
+    plan = schedule.plan(capture([out._node]))
+    assert [output.donor is not None for placed in plan.placed for output in placed.task.outputs] == [False, True]
+    np.testing.assert_allclose(out.numpy(), np.tanh(np.cumsum(x, 0) * 2), atol=1e-5)
+    np.testing.assert_array_equal(a.numpy(), x.astype(np.float32))
+
+
+def test_data_and_kept_results_are_never_overwritten() -> None:
+    a, x = data(64, 64)
+    kept = a.cumsum(0)
+    out = kept * 2
+    plan = schedule.plan(capture([out._node]))
+    assert all(output.donor is None for placed in plan.placed for output in placed.task.outputs)
+    np.testing.assert_allclose(out.numpy(), np.cumsum(x, 0) * 2, atol=2e-5)
+    np.testing.assert_allclose(kept.numpy(), np.cumsum(x, 0), atol=1e-5)
+
+
 def test_temporaries_are_freed_while_a_plan_runs() -> None:
     a, _ = data(256, 256)
     for _ in range(8):

@@ -201,7 +201,7 @@ def test_extreme_int8(level: str) -> None:
         assert (result == x * y * 1000).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     level=st.sampled_from(LEVELS),
     dtype=st.sampled_from(["float32", "bfloat16", "int8", "int16"]),
@@ -384,6 +384,17 @@ def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transpo
     with np.errstate(invalid="ignore"):
         expected = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_array_equal(result, expected)
+
+
+def test_output_may_be_the_memory_of_an_operand() -> None:
+    target, engine, pool = machine("")
+    rng = np.random.default_rng(12)
+    a, b = (random_matrix(rng, (90, 90), "float32") for _ in range(2))
+    square = Operand("float32", (90, 1))
+    gemm = Gemm(engine, target, (90, 90, 90), a=square, b=square, outputs=[square])
+    result = a.copy()
+    gemm(pool.launch, Scratch, [result.ctypes.data], result.ctypes.data, b.ctypes.data)
+    check_floats(result, a, b)
 
 
 def test_what_no_kernel_can_do_is_refused() -> None:

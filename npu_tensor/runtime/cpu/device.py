@@ -311,7 +311,8 @@ def _step(
     launch = owner.pool.launch
     allocate = owner.allocator.allocate
     address = meta.ctypes.data
-    if len(outputs) == 1 and not constants and all(kind is None for _, kind in arguments) and len(arguments) <= 2:
+    simple = len(outputs) == 1 and outputs[0].donor is None and not constants
+    if simple and all(kind is None for _, kind in arguments) and len(arguments) <= 2:
         out, nbytes = outputs[0].item, outputs[0].nbytes
         if len(arguments) == 1:
             ((first, _),) = arguments
@@ -333,7 +334,8 @@ def _step(
     def run(values: list[Any], keep: object = meta) -> None:
         slots: list[Any] = []
         for output in outputs:
-            values[output.item] = buffer = allocate(output.nbytes)
+            buffer = allocate(output.nbytes) if output.donor is None else values[output.donor]
+            values[output.item] = buffer
             slots.append(buffer.address)
         for item, kind in arguments:
             slots.append(values[item].address if kind is None else kind(values[item]))

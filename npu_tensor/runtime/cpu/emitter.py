@@ -55,21 +55,9 @@ REGISTER_ELEMENT = {
 }
 # dtype in memory -> LLVM type that is loaded and stored.
 MEMORY_ELEMENT = REGISTER_ELEMENT | {"bool": "i8", "bfloat16": "i16", "float16": "i16"}
-ELEMENT_SIZE = {
-    dtype: struct.calcsize({"i8": "b", "i16": "h", "i32": "i", "i64": "q", "float": "f", "double": "d"}[kind])
-    for dtype, kind in MEMORY_ELEMENT.items()
-}
-BITS = {
-    "i1": 1,
-    "i8": 8,
-    "i16": 16,
-    "i32": 32,
-    "i64": 64,
-    "float": 32,
-    "double": 64,
-    "half": 16,
-    "bfloat": 16,
-}
+BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64, "half": 16, "bfloat": 16}
+ELEMENT_SIZE = {dtype: BITS[element] // 8 for dtype, element in MEMORY_ELEMENT.items()}
+"""Bytes of an element in memory, by dtype."""
 FLOATS = ("float", "double")
 
 
@@ -299,10 +287,7 @@ class Emitter:
         carried: Sequence[Value],
         body: Callable[[Value, list[Value]], Sequence[Value]],
     ) -> list[Value]:
-        """for (index = begin; index < end; index += step) carried = body(index, carried).
-
-        Returns `carried`.
-        """
+        """for (i = begin; i < end; i += step) carried = body(i, carried). Returns `carried`."""
         start, stop = self.operand(begin, "i64"), self.operand(end, "i64")
         head, done, entry = self.fresh("loop"), self.fresh("done"), self.block
         nonempty = self.compare("slt", start, stop)

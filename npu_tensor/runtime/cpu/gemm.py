@@ -319,7 +319,8 @@ class Gemm:
 
         launch    of the pool
         allocate  gives memory for a number of bytes; it must live as long as the object it returns
-        outputs   addresses; a, b and operands likewise, except that numbers are given as they are
+        outputs   addresses; a, b and operands likewise, except that numbers are given as they are. An output may be
+                  the memory of a or b, which are packed before, or of an operand with the same strides
         """
         if self._empty:
             return

@@ -1,0 +1,51 @@
+# make demo    install into .venv and run the main job
+# make test    install with the test tools, lint, check types, run the tests
+# make bench   install with PyTorch and print the benchmarks beside it
+# make clean   remove what the other targets made
+#
+# PYTHON       the interpreter that makes .venv (3.11 or newer)
+# PYTEST_ARGS  further arguments of pytest, as in: make test PYTEST_ARGS="-x -k softmax"
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help venv demo test bench clean
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
+
+venv: $(VENV)/.made
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "npu_tensor needs Python 3.11 or newer")'
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+# One stamp per set of extras, so that nothing is installed twice until pyproject.toml changes.
+$(VENV)/.installed: pyproject.toml $(VENV)/.made
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml $(VENV)/.installed
+	$(PIP) --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/npu-tensor demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	@$(BIN)/python -c 'import torch' 2>/dev/null || \
+		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.dispatch
+	$(BIN)/python -m benchmarks.ops --peer torch
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find npu_tensor kernels examples tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

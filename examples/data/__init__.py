@@ -1,0 +1,1 @@
+"""Data files of the demo, installed as `npu_tensor.examples_data` so that an installed package finds them."""

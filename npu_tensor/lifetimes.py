@@ -1,0 +1,56 @@
+"""When the values of a plan are no longer needed, and which results can take over the memory of a dying operand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from npu_tensor.runtime.device import Output, Task
+
+__all__ = ["last_uses", "with_donors"]
+
+
+def _items(task: Task) -> set[int]:
+    return {source.item for source in task.inputs} | {output.item for output in task.outputs}
+
+
+def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
+    """For each task, the items that nobody reads after it; those of `kept` are needed for ever."""
+    seen = set(kept)
+    found: list[list[int]] = []
+    for task in reversed(tasks):
+        dying = sorted(_items(task) - seen)
+        seen.update(dying)
+        found.append(dying)
+    return found[::-1]
+
+
+def with_donors(tasks: Sequence[Task], kept: Iterable[int]) -> list[Task]:
+    """The tasks, where an element-wise result overwrites a temporary operand that dies with it.
+
+    The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
+    the positions that are written, and have elements of the same size.
+    """
+    made: set[int] = set()
+    result = []
+    for task, dying in zip(tasks, last_uses(tasks, kept), strict=True):
+        result.append(_donate(task, made.intersection(dying)) if task.kind == "map" else task)
+        made.update(output.item for output in task.outputs)
+    return result
+
+
+def _donate(task: Task, candidates: set[int]) -> Task:
+    outputs = list(task.outputs)
+    for number, output in enumerate(outputs):
+        donor = next((item for item in sorted(candidates) if _fits(task, item, output)), None)
+        if donor is not None:
+            candidates.discard(donor)
+            outputs[number] = output._replace(donor=donor)
+    return task._replace(outputs=tuple(outputs))
+
+
+def _fits(task: Task, item: int, output: Output) -> bool:
+    readings = [source for source in task.inputs if source.item == item]
+    return all(
+        source.layout == output.layout and source.dtype is not None and source.dtype.itemsize == output.dtype.itemsize
+        for source in readings
+    )
