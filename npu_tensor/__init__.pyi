@@ -23,6 +23,10 @@ from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
+from npu_tensor.resources import empty_cache as empty_cache
+from npu_tensor.resources import get_num_threads as get_num_threads
+from npu_tensor.resources import memory_stats as memory_stats
+from npu_tensor.resources import set_num_threads as set_num_threads
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize
 
@@ -297,9 +301,6 @@ def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None
     """`fill_value` in the input's shape and dtype."""
     ...
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
-    ...
-def gather_along(input: Operand, index: Operand, /, dim: Dims) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
     ...
 def ge(input: Operand, other: Operand, /) -> Tensor:
@@ -655,13 +656,13 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     The indices repeat over leading dimensions."""
     ...
 def sgn(input: Operand, /) -> Tensor:
-    """GGML's sign: -1, 0 or 1; NaN gives 0."""
+    """The same as sign, under the name that it has in GGML."""
     ...
 def sigmoid(input: Operand, /) -> Tensor:
     """1 / (1 + exp(-input))."""
     ...
 def sign(input: Operand, /) -> Tensor:
-    """-1, 0 or 1; NaN stays NaN."""
+    """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
     ...
 def silu(input: Operand, /) -> Tensor:
     """input * sigmoid(input)."""

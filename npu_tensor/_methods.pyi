@@ -28,7 +28,7 @@ class Methods:
         """Absolute value; the smallest integer wraps to itself."""
         ...
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `abs`: the handle names the result, other handles keep the old value."""
+        """In-place form of `abs`: this handle names the result, other handles keep the old value."""
         ...
     def absolute(self, /) -> Any:
         """Absolute value; the smallest integer wraps to itself."""
@@ -40,19 +40,19 @@ class Methods:
         """input + the one element of other."""
         ...
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `add`: the handle names the result, other handles keep the old value."""
+        """In-place form of `add`: this handle names the result, other handles keep the old value."""
         ...
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """input + value * tensor1 / tensor2."""
         ...
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addcdiv`: the handle names the result, other handles keep the old value."""
+        """In-place form of `addcdiv`: this handle names the result, other handles keep the old value."""
         ...
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """input + value * tensor1 * tensor2."""
         ...
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addcmul`: the handle names the result, other handles keep the old value."""
+        """In-place form of `addcmul`: this handle names the result, other handles keep the old value."""
         ...
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (mat1 @ mat2)."""
@@ -100,37 +100,37 @@ class Methods:
         """input & other."""
         ...
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_and`: the handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_and`: this handle names the result, other handles keep the old value."""
         ...
     def bitwise_left_shift(self, other: Operand, /) -> Tensor:
         """input << other."""
         ...
     def bitwise_left_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_left_shift`: the handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_left_shift`: this handle names the result, other handles keep the old value."""
         ...
     def bitwise_not(self, /) -> Tensor:
         """~input."""
         ...
     def bitwise_not_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_not`: the handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_not`: this handle names the result, other handles keep the old value."""
         ...
     def bitwise_or(self, other: Operand, /) -> Tensor:
         """input | other."""
         ...
     def bitwise_or_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_or`: the handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_or`: this handle names the result, other handles keep the old value."""
         ...
     def bitwise_right_shift(self, other: Operand, /) -> Tensor:
         """input >> other; the sign is kept."""
         ...
     def bitwise_right_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_right_shift`: the handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_right_shift`: this handle names the result, other handles keep the old value."""
         ...
     def bitwise_xor(self, other: Operand, /) -> Tensor:
         """input ^ other."""
         ...
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_xor`: the handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_xor`: this handle names the result, other handles keep the old value."""
         ...
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of two stacks of equally many matrices."""
@@ -148,7 +148,7 @@ class Methods:
         """The smallest integer not below input."""
         ...
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ceil`: the handle names the result, other handles keep the old value."""
+        """In-place form of `ceil`: this handle names the result, other handles keep the old value."""
         ...
     def char(self) -> Tensor:
         """As int8."""
@@ -160,25 +160,25 @@ class Methods:
         """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
         ...
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp`: the handle names the result, other handles keep the old value."""
+        """In-place form of `clamp`: this handle names the result, other handles keep the old value."""
         ...
     def clamp_max(self, max: Operand) -> Tensor:
         """The smaller of input and max."""
         ...
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp_max`: the handle names the result, other handles keep the old value."""
+        """In-place form of `clamp_max`: this handle names the result, other handles keep the old value."""
         ...
     def clamp_min(self, min: Operand) -> Tensor:
         """The larger of input and min."""
         ...
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp_min`: the handle names the result, other handles keep the old value."""
+        """In-place form of `clamp_min`: this handle names the result, other handles keep the old value."""
         ...
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
         ...
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clip`: the handle names the result, other handles keep the old value."""
+        """In-place form of `clip`: this handle names the result, other handles keep the old value."""
         ...
     def clone(self) -> Tensor:
         """Another handle on the same value. As values never change, nothing is copied."""
@@ -190,7 +190,7 @@ class Methods:
         """Cosine of radians."""
         ...
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cos`: the handle names the result, other handles keep the old value."""
+        """In-place form of `cos`: this handle names the result, other handles keep the old value."""
         ...
     def count_equal(self, other: Operand, /) -> Tensor:
         """How many elements are equal, as int64."""
@@ -217,7 +217,7 @@ class Methods:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
         ...
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `div`: the handle names the result, other handles keep the old value."""
+        """In-place form of `div`: this handle names the result, other handles keep the old value."""
         ...
     def divide(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
@@ -232,13 +232,13 @@ class Methods:
         """input where positive, else alpha * (exp(input) - 1)."""
         ...
     def elu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `elu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `elu`: this handle names the result, other handles keep the old value."""
         ...
     def eq(self, other: Operand, /) -> Tensor:
         """input == other."""
         ...
     def eq_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `eq`: the handle names the result, other handles keep the old value."""
+        """In-place form of `eq`: this handle names the result, other handles keep the old value."""
         ...
     def equal(self, other: Tensor) -> builtins.bool:
         """Whether shape and all elements are equal. Reads the value."""
@@ -247,7 +247,7 @@ class Methods:
         """The error function."""
         ...
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `erf`: the handle names the result, other handles keep the old value."""
+        """In-place form of `erf`: this handle names the result, other handles keep the old value."""
         ...
     def exp(self, /) -> Tensor:
         """e to the power of input."""
@@ -256,10 +256,10 @@ class Methods:
         """2 to the power of input."""
         ...
     def exp2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `exp2`: the handle names the result, other handles keep the old value."""
+        """In-place form of `exp2`: this handle names the result, other handles keep the old value."""
         ...
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `exp`: the handle names the result, other handles keep the old value."""
+        """In-place form of `exp`: this handle names the result, other handles keep the old value."""
         ...
     def expand(self, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
@@ -271,7 +271,7 @@ class Methods:
         """exp(input) - 1, accurate near zero."""
         ...
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `expm1`: the handle names the result, other handles keep the old value."""
+        """In-place form of `expm1`: this handle names the result, other handles keep the old value."""
         ...
     def fill_(self, value: builtins.float | Tensor) -> Tensor:
         """One number in place of the value."""
@@ -295,37 +295,34 @@ class Methods:
         """The largest integer not above input."""
         ...
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `floor`: the handle names the result, other handles keep the old value."""
+        """In-place form of `floor`: this handle names the result, other handles keep the old value."""
         ...
     def floor_divide(self, other: Operand, /) -> Tensor:
         """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
         ...
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `floor_divide`: the handle names the result, other handles keep the old value."""
+        """In-place form of `floor_divide`: this handle names the result, other handles keep the old value."""
         ...
     def fmod(self, other: Operand, /) -> Tensor:
         """What division rounded toward zero leaves; has the sign of input."""
         ...
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmod`: the handle names the result, other handles keep the old value."""
+        """In-place form of `fmod`: this handle names the result, other handles keep the old value."""
         ...
     def frac(self, /) -> Tensor:
         """input - trunc(input)."""
         ...
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `frac`: the handle names the result, other handles keep the old value."""
+        """In-place form of `frac`: this handle names the result, other handles keep the old value."""
         ...
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
-        """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
-        ...
-    def gather_along(self, index: Operand, /, dim: Dims) -> Tensor:
         """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
         ...
     def ge(self, other: Operand, /) -> Tensor:
         """input >= other."""
         ...
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ge`: the handle names the result, other handles keep the old value."""
+        """In-place form of `ge`: this handle names the result, other handles keep the old value."""
         ...
     def geglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
@@ -343,13 +340,13 @@ class Methods:
         """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
         ...
     def gelu_erf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gelu_erf`: the handle names the result, other handles keep the old value."""
+        """In-place form of `gelu_erf`: this handle names the result, other handles keep the old value."""
         ...
     def gelu_quick(self, /) -> Tensor:
         """input * sigmoid(1.702 * input)."""
         ...
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gelu_quick`: the handle names the result, other handles keep the old value."""
+        """In-place form of `gelu_quick`: this handle names the result, other handles keep the old value."""
         ...
     def get_rows(self, rows: Tensor) -> Tensor:
         """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
@@ -369,7 +366,7 @@ class Methods:
         """input > other."""
         ...
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gt`: the handle names the result, other handles keep the old value."""
+        """In-place form of `gt`: this handle names the result, other handles keep the old value."""
         ...
     def half(self) -> Tensor:
         """As float16."""
@@ -378,22 +375,25 @@ class Methods:
         """min(max(input + 3, 0), 6) / 6."""
         ...
     def hardsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardsigmoid`: the handle names the result, other handles keep the old value."""
+        """In-place form of `hardsigmoid`: this handle names the result, other handles keep the old value."""
         ...
     def hardswish(self, /) -> Tensor:
         """input * min(max(input + 3, 0), 6) / 6."""
         ...
     def hardswish_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardswish`: the handle names the result, other handles keep the old value."""
+        """In-place form of `hardswish`: this handle names the result, other handles keep the old value."""
         ...
     def hardtanh(self, /, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
         """input limited to [min_val, max_val]."""
         ...
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardtanh`: the handle names the result, other handles keep the old value."""
+        """In-place form of `hardtanh`: this handle names the result, other handles keep the old value."""
         ...
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
         """input with the slices at the positions `index` along dim set to value."""
+        ...
+    def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `index_fill`: this handle names the result, other handles keep the old value."""
         ...
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """The slices of input at the positions in the vector `index` along dim."""
@@ -408,19 +408,19 @@ class Methods:
         """Whether input is neither infinite nor NaN."""
         ...
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isfinite`: the handle names the result, other handles keep the old value."""
+        """In-place form of `isfinite`: this handle names the result, other handles keep the old value."""
         ...
     def isinf(self, /) -> Tensor:
         """Whether input is plus or minus infinity."""
         ...
     def isinf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isinf`: the handle names the result, other handles keep the old value."""
+        """In-place form of `isinf`: this handle names the result, other handles keep the old value."""
         ...
     def isnan(self, /) -> Tensor:
         """Whether input is NaN."""
         ...
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isnan`: the handle names the result, other handles keep the old value."""
+        """In-place form of `isnan`: this handle names the result, other handles keep the old value."""
         ...
     def l2_norm(self, /, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
         """input / max(sqrt(sum(input^2)), eps) over dim."""
@@ -429,19 +429,19 @@ class Methods:
         """input <= other."""
         ...
     def le_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `le`: the handle names the result, other handles keep the old value."""
+        """In-place form of `le`: this handle names the result, other handles keep the old value."""
         ...
     def leaky_relu(self, /, negative_slope: builtins.float = 0.01) -> Tensor:
         """input where positive, else negative_slope * input."""
         ...
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `leaky_relu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `leaky_relu`: this handle names the result, other handles keep the old value."""
         ...
     def lerp(self, end: Operand, weight: Operand, /) -> Tensor:
         """input + weight * (end - input)."""
         ...
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lerp`: the handle names the result, other handles keep the old value."""
+        """In-place form of `lerp`: this handle names the result, other handles keep the old value."""
         ...
     def less(self, other: Any, /) -> Any:
         """input < other."""
@@ -456,22 +456,22 @@ class Methods:
         """Logarithm to base 10."""
         ...
     def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log10`: the handle names the result, other handles keep the old value."""
+        """In-place form of `log10`: this handle names the result, other handles keep the old value."""
         ...
     def log1p(self, /) -> Tensor:
         """log(1 + input), accurate near zero."""
         ...
     def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log1p`: the handle names the result, other handles keep the old value."""
+        """In-place form of `log1p`: this handle names the result, other handles keep the old value."""
         ...
     def log2(self, /) -> Tensor:
         """Logarithm to base 2."""
         ...
     def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log2`: the handle names the result, other handles keep the old value."""
+        """In-place form of `log2`: this handle names the result, other handles keep the old value."""
         ...
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log`: the handle names the result, other handles keep the old value."""
+        """In-place form of `log`: this handle names the result, other handles keep the old value."""
         ...
     def log_softmax(self, /, dim: Dims, dtype: Any = None) -> Tensor:
         """log(softmax(input)) over dim, without overflow."""
@@ -480,31 +480,31 @@ class Methods:
         """Both are true (not zero)."""
         ...
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_and`: the handle names the result, other handles keep the old value."""
+        """In-place form of `logical_and`: this handle names the result, other handles keep the old value."""
         ...
     def logical_not(self, /) -> Tensor:
         """input is false (zero)."""
         ...
     def logical_not_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_not`: the handle names the result, other handles keep the old value."""
+        """In-place form of `logical_not`: this handle names the result, other handles keep the old value."""
         ...
     def logical_or(self, other: Operand, /) -> Tensor:
         """Either is true."""
         ...
     def logical_or_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_or`: the handle names the result, other handles keep the old value."""
+        """In-place form of `logical_or`: this handle names the result, other handles keep the old value."""
         ...
     def logical_xor(self, other: Operand, /) -> Tensor:
         """Exactly one is true."""
         ...
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_xor`: the handle names the result, other handles keep the old value."""
+        """In-place form of `logical_xor`: this handle names the result, other handles keep the old value."""
         ...
     def logsigmoid(self, /) -> Tensor:
         """log(sigmoid(input)), without overflow."""
         ...
     def logsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logsigmoid`: the handle names the result, other handles keep the old value."""
+        """In-place form of `logsigmoid`: this handle names the result, other handles keep the old value."""
         ...
     def logsumexp(self, /, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
         """log(sum(exp(input))) over dim, without overflow."""
@@ -516,10 +516,13 @@ class Methods:
         """input < other."""
         ...
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lt`: the handle names the result, other handles keep the old value."""
+        """In-place form of `lt`: this handle names the result, other handles keep the old value."""
         ...
     def masked_fill(self, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
         """`value` where mask, else input; keeps the input's dtype."""
+        ...
+    def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `masked_fill`: this handle names the result, other handles keep the old value."""
         ...
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where mask, as a vector. Reads the mask."""
@@ -536,7 +539,7 @@ class Methods:
         """The larger of the two; NaN if either is NaN."""
         ...
     def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `maximum`: the handle names the result, other handles keep the old value."""
+        """In-place form of `maximum`: this handle names the result, other handles keep the old value."""
         ...
     def mean(self, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Arithmetic mean over dim (None = all)."""
@@ -551,13 +554,13 @@ class Methods:
         """The smaller of the two; NaN if either is NaN."""
         ...
     def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `minimum`: the handle names the result, other handles keep the old value."""
+        """In-place form of `minimum`: this handle names the result, other handles keep the old value."""
         ...
     def mish(self, /) -> Tensor:
         """input * tanh(softplus(input))."""
         ...
     def mish_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mish`: the handle names the result, other handles keep the old value."""
+        """In-place form of `mish`: this handle names the result, other handles keep the old value."""
         ...
     def mm(self, mat2: Tensor) -> Tensor:
         """Product of two matrices."""
@@ -572,7 +575,7 @@ class Methods:
         """input * other."""
         ...
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mul`: the handle names the result, other handles keep the old value."""
+        """In-place form of `mul`: this handle names the result, other handles keep the old value."""
         ...
     def mul_mat(self, b: Tensor) -> Tensor:
         """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
@@ -593,13 +596,13 @@ class Methods:
         """input != other."""
         ...
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ne`: the handle names the result, other handles keep the old value."""
+        """In-place form of `ne`: this handle names the result, other handles keep the old value."""
         ...
     def neg(self, /) -> Tensor:
         """-input."""
         ...
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `neg`: the handle names the result, other handles keep the old value."""
+        """In-place form of `neg`: this handle names the result, other handles keep the old value."""
         ...
     def negative(self, /) -> Any:
         """-input."""
@@ -629,7 +632,7 @@ class Methods:
         """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
         ...
     def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `pow`: the handle names the result, other handles keep the old value."""
+        """In-place form of `pow`: this handle names the result, other handles keep the old value."""
         ...
     def prod(self, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Product over dim (None = all); integers give int64."""
@@ -641,7 +644,7 @@ class Methods:
         """1 / input."""
         ...
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `reciprocal`: the handle names the result, other handles keep the old value."""
+        """In-place form of `reciprocal`: this handle names the result, other handles keep the old value."""
         ...
     def reglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
@@ -653,16 +656,16 @@ class Methods:
         """min(max(input, 0), 6)."""
         ...
     def relu6_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `relu6`: the handle names the result, other handles keep the old value."""
+        """In-place form of `relu6`: this handle names the result, other handles keep the old value."""
         ...
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `relu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `relu`: this handle names the result, other handles keep the old value."""
         ...
     def remainder(self, other: Operand, /) -> Tensor:
         """What floor division leaves; has the sign of the divisor."""
         ...
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `remainder`: the handle names the result, other handles keep the old value."""
+        """In-place form of `remainder`: this handle names the result, other handles keep the old value."""
         ...
     def repeat(self, *repeats: Any) -> Tensor:
         """The whole tensor repeated along each dimension; more numbers than dimensions add leading ones."""
@@ -689,19 +692,19 @@ class Methods:
         """The nearest multiple of 10 ** -decimals, halves to even."""
         ...
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `round`: the handle names the result, other handles keep the old value."""
+        """In-place form of `round`: this handle names the result, other handles keep the old value."""
         ...
     def round_half_away(self, /) -> Tensor:
         """The nearest integer, halves away from zero: GGML's ROUND."""
         ...
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `round_half_away`: the handle names the result, other handles keep the old value."""
+        """In-place form of `round_half_away`: this handle names the result, other handles keep the old value."""
         ...
     def rsqrt(self, /) -> Tensor:
         """1 / sqrt(input)."""
         ...
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `rsqrt`: the handle names the result, other handles keep the old value."""
+        """In-place form of `rsqrt`: this handle names the result, other handles keep the old value."""
         ...
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """other - alpha * input."""
@@ -710,10 +713,13 @@ class Methods:
         """input * s + b."""
         ...
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scale`: the handle names the result, other handles keep the old value."""
+        """In-place form of `scale`: this handle names the result, other handles keep the old value."""
         ...
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
         """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others."""
+        ...
+    def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `scatter`: this handle names the result, other handles keep the old value."""
         ...
     def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
         """The slice at `index` along dim, without it."""
@@ -722,7 +728,7 @@ class Methods:
         """Scaled elu with the constants of Klambauer et al., 2017."""
         ...
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `selu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `selu`: this handle names the result, other handles keep the old value."""
         ...
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
         """input (..., entries, features) with its rows at the indices `rows` (..., n) replaced by source (..., n, features).
@@ -730,10 +736,10 @@ class Methods:
         The indices repeat over leading dimensions."""
         ...
     def sgn(self, /) -> Tensor:
-        """GGML's sign: -1, 0 or 1; NaN gives 0."""
+        """The same as sign, under the name that it has in GGML."""
         ...
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sgn`: the handle names the result, other handles keep the old value."""
+        """In-place form of `sgn`: this handle names the result, other handles keep the old value."""
         ...
     def short(self) -> Tensor:
         """As int16."""
@@ -742,19 +748,19 @@ class Methods:
         """1 / (1 + exp(-input))."""
         ...
     def sigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sigmoid`: the handle names the result, other handles keep the old value."""
+        """In-place form of `sigmoid`: this handle names the result, other handles keep the old value."""
         ...
     def sign(self, /) -> Tensor:
-        """-1, 0 or 1; NaN stays NaN."""
+        """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
         ...
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sign`: the handle names the result, other handles keep the old value."""
+        """In-place form of `sign`: this handle names the result, other handles keep the old value."""
         ...
     def silu(self, /) -> Tensor:
         """input * sigmoid(input)."""
         ...
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `silu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `silu`: this handle names the result, other handles keep the old value."""
         ...
     def silu_back(self, input: Tensor) -> Tensor:
         """grad times the derivative of silu at input."""
@@ -763,7 +769,7 @@ class Methods:
         """Sine of radians."""
         ...
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sin`: the handle names the result, other handles keep the old value."""
+        """In-place form of `sin`: this handle names the result, other handles keep the old value."""
         ...
     def soft_max_ext(self, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0) -> Tensor:
         """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
@@ -778,13 +784,13 @@ class Methods:
         """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
         ...
     def softplus_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softplus`: the handle names the result, other handles keep the old value."""
+        """In-place form of `softplus`: this handle names the result, other handles keep the old value."""
         ...
     def softsign(self, /) -> Tensor:
         """input / (1 + |input|)."""
         ...
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softsign`: the handle names the result, other handles keep the old value."""
+        """In-place form of `softsign`: this handle names the result, other handles keep the old value."""
         ...
     def sort(self, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
         """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
@@ -796,13 +802,13 @@ class Methods:
         """Square root; negative numbers give NaN."""
         ...
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sqrt`: the handle names the result, other handles keep the old value."""
+        """In-place form of `sqrt`: this handle names the result, other handles keep the old value."""
         ...
     def square(self, /) -> Tensor:
         """input * input."""
         ...
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `square`: the handle names the result, other handles keep the old value."""
+        """In-place form of `square`: this handle names the result, other handles keep the old value."""
         ...
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Without the dimensions of extent 1, or without those of them that `dim` names."""
@@ -817,13 +823,13 @@ class Methods:
         """1 where input > 0, else 0."""
         ...
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `step`: the handle names the result, other handles keep the old value."""
+        """In-place form of `step`: this handle names the result, other handles keep the old value."""
         ...
     def sub(self, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
         """input - alpha * other."""
         ...
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sub`: the handle names the result, other handles keep the old value."""
+        """In-place form of `sub`: this handle names the result, other handles keep the old value."""
         ...
     def subtract(self, other: Any, /, *, alpha: Any = 1) -> Any:
         """input - alpha * other."""
@@ -856,13 +862,13 @@ class Methods:
         """Tangent of radians."""
         ...
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tan`: the handle names the result, other handles keep the old value."""
+        """In-place form of `tan`: this handle names the result, other handles keep the old value."""
         ...
     def tanh(self, /) -> Tensor:
         """Hyperbolic tangent."""
         ...
     def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tanh`: the handle names the result, other handles keep the old value."""
+        """In-place form of `tanh`: this handle names the result, other handles keep the old value."""
         ...
     def tile(self, *dims: Any) -> Tensor:
         """As repeat; fewer numbers than dimensions leave the leading ones alone."""
@@ -885,13 +891,13 @@ class Methods:
         """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
         ...
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tril`: the handle names the result, other handles keep the old value."""
+        """In-place form of `tril`: this handle names the result, other handles keep the old value."""
         ...
     def triu(self, /, diagonal: builtins.int = 0) -> Tensor:
         """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
         ...
     def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `triu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `triu`: this handle names the result, other handles keep the old value."""
         ...
     def true_divide(self, other: Operand) -> Tensor:
         """input / other; integers give float32."""
@@ -900,7 +906,7 @@ class Methods:
         """The integer part, toward zero."""
         ...
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `trunc`: the handle names the result, other handles keep the old value."""
+        """In-place form of `trunc`: this handle names the result, other handles keep the old value."""
         ...
     def type_as(self, other: Tensor) -> Tensor:
         """As the dtype of other."""
@@ -938,7 +944,7 @@ class Methods:
         alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
         ...
     def xielu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `xielu`: the handle names the result, other handles keep the old value."""
+        """In-place form of `xielu`: this handle names the result, other handles keep the old value."""
         ...
     def zero_(self) -> Tensor:
         """Zeros in place of the value."""

@@ -28,7 +28,20 @@ from npu_tensor.runtime.reference import ReferenceDevice
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["USER_ERRORS", "Placed", "Plan", "allocator", "devices", "launch_error", "plan", "realize", "reset", "reset_plans", "run", "run_into"]
+__all__ = [
+    "USER_ERRORS",
+    "Placed",
+    "Plan",
+    "allocator",
+    "devices",
+    "launch_error",
+    "plan",
+    "realize",
+    "reset",
+    "reset_plans",
+    "run",
+    "run_into",
+]
 
 MAX_PLANS = 4096
 """Plans kept; the oldest goes first. A plan of a few ops takes some kilobytes."""
@@ -65,15 +78,15 @@ class Plan:
         if events.listeners or config.debug:
             self._run_observed(values)
         else:
-            for step, last_uses in self.steps:
+            for step, dying in self.steps:
                 step(values)
-                for item in last_uses:
+                for item in dying:
                     values[item] = None
         for item, base in self.aliases:
             values[item] = values[base]
 
     def _run_observed(self, values: list[Any]) -> None:
-        for (step, last_uses), placed in zip(self.steps, self.placed, strict=True):
+        for (step, dying), placed in zip(self.steps, self.placed, strict=True):
             start = time.perf_counter()
             step(values)
             seconds = time.perf_counter() - start
@@ -81,7 +94,7 @@ class Plan:
             events.emit(events.KernelRan(placed.task.name, placed.kernel.device, out, seconds))
             if config.debug >= 2:
                 print(f"{placed.kernel.device} {placed.task.name} {out} {seconds * 1e6:.1f} us")
-            for item in last_uses:
+            for item in dying:
                 values[item] = None
 
 

@@ -51,7 +51,8 @@ def _annotation(value: Any, default: str) -> str:
 
 
 def _parameter(parameter: inspect.Parameter, annotation: str) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+    stars = "**" if parameter.kind is parameter.VAR_KEYWORD else stars
     text = f"{stars}{parameter.name}: {annotation}"
     return text if parameter.default is parameter.empty else f"{text} = {parameter.default!r}"
 
@@ -145,6 +146,10 @@ from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
+from npu_tensor.resources import empty_cache as empty_cache
+from npu_tensor.resources import get_num_threads as get_num_threads
+from npu_tensor.resources import memory_stats as memory_stats
+from npu_tensor.resources import set_num_threads as set_num_threads
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize"""
 

@@ -1,8 +1,7 @@
-"""Powers, limits, conversions, and the in-place forms, which make the handle name a new value."""
+"""Powers, quotients, limits, comparison with tolerance and conversions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,11 @@ from npu_tensor.dtypes import (
     uint8,
 )
 from npu_tensor.errors import ArgumentError, DTypeError
-from npu_tensor.functional.creation import check_device, zeros_like
-from npu_tensor.functional.register import Operand, composite, register, tensor_of
-from npu_tensor.ops import OPS
+from npu_tensor.functional.creation import check_device
+from npu_tensor.functional.register import Operand, composite, register
 from npu_tensor.tensor import FUNCTIONS, RECORDERS, Tensor
 
-__all__ = ["IN_PLACE", "result_type"]
+__all__ = ["result_type"]
 
 _ACCEPTED = (Tensor, np.ndarray, np.generic, float, int)
 
@@ -56,16 +54,15 @@ def power(input: Operand, exponent: Operand) -> Tensor:
     dtype = result_type(input, exponent)
     if dtype is bool_:
         raise DTypeError("not defined for bool; convert with .to(...)")
-    is_number = isinstance(exponent, (int, float))
+    short = _EXPONENTS.get(exponent) if isinstance(exponent, (int, float)) else None
     if dtype.category == 1:
-        if is_number and exponent < 0:
+        if isinstance(exponent, int) and exponent < 0:
             raise ArgumentError(f"integers cannot be taken to the negative power {exponent}")
-        if is_number and exponent in (2, 3) and result_type(input) is dtype:
-            return RECORDERS[_EXPONENTS[exponent]](input)
-        return RECORDERS["pow_integer"](input, exponent)
-    if is_number and exponent in _EXPONENTS and isinstance(input, Tensor):
-        return RECORDERS[_EXPONENTS[exponent]](input if input.dtype is dtype else input.to(dtype))
-    return RECORDERS["pow"](input, exponent)
+        if short is None or not isinstance(input, Tensor):
+            return RECORDERS["pow_integer"](input, exponent)
+    if short is None or not isinstance(input, Tensor):
+        return RECORDERS["pow"](input, exponent)
+    return RECORDERS[short](input if input.dtype is dtype else input.to(dtype))
 
 
 def _pow(self: Tensor, exponent: Any) -> Any:
@@ -77,12 +74,11 @@ def _rpow(self: Tensor, base: Any) -> Any:
 
 
 def _ipow(self: Tensor, exponent: Any) -> Any:
-    return rebind(self, power(self, exponent)) if isinstance(exponent, _ACCEPTED) else NotImplemented
+    return self._assign(power(self, exponent)) if isinstance(exponent, _ACCEPTED) else NotImplemented
 
 
-Tensor.__pow__ = _pow  # type: ignore[method-assign]
-Tensor.__rpow__ = _rpow  # type: ignore[method-assign]
-Tensor.__ipow__ = _ipow  # type: ignore[method-assign]
+for _name, _operator in {"__pow__": _pow, "__rpow__": _rpow, "__ipow__": _ipow}.items():
+    setattr(Tensor, _name, _operator)
 
 
 @composite()
@@ -268,50 +264,3 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 def clone(input: Tensor) -> Tensor:
     """Another handle on the same value. As values never change, nothing is copied."""
     return input.reshape(input.shape)
-
-
-# --- in place
-
-
-def rebind(self: Tensor, result: Tensor) -> Tensor:
-    """Make `self` name the value of `result`, converted to its dtype; the shape must be the same."""
-    return self._assign(result)
-
-
-def _register_in_place(name: str, function: Callable[..., Tensor]) -> None:
-    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return rebind(input, function(input, *args, **kwargs))
-
-    method.__name__ = f"{name}_"
-    method.__doc__ = f"In-place form of `{name}`: the handle names the result, other handles keep the old value."
-    composite(f"{name}_", function=False)(method)
-
-
-IN_PLACE = tuple(
-    name
-    for name, function in FUNCTIONS.items()
-    if name in ("pow", "clamp", "clip", "clamp_min", "clamp_max", "masked_fill", "floor_divide", "remainder", "fmod")
-    or name in ("tril", "triu", "round", "div", "addcmul", "addcdiv")
-    or (name in OPS and OPS[name].kind == "map" and name != "where")
-)
-for _name in IN_PLACE:
-    _register_in_place(_name, FUNCTIONS[_name])
-
-
-@composite("zero_", function=False)
-def zero_in_place(input: Tensor) -> Tensor:
-    """Zeros in place of the value."""
-    return rebind(input, zeros_like(input))
-
-
-@composite("fill_", function=False)
-def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
-    """One number in place of the value."""
-    number = tensor_of(value).to(input.dtype)
-    return rebind(input, number.reshape(()).expand(input.shape))
-
-
-@composite("copy_", function=False)
-def copy_in_place(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
-    """The value of src, broadcast and converted, in place of the own one."""
-    return rebind(input, tensor_of(src).to(input.dtype).expand(input.shape))

@@ -48,8 +48,12 @@ def _rmatmul(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
-Tensor.__matmul__ = _matmul  # type: ignore[method-assign]
-Tensor.__rmatmul__ = _rmatmul  # type: ignore[method-assign]
+def _imatmul(self: Tensor, other: Any) -> Any:
+    return self._assign(matmul(self, other)) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
+
+
+for _name, _operator in {"__matmul__": _matmul, "__rmatmul__": _rmatmul, "__imatmul__": _imatmul}.items():
+    setattr(Tensor, _name, _operator)
 _UFUNCS[np.matmul] = matmul
 
 
@@ -151,7 +155,8 @@ def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str, di
         raise ArgumentError(f"{equation!r} has {len(terms)} operands, {len(tensors)} tensors were given")
     spare = max((t.ndim - len(term.replace("...", "")) for term, t in zip(terms, tensors, strict=True)), default=0)
     ellipsis = "".join(chr(ord("\u0391") + i) for i in range(max(spare, 0)))
-    labelled, extents = [], {}
+    labelled: list[str] = []
+    extents: dict[str, int] = {}
     for term, tensor in zip(terms, tensors, strict=True):
         dots = tensor.ndim - len(term.replace("...", ""))
         labels = term.replace("...", ellipsis[len(ellipsis) - dots :] if dots > 0 else "")

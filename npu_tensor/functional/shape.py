@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from npu_tensor.dtypes import promote
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functional.creation import arange, extents
 from npu_tensor.functional.register import Operand, composite, register, tensor_of
@@ -27,8 +28,11 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def joined(tensors: Iterable[Tensor], dim: int) -> Tensor:
-    """Tensors joined along `dim`."""
+def joined(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors joined along `dim`, in their promoted dtype."""
+    if tensors:
+        dtype = promote((tensor.dtype, tensor.ndim) for tensor in tensors)
+        tensors = [tensor if tensor.dtype is dtype else tensor.to(dtype) for tensor in tensors]
     return record(_concat_op, tensors, (dim,))
 
 
@@ -90,8 +94,8 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-Tensor.T = property(_reversed)  # type: ignore[misc, assignment]
-Tensor.mT = property(_matrix_transposed)  # type: ignore[misc, assignment]
+Tensor.T = property(_reversed)  # type: ignore[assignment]
+Tensor.mT = property(_matrix_transposed)  # type: ignore[assignment]
 
 
 @composite()
@@ -111,7 +115,7 @@ register("moveaxis", movedim)
 
 
 def _sequence(value: int | Sequence[int]) -> Sequence[int]:
-    return value if isinstance(value, (tuple, list)) else (value,)  # type: ignore[return-value]
+    return value if isinstance(value, (tuple, list)) else (value,)
 
 
 @composite()

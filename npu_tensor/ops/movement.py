@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution, op
-from npu_tensor.ops.rules import dimension, promoted
+from npu_tensor.ops.rules import dimension
 from npu_tensor.spec import Spec, contiguous_strides
 
 # --- views
@@ -178,15 +178,16 @@ def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
         ):
             raise ShapeError(f"shapes differ in another dimension than {dim}")
     total = sum(tensor.shape[dim] for tensor in tensors)
-    dtype = promoted(tensors)
+    if any(tensor.dtype is not tensors[0].dtype for tensor in tensors):
+        raise DTypeError("all tensors must have one dtype")
     shape = (*first[:dim], total, *first[dim + 1 :])
-    return Resolution(Spec.of(shape, dtype), (None,) * len(tensors), {"dim": dim, "dtype": dtype})
+    return Resolution(Spec.of(shape, tensors[0].dtype), (None,) * len(tensors), {"dim": dim})
 
 
 @op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False)
 def concat(*tensors, dim: int = 0):
-    """Tensors joined along dim."""
-    return tensors
+    """Tensors of one dtype joined along dim."""
+    return np.concatenate(tensors, axis=dim)
 
 
 def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:

@@ -199,7 +199,7 @@ def _bind_loop(
     space, columns = _as_columns(space, rows, len(outputs))
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
     operands, order = _operands(program, space, inputs, outputs, slots, columns)
-    ir = row_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns)
+    ir = row_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns, space.inner)
     kernel = owner.engine.compile(ir, "kernel")["kernel"]
     meta = _meta(space, operands, order)
     elements = math.prod(space.outer) * space.inner
@@ -286,7 +286,7 @@ def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]
 
 def _grain(n: int, elements: int, program: Program, threads: int) -> int:
     """Positions per piece of work, so that a piece takes some microseconds and large work has many pieces."""
-    if n == 0 or threads == 1:
+    if elements == 0 or threads == 1:
         return max(n, 1)
     # A transcendental function costs about as much as eight cheap elements.
     weight = 1 + _program_flops(program) / 16

@@ -1,0 +1,55 @@
+"""The in-place forms, which make the handle name a new value; other handles keep the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from npu_tensor.functional.creation import zeros_like
+from npu_tensor.functional.register import Operand, composite, tensor_of
+from npu_tensor.ops import OPS
+from npu_tensor.tensor import FUNCTIONS, Tensor
+
+__all__ = ["IN_PLACE"]
+
+_COMPOSITES = (
+    "pow clamp clip clamp_min clamp_max div round floor_divide remainder fmod addcmul addcdiv masked_fill index_fill "
+    "scatter tril triu"
+).split()
+
+
+def _register_in_place(name: str, function: Callable[..., Tensor]) -> None:
+    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return input._assign(function(input, *args, **kwargs))
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"In-place form of `{name}`: this handle names the result, other handles keep the old value."
+    composite(f"{name}_", function=False)(method)
+
+
+IN_PLACE = tuple(
+    name
+    for name in FUNCTIONS
+    if name in _COMPOSITES or (name in OPS and OPS[name].kind == "map" and name != "where")
+)
+for _name in IN_PLACE:
+    _register_in_place(_name, FUNCTIONS[_name])
+
+
+@composite("zero_", function=False)
+def zero_in_place(input: Tensor) -> Tensor:
+    """Zeros in place of the value."""
+    return input._assign(zeros_like(input))
+
+
+@composite("fill_", function=False)
+def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
+    """One number in place of the value."""
+    number = tensor_of(value).to(input.dtype)
+    return input._assign(number.reshape(()).expand(input.shape))
+
+
+@composite("copy_", function=False)
+def copy_in_place(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
+    """The value of src, broadcast and converted, in place of the own one."""
+    return input._assign(tensor_of(src).to(input.dtype).expand(input.shape))
