@@ -115,6 +115,11 @@ def _lift(layout: Layout, shape: tuple[int, ...], dims: tuple[int, ...]) -> Layo
     return Layout(shape, tuple(0 if axis in dims else next(inner) for axis in range(len(shape))), layout.offset)
 
 
+def _consecutive(dims: tuple[int, ...]) -> bool:
+    """Whether reduced dimensions are neighbours, so that a row of a full result is evenly spaced in memory."""
+    return dims[-1] - dims[0] == len(dims) - 1
+
+
 def _same_positions(a: Layout, b: Layout) -> bool:
     """Whether both name the same element at every position; the stride of an extent of 1 does not matter."""
     return (
@@ -288,14 +293,14 @@ class _Fuser:
                 if form is None or source in inside or not inside.issuperset(self.consumers[source]):
                     continue
                 if form.kind == "row" and form.per_row and form.shape == group.shape:
-                    return form.dims
+                    return form.dims if _consecutive(form.dims) else ()
                 if form.kind == "map":
                     inside.add(source)
                     stack.append(source)
         return ()
 
     def _join_row(self, item: int, form: Form, group: Group, readings: list[Layout], full: bool) -> bool:
-        if form.shape == group.shape and group.dims in ((), form.dims):
+        if form.shape == group.shape and group.dims in ((), form.dims) and _consecutive(form.dims):
             expected = _row_layout(form.shape, form.dims) if form.per_row else _full_layout(form.shape)
             if all(_same_positions(layout, expected) for layout in readings):
                 group.kind, group.dims = "row", form.dims

@@ -50,6 +50,8 @@ def collapse(shape: tuple[int, ...], layouts: list[Layout], rows: int) -> Space 
     cut = len(shape) - rows
     if rows:
         inner, inner_strides = _merge(list(shape[cut:]), strides[cut:])
+        if 0 in inner:
+            inner, inner_strides = [0], inner_strides[-1:]
         if len(inner) > 1:
             return None
         outer, outer_strides = _merge(list(shape[:cut]), strides[:cut])

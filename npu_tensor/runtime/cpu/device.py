@@ -86,10 +86,18 @@ class CpuDevice:
                 return Refusal("integer powers have no compiled form")
         if task.kind == "matmul":
             return _ProductKernel(self, task)
+        if task.rows and any(_is_scattered(task, output) for output in task.outputs):
+            return Refusal("a row of the result is not evenly spaced in memory")
         return _LoopKernel(self, task)
 
 
 _FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+
+
+def _is_scattered(task: Task, output: Output) -> bool:
+    """Whether a row of the output cannot be written with one stride beside a row-major operand."""
+    whole = Layout(task.shape, contiguous_strides(task.shape))
+    return collapse(task.shape, [whole, output.layout], task.rows) is None
 
 
 def _program_flops(program: Program) -> int:
@@ -118,10 +126,13 @@ class _LoopKernel:
         copies = []
         inputs = list(task.inputs)
         if task.rows:
+            regular = [output.layout for output in task.outputs]
+            regular.append(Layout(task.shape, contiguous_strides(task.shape)))
             for number, source in enumerate(inputs):
-                if source.layout is not None and collapse(task.shape, [source.layout], task.rows) is None:
-                    copy, inputs[number] = _bind_copy(self.owner, source)
-                    copies.append(copy)
+                if source.layout is None or collapse(task.shape, [*regular, source.layout], task.rows) is not None:
+                    continue
+                copy, inputs[number] = _bind_copy(self.owner, source)
+                copies.append(copy)
             if self.owner.pool.threads > 1:
                 split = split_rows(task, inputs)
                 if split is not None:
