@@ -116,13 +116,15 @@ class Capture(NamedTuple):
     """The structure below some nodes.
 
     signature: hashable; equal for equal structures. nodes: to be computed, in topological order, each with its item
-    number. leaves: buffers and numbers in the order in which the signature meets them, each with its item number.
+    number. leaves: data nodes and numbers in the order in which the signature meets them, each with its item number.
+    keep: items whose value must exist afterwards. inputs_of: the operands of each node at the time of the capture.
     """
 
     signature: tuple[Any, ...]
     nodes: list[tuple[int, Node]]
     leaves: list[tuple[int, Any]]
     keep: frozenset[int]
+    inputs_of: dict[Node, tuple[Any, ...]]
 
 
 _by_order = attrgetter("order")
@@ -135,18 +137,19 @@ def capture(roots: Iterable[Node]) -> Capture:
     the roots and every intermediate result that a living Tensor names. A view is kept through what it views.
     """
     roots = tuple(roots)
-    seen = set(roots)
     stack = list(roots)
-    pending = []
+    inputs_of: dict[Node, tuple[Any, ...]] = {}
     while stack:
         node = stack.pop()
-        if node.value is None:
-            pending.append(node)
-            for operand in node.inputs:
-                if type(operand) is Node and operand not in seen:
-                    seen.add(operand)
+        # Another thread may finish the node meanwhile. It sets the value before it drops the inputs, so inputs that
+        # are read before the value are whole if there is no value.
+        inputs = node.inputs
+        if node.value is None and node not in inputs_of:
+            inputs_of[node] = inputs
+            for operand in inputs:
+                if type(operand) is Node and operand not in inputs_of:
                     stack.append(operand)
-    pending.sort(key=_by_order)
+    pending = sorted(inputs_of, key=_by_order)
 
     signature: list[Any] = []
     numbers: dict[Node, int] = {}
@@ -156,7 +159,7 @@ def capture(roots: Iterable[Node]) -> Capture:
     next_item = 0
     for node in pending:
         references = []
-        for operand in node.inputs:
+        for operand in inputs_of[node]:
             if type(operand) is not Node:
                 signature.append(type(operand))
                 leaves.append((next_item, operand))
@@ -179,17 +182,15 @@ def capture(roots: Iterable[Node]) -> Capture:
         handle = node.handle
         if handle is not None and (tensor := handle()) is not None and tensor._node is node:
             kept = next_item
-            while node.call is not None and node.call.op.kind == "view":  # a leaf's call is None
-                node = node.inputs[0]
+            while node in inputs_of and node.call is not None and node.call.op.kind == "view":
+                node = inputs_of[node][0]
                 kept = numbers[node]
-            if node.value is None:
+            if node in inputs_of:
                 keep.add(kept)
         next_item += 1
-    for root in roots:
-        if root.value is None:
-            keep.add(numbers[root])
+    keep.update(numbers[root] for root in roots if root in inputs_of)
     frozen = frozenset(keep)
-    return Capture((frozen, *signature), nodes, leaves, frozen)
+    return Capture((frozen, *signature), nodes, leaves, frozen, inputs_of)
 
 
 def digraph(found: Capture) -> nx.DiGraph:
@@ -223,7 +224,7 @@ def digraph(found: Capture) -> nx.DiGraph:
             call=call,
             keep=item in found.keep,
         )
-        for slot, operand in enumerate(node.inputs):
+        for slot, operand in enumerate(found.inputs_of[node]):
             source = numbers[operand] if type(operand) is Node else next(number_items)
             slots = graph.edges[source, item]["slots"] if graph.has_edge(source, item) else ()
             graph.add_edge(source, item, slots=(*slots, slot))

@@ -72,6 +72,10 @@ def _rebuild(value: Any, tensors: list[Tensor]) -> Any:
     return build(value)
 
 
+# Marks the places of tensors in a stored result, whose own nodes would keep data alive.
+_BLANK = Tensor.__new__(Tensor)
+
+
 class _Captured(NamedTuple):
     """What one signature's replay needs.
 
@@ -79,6 +83,7 @@ class _Captured(NamedTuple):
     of the tensor argument).
     outside: (item, tensor from outside the function). results: (item, spec), or the tensor itself where the function
     returns one that it read, or the number of an argument that it returns. result: what the function returned.
+    lines: where the ops were recorded.
     """
 
     specs: tuple[Spec, ...]
@@ -88,7 +93,7 @@ class _Captured(NamedTuple):
     outside: tuple[tuple[int, Tensor], ...]
     results: tuple[tuple[int, Spec] | Tensor | int, ...]
     result: Any
-    nodes: tuple[tuple[int, Node], ...]
+    lines: tuple[str, ...]
 
 
 Replay = Callable[[tuple[Tensor, ...]], Any]
@@ -165,6 +170,7 @@ class Jitted(Generic[P, R]):
         _realize_older(roots, before)
         numbers = {placeholder._node: number for number, placeholder in enumerate(placeholders)}
         if not roots:
+            result = _rebuild(result, [_BLANK] * len(outputs))
             given = tuple(numbers.get(tensor._node, tensor) for tensor in outputs)
             return _Captured(specs, None, [], (), (), given, result, ())
         found = capture(roots)
@@ -183,10 +189,12 @@ class Jitted(Generic[P, R]):
                 outside.append((item, cast(Tensor, leaf.handle())))
             else:
                 template[item] = leaf.value
+        result = _rebuild(result, [_BLANK] * len(outputs))
+        lines = tuple(node.line for _, node in found.nodes)
         results = tuple(
             (items[t._node], t._node.spec) if t._node in items else numbers.get(t._node, t) for t in outputs
         )
-        return _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, tuple(found.nodes))
+        return _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, lines)
 
 
 def _realize_older(roots: list[Node], before: int) -> None:
@@ -231,7 +239,7 @@ def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
         "    except USER_ERRORS:",
         "        raise",
         "    except Exception as error:",
-        "        raise launch_error(error, nodes) from error",
+        "        raise launch_error(error, lines) from error",
     ]
 
 
@@ -248,7 +256,7 @@ def _compile_replay(found: _Captured) -> Replay:
         "launch_error": launch_error,
         "listeners": listeners,
         "plan": found.plan,
-        "nodes": found.nodes,
+        "lines": found.lines,
         "build": functools.partial(_rebuild, found.result),
     }
     names = [f"constant{item}" for item in range(len(found.template))]

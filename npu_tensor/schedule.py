@@ -39,8 +39,6 @@ __all__ = [
     "realize",
     "reset",
     "reset_plans",
-    "run",
-    "run_into",
 ]
 
 MAX_PLANS = 4096
@@ -213,7 +211,8 @@ def realize(nodes: Sequence[Node]) -> None:
     found = capture(nodes)
     if not found.nodes:
         return
-    leaves = []
+    made = plan(found)
+    values: list[Any] = [None] * made.size
     for item, leaf in found.leaves:
         value = leaf.value if type(leaf) is Node else leaf
         if value is PLACEHOLDER:
@@ -221,9 +220,8 @@ def realize(nodes: Sequence[Node]) -> None:
                 "a value was asked for while jit captures the structure of a function; use npu_tensor.where in place "
                 "of a branch on a value, and read values outside the captured function"
             )
-        leaves.append((item, value))
-    made = plan(found)
-    values = run(made, leaves, found.nodes)
+        values[item] = value
+    _run(made, values, [node for _, node in found.nodes])
     for item, node in found.nodes:
         value = values[item]
         if value is not None and item in found.keep:
@@ -241,44 +239,34 @@ def _realize_single(node: Node) -> bool:
     if made is None:
         return False
     values = []
-    for operand in node.inputs:
+    inputs = node.inputs
+    if node.value is not None:  # another thread was faster; it sets the value before it drops the inputs
+        return True
+    for operand in inputs:
         if type(operand) is Node:
             operand = operand.value
             if operand is None or operand is PLACEHOLDER:
                 return False
         values.append(operand)
     values.append(None)
-    run_into(made, values, [(len(values) - 1, node)])
+    _run(made, values, (node,))
     node.value = values[-1]
     node.inputs = ()
     node.depth = 0
     return True
 
 
-def run(made: Plan, leaves: Iterable[tuple[int, Any]], nodes: Sequence[tuple[int, Node]]) -> list[Any]:
-    """Run a plan on buffers and numbers, given as (item, value). The list holds buffers of kept items.
-
-    `nodes` tell where the ops were recorded. Raises LaunchError, naming these lines, if a step fails; errors that the
-    user's values cause (an index out of range, a division by zero, no memory) keep their class.
-    """
-    values: list[Any] = [None] * made.size
-    for item, leaf in leaves:
-        values[item] = leaf
-    run_into(made, values, nodes)
-    return values
-
-
-def run_into(made: Plan, values: list[Any], nodes: Sequence[tuple[int, Node]]) -> None:
-    """As `run`, on a list of values whose leaves are filled in."""
+def _run(made: Plan, values: list[Any], nodes: Sequence[Node]) -> None:
+    """Run a plan; a step that fails raises LaunchError, errors that the user's values cause keep their class."""
     try:
         made.run(values)
     except USER_ERRORS:
         raise
     except Exception as error:
-        raise launch_error(error, nodes) from error
+        raise launch_error(error, [node.line for node in nodes]) from error
 
 
-def launch_error(error: Exception, nodes: Sequence[tuple[int, Node]]) -> LaunchError:
+def launch_error(error: Exception, lines: Iterable[str]) -> LaunchError:
     """What to raise when a step failed; names the lines that recorded its plan's ops."""
-    lines = ", ".join(dict.fromkeys(node.line for _, node in nodes if node.line))
-    return LaunchError(f"{type(error).__name__}: {error} (ops recorded at {lines})")
+    shown = ", ".join(dict.fromkeys(filter(None, lines)))
+    return LaunchError(f"{type(error).__name__}: {error} (ops recorded at {shown})")

@@ -217,6 +217,18 @@ class Tensor(Methods):
         """The tensor on the CPU device."""
         return self
 
+    def _assign(self, result: Tensor) -> Tensor:
+        """Make this handle name `result`, which must have the same shape; converts to this tensor's dtype."""
+        if result.shape != self.shape:
+            raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
+        if result.dtype is not self.dtype:
+            if result.dtype.category > self.dtype.category:
+                raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
+            result = record(OPS["convert"], (result,), (self.dtype,))
+        self._node = result._node
+        self._node.handle = weakref.ref(self)
+        return self
+
     # --- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -463,27 +475,13 @@ def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
         if not isinstance(other, _ACCEPTED):
             return NotImplemented
-        return self._assign(function(self, other))  # type: ignore[attr-defined]
+        return self._assign(function(self, other))
 
     return operator
 
 
-def _assign(self: Tensor, result: Tensor) -> Tensor:
-    """Make this handle name `result`, which must have the same shape; converts to this tensor's dtype."""
-    if result.shape != self.shape:
-        raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
-    if result.dtype is not self.dtype:
-        if result.dtype.category > self.dtype.category:
-            raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
-        result = record(OPS["convert"], (result,), (self.dtype,))
-    self._node = result._node
-    self._node.handle = weakref.ref(self)
-    return self
-
-
 def _install() -> None:
     """Functions, methods, operators and ufuncs of every public op."""
-    Tensor._assign = _assign  # type: ignore[attr-defined]
     for op in OPS.values():
         if op.variadic:  # through `record`, by the functions that know how many operands there are
             continue
