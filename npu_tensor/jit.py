@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from npu_tensor.config import config
@@ -56,20 +56,19 @@ def _flatten(value: Any, tensors: list[Tensor]) -> Any:
 
 def _rebuild(value: Any, tensors: list[Tensor]) -> Any:
     """The nested value, from its original, with other tensors in order."""
-    remaining = iter(tensors)
+    return _replace(value, iter(tensors))
 
-    def build(part: Any) -> Any:
-        if isinstance(part, Tensor):
-            return next(remaining)
-        if isinstance(part, tuple) and hasattr(part, "_fields"):
-            return type(part)(*map(build, part))
-        if isinstance(part, (tuple, list)):
-            return type(part)(map(build, part))
-        if isinstance(part, dict):
-            return {key: build(value) for key, value in part.items()}
-        return part
 
-    return build(value)
+def _replace(part: Any, remaining: Iterator[Tensor]) -> Any:
+    if isinstance(part, Tensor):
+        return next(remaining)
+    if isinstance(part, tuple) and hasattr(part, "_fields"):
+        return type(part)(*(_replace(value, remaining) for value in part))
+    if isinstance(part, (tuple, list)):
+        return type(part)(_replace(value, remaining) for value in part)
+    if isinstance(part, dict):
+        return {key: _replace(value, remaining) for key, value in part.items()}
+    return part
 
 
 # Marks the places of tensors in a stored result, whose own nodes would keep data alive.
