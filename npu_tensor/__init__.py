@@ -33,7 +33,7 @@ _NAMES = {
 }
 globals().update(_NAMES)
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "DType",
     "Generator",
     "Tensor",

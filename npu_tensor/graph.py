@@ -22,7 +22,25 @@ from npu_tensor.spec import Spec
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["PLACEHOLDER", "Capture", "Node", "capture", "current_order", "digraph", "operands", "source_line"]
+__all__ = [
+    "PLACEHOLDER",
+    "Capture",
+    "Node",
+    "capture",
+    "current_order",
+    "digraph",
+    "no_value_yet",
+    "operands",
+    "source_line",
+]
+
+
+def no_value_yet() -> CaptureError:
+    """The error of asking for a value that depends on an argument of a function while `jit` captures it."""
+    return CaptureError(
+        "jit captures the structure of the function; there are no values yet. Use npu_tensor.where in place of a "
+        "branch on a value, and read values outside the captured function"
+    )
 
 
 class _Placeholder:
@@ -31,7 +49,7 @@ class _Placeholder:
     @property
     def address(self) -> int:
         """There is no memory either; whoever would run a kernel on it gets a CaptureError."""
-        raise CaptureError("jit captures the structure of a function; its arguments have no values yet")
+        raise no_value_yet()
 
     def __repr__(self) -> str:
         return "PLACEHOLDER"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.errors import BuildError, CaptureError, LaunchError, NpuTensorError
+from npu_tensor.errors import BuildError, LaunchError, NpuTensorError
 from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import PLACEHOLDER, Capture, Node, capture, digraph
+from npu_tensor.graph import PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.device import Device, Kernel, Refusal, Step, Task
@@ -216,10 +216,7 @@ def realize(nodes: Sequence[Node]) -> None:
     for item, leaf in found.leaves:
         value = leaf.value if type(leaf) is Node else leaf
         if value is PLACEHOLDER:
-            raise CaptureError(
-                "a value was asked for while jit captures the structure of a function; use npu_tensor.where in place "
-                "of a branch on a value, and read values outside the captured function"
-            )
+            raise no_value_yet()
         values[item] = value
     _run(made, values, [node for _, node in found.nodes])
     for item, node in found.nodes:

@@ -20,7 +20,8 @@ from npu_tensor.tensor import FUNCTIONS, Tensor
 
 __all__ = ["STUBS", "main", "stale"]
 
-_HEADER = '''\
+_HEADER = """\
+# ruff: noqa: {ignored}
 # Written by `python -m npu_tensor.stubs` from the op registry and npu_tensor/functional.
 import builtins
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
 Size = Any
 DTypeLike = Any
-'''
+"""
 
 # The stubs define functions and methods of these names.
 _BUILTINS = re.compile(r"(?<![\w.'])(float|int|bool|str|tuple|list|type|object)\b(?!')")
@@ -103,7 +104,7 @@ def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str
         annotations = [_annotation(p.annotation, "Any") for p in parameters]
         returns = _annotation(signature.return_annotation, "Any")
     doc = textwrap.indent(f'"""{inspect.cleandoc(function.__doc__ or "")}"""', "    ")
-    return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n    ...\n"
+    return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
 
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
@@ -122,14 +123,15 @@ def _operators() -> Iterator[str]:
         yield f"def __{name}__(self) -> Tensor: ...\n"
     yield "def _assign(self, result: Tensor) -> Tensor: ...\n"
     for name in ("T", "mT"):
-        yield f"@property\ndef {name}(self) -> Tensor:\n    \"\"\"{getattr(Tensor, name).__doc__}\"\"\"\n    ...\n"
+        yield f'@property\ndef {name}(self) -> Tensor:\n    """{getattr(Tensor, name).__doc__}"""\n'
 
 
 def _methods() -> str:
     names = {name for name, op in OPS.items() if op.public and op.operands} | set(METHODS)
     body = [_definition(name, getattr(Tensor, name), True) for name in sorted(names)]
     header = _HEADER.format(
-        imports="from npu_tensor.functional.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor"
+        imports="from npu_tensor.functional.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
+        ignored="E501",
     )
     methods = textwrap.indent("".join([*body, *_operators()]), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
@@ -157,7 +159,12 @@ from npu_tensor.tensor import realize as realize"""
 def _functions() -> str:
     imports = _PUBLIC_IMPORTS.format(errors="\n".join(f"    {name} as {name}," for name in errors.__all__))
     names = [dtype.name for dtype in dtypes.DTYPES] + ["double", "float", "half", "int", "long", "short"]
-    lines = [_HEADER.format(imports=imports), "__version__: str\n", *(f"{name}: DType\n" for name in names), "\n"]
+    lines = [
+        _HEADER.format(imports=imports, ignored="E501, F401, I001"),
+        "__version__: str\n",
+        *(f"{name}: DType\n" for name in names),
+        "\n",
+    ]
     lines += [_definition(name, FUNCTIONS[name], False) for name in sorted(FUNCTIONS)]
     return "".join(lines)
 
@@ -171,9 +178,7 @@ STUBS: Final[dict[Path, Callable[[], str]]] = {
 
 def stale() -> list[Path]:
     """The stubs that are not what would be written now."""
-    return [
-        path for path, text in STUBS.items() if not path.exists() or path.read_text("utf-8") != text()
-    ]
+    return [path for path, text in STUBS.items() if not path.exists() or path.read_text("utf-8") != text()]
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ import numpy as np
 
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, ShapeError
-from npu_tensor.graph import PLACEHOLDER, Node, capture, digraph, source_line
+from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
+from npu_tensor.graph import PLACEHOLDER, Node, capture, digraph, no_value_yet, source_line
 from npu_tensor.ops.declare import OPS, Call, Op, Operand
 from npu_tensor.ops.rules import comparison
 from npu_tensor.runtime.memory import Buffer
@@ -138,7 +138,8 @@ class Tensor(Methods):
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type."""
         node = self.realize()._node
-        _refuse_capture(node)
+        if node.value is PLACEHOLDER:
+            raise no_value_yet()
         array = cast(Buffer, node.value).as_array(node.spec.shape, node.spec.dtype.numpy)
         array.flags.writeable = False
         return array
@@ -201,10 +202,6 @@ class Tensor(Methods):
         array = self.numpy()
         return _rebuild, (array.tobytes(), self.dtype, self.shape)
 
-    def clone(self) -> Tensor:
-        """Another handle on the same value. As values never change, nothing is copied."""
-        return wrap(Node(None, (), self._node.spec, 0, self._node.where, self.realize()._node.value))
-
     def detach(self) -> Tensor:
         """self: there is no automatic differentiation."""
         return self
@@ -264,14 +261,6 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
 
 def _rebuild(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     return from_array(np.frombuffer(data, dtype.numpy).reshape(shape))
-
-
-def _refuse_capture(node: Node) -> None:
-    if node.value is PLACEHOLDER:
-        raise CaptureError(
-            "jit captures the structure of the function; there are no values yet. Use npu_tensor.where in place of a "
-            "branch on a value, and read values outside the captured function"
-        )
 
 
 def _format(tensor: Tensor) -> str:

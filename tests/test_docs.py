@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from npu_tensor.config import Config
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
@@ -72,3 +74,10 @@ def test_blocks_keep_their_line_numbers() -> None:
 def test_links_to_files_lead_somewhere(path: Path) -> None:
     targets = [match["target"] for match in LINK.finditer(path.read_text("utf-8"))]
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs" / "index.md").read_text()
+    for row in Config.table():
+        default = f"`{row['default']}`" if row["default"] else "empty"
+        assert f"| `{row['variable']}` | {default} | {row['doc']} |" in text

@@ -1,7 +1,7 @@
 """PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
 
-from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, reduce, shape
-from npu_tensor.functional import inplace  # isort: skip  # after all that have an in-place form
+from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, reduce, shape  # isort: skip
+from npu_tensor.functional import inplace  # isort: skip  # after everything that has an in-place form
 from npu_tensor.functional.creation import Generator, manual_seed
 from npu_tensor.functional.register import GGML_NAMES, METHODS
 

@@ -31,10 +31,11 @@ __all__ = ["result_type"]
 _ACCEPTED = (Tensor, np.ndarray, np.generic, float, int)
 
 
-def result_type(*operands: Operand) -> DType:
+def result_type(*operands: Operand | np.generic) -> DType:
     """The dtype that these operands promote to."""
     tensors = [value for value in operands if isinstance(value, (Tensor, np.ndarray))]
-    numbers = [type(value) for value in operands if isinstance(value, (bool, int, float))]
+    plain = (value.item() if isinstance(value, np.generic) else value for value in operands)
+    numbers = [type(value) for value in plain if isinstance(value, (bool, int, float))]
     return promote(((as_dtype(value.dtype), value.ndim) for value in tensors), numbers)
 
 
@@ -45,24 +46,22 @@ _EXPONENTS: dict[float, str] = {2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqr
 
 
 @composite("pow")
-def power(input: Operand, exponent: Operand) -> Tensor:
+def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
-    if isinstance(input, np.generic):
-        input = input.item()
-    if isinstance(exponent, np.generic):
-        exponent = exponent.item()
-    dtype = result_type(input, exponent)
+    base: Operand = input.item() if isinstance(input, np.generic) else input
+    exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
+    dtype = result_type(base, exponent)
     if dtype is bool_:
         raise DTypeError("not defined for bool; convert with .to(...)")
     short = _EXPONENTS.get(exponent) if isinstance(exponent, (int, float)) else None
     if dtype.category == 1:
         if isinstance(exponent, int) and exponent < 0:
             raise ArgumentError(f"integers cannot be taken to the negative power {exponent}")
-        if short is None or not isinstance(input, Tensor):
-            return RECORDERS["pow_integer"](input, exponent)
-    if short is None or not isinstance(input, Tensor):
-        return RECORDERS["pow"](input, exponent)
-    return RECORDERS[short](input if input.dtype is dtype else input.to(dtype))
+        if short is None or not isinstance(base, Tensor):
+            return RECORDERS["pow_integer"](base, exponent)
+    if short is None or not isinstance(base, Tensor):
+        return RECORDERS["pow"](base, exponent)
+    return RECORDERS[short](base if base.dtype is dtype else base.to(dtype))
 
 
 def _pow(self: Tensor, exponent: Any) -> Any:
@@ -178,9 +177,7 @@ def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
 
 
 @composite()
-def isclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Tensor:
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
     near = (input - other).abs() <= other.abs() * rtol + atol
     close = (input == other) | (near & other.isfinite())
@@ -188,9 +185,7 @@ def isclose(
 
 
 @composite()
-def allclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> bool:
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close. Reads the value."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import secrets
+import os
 from itertools import count
 from typing import Any
 
@@ -196,7 +196,7 @@ class Generator:
 
     def __init__(self, seed: int | None = None, device: Any = "cpu") -> None:
         check_device(device)
-        self.manual_seed(secrets.randbits(63) if seed is None else seed)
+        self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1 if seed is None else seed)
 
     def manual_seed(self, seed: int) -> Generator:
         """Start anew from `seed`."""
@@ -237,18 +237,14 @@ def _float_dtype(dtype: DTypeLike) -> DType:
 
 
 @composite(method=False)
-def rand(
-    *size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None
-) -> Tensor:
+def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
     check_device(device)
     return _random("random_uniform", (), extents(size), _float_dtype(dtype), generator)
 
 
 @composite(method=False)
-def randn(
-    *size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None
-) -> Tensor:
+def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Standard normal random numbers."""
     check_device(device)
     return _random("random_normal", (), extents(size), _float_dtype(dtype), generator)

@@ -11,7 +11,7 @@ from npu_tensor.dtypes import float32, int32
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.functional.creation import arange
 from npu_tensor.functional.register import composite
-from npu_tensor.functional.shape import chunk, cut, repeat
+from npu_tensor.functional.shape import chunk, cut, joined, repeat
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
@@ -101,11 +101,17 @@ def _tiled(mask: Tensor, lead: tuple[int, ...]) -> Tensor:
 
 
 @composite(ggml="SOFT_MAX")
-def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: float = 1.0, max_bias: float = 0.0) -> Tensor:
+def soft_max_ext(
+    input: Tensor,
+    mask: Tensor | None = None,
+    scale: float = 1.0,
+    max_bias: float = 0.0,
+    sinks: Tensor | None = None,
+) -> Tensor:
     """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 
     The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
-    per head where max_bias > 0.
+    per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column.
     """
     scores = input.to(float32) * scale if scale != 1 else input.to(float32)
     if mask is not None:
@@ -118,7 +124,13 @@ def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: float = 1.0, 
             heads = input.shape[-3]
             mask = mask * from_array(_alibi_slopes(heads, max_bias).reshape(heads, 1, 1))
         scores = scores + mask
-    return scores.softmax(-1).to(input.dtype)
+    if sinks is None:
+        return scores.softmax(-1).to(input.dtype)
+    if input.ndim < 3 or sinks.shape != (input.shape[-3],):
+        raise ShapeError("sinks need (..., heads, rows, columns) and one number per head")
+    column = sinks.to(float32).reshape(sinks.shape[0], 1, 1).expand(*scores.shape[:-1], 1)
+    weights = joined([scores, column], scores.ndim - 1).softmax(-1)
+    return cut(weights, scores.ndim - 1, 0, input.shape[-1]).to(input.dtype)
 
 
 def _beyond_diagonal(input: Tensor, n_past: int) -> Tensor:
@@ -168,7 +180,7 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
 
 @composite(ggml="SET_ROWS")
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
-    """input (..., entries, features) with its rows at the indices `rows` (..., n) replaced by source (..., n, features).
+    """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
     The indices repeat over leading dimensions.
     """
@@ -181,7 +193,8 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     if lead:
         index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
     indices = [*_batch_indices(lead), index]
-    return record(OPS["put"], (input, source, *indices), (("tensor",) * len(indices),))
+    bounds = tuple((0, extent, 1) for extent in input.shape)
+    return record(OPS["put"], (input, source, *indices), (bounds, tuple(range(len(indices)))))
 
 
 @composite(function=False, ggml="REPEAT")

@@ -27,18 +27,15 @@ _slice = RECORDERS["slice"]
 class _Index(NamedTuple):
     """An index cut into steps: slice all dimensions; reshape; take points along `places`.
 
-    bounds: (start, stop, step) of every dimension. shape: after dropping integers and adding None. tensors: integer
-    tensors and the dimension of `shape` that each indexes.
+    bounds: (start, stop, step) of every dimension. shape: after dropping integers and adding None. origins: the
+    dimension of the input that each of `shape` comes from, None for a new one. tensors: integer tensors and the
+    dimension of `shape` that each indexes.
     """
 
     bounds: tuple[tuple[int, int, int], ...]
     shape: tuple[int, ...]
+    origins: tuple[int | None, ...]
     tensors: tuple[tuple[int, Tensor], ...]
-
-
-def _mask_indices(mask: Tensor) -> list[Tensor]:
-    """Where a mask is true, as one index tensor per dimension. Reads the mask."""
-    return [from_array(axis, int64) for axis in np.nonzero(mask.numpy())]
 
 
 def _as_tensor(part: Any) -> Tensor:
@@ -51,28 +48,23 @@ def _as_tensor(part: Any) -> Tensor:
 
 
 def _parts(index: Any, ndim: int) -> list[Any]:
-    """The index as a list, with Ellipsis spelled out and arrays as integer tensors; masks become their positions."""
+    """The index as a list for all dimensions: Ellipsis spelled out, lists and arrays as tensors."""
     given = list(index) if isinstance(index, tuple) else [index]
     parts: list[Any] = []
     used = 0
     for part in given:
-        if part is None or part is Ellipsis:
+        if part is None or part is Ellipsis or isinstance(part, slice):
             parts.append(part)
-        elif isinstance(part, slice):
-            parts.append(part)
-            used += 1
+            used += isinstance(part, slice)
         elif isinstance(part, (bool, np.bool_)):
             raise DTypeError("a Python bool is not an index; use a mask tensor")
         elif isinstance(part, (Tensor, np.ndarray, list, range)):
             tensor = _as_tensor(part)
-            if tensor.dtype is bool_:
-                parts.append(tensor)
-                used += tensor.ndim
-            elif tensor.dtype.category == 2:
+            if tensor.is_floating_point():
                 raise DimensionError(f"indices must be integers or masks, not {tensor.dtype.name}")
-            else:
-                parts.append(tensor.to(int64))
-                used += 1
+            is_mask = tensor.dtype is bool_
+            parts.append(tensor if is_mask else tensor.to(int64))
+            used += tensor.ndim if is_mask else 1
         elif hasattr(part, "__index__"):
             parts.append(operator.index(part))
             used += 1
@@ -91,42 +83,73 @@ def _parts(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _resolved(index: Any, extents: tuple[int, ...]) -> _Index:
-    bounds: list[tuple[int, int, int]] = []
-    shape: list[int] = []
-    tensors: list[tuple[int, Tensor]] = []
-    for part in _parts(index, len(extents)):
+class _Resolver:
+    """Collects an _Index part by part, for a tensor of the given extents."""
+
+    def __init__(self, extents: tuple[int, ...]) -> None:
+        self.extents = extents
+        self.bounds: list[tuple[int, int, int]] = []
+        self.shape: list[int] = []
+        self.origins: list[int | None] = []
+        self.tensors: list[tuple[int, Tensor]] = []
+
+    def add(self, part: Any) -> None:
+        """An int, a slice, None, a mask or an integer tensor."""
         if part is None:
-            shape.append(1)
-            continue
-        if isinstance(part, Tensor) and part.dtype is bool_:
-            covered = extents[len(bounds) : len(bounds) + part.ndim]
-            if part.shape != covered:
-                raise DimensionError(f"mask {list(part.shape)} does not fit the extents {list(covered)}")
-            if not part.ndim:
-                shape.append(1)
-                tensors.append((len(shape) - 1, from_array(np.zeros(int(bool(part)), np.int64))))
-                continue
-            for positions, extent in zip(_mask_indices(part), covered, strict=True):
-                tensors.append((len(shape), positions))
-                shape.append(extent)
-                bounds.append((0, extent, 1))
-            continue
-        axis = len(bounds)
-        extent = extents[axis]
-        if isinstance(part, int):
-            if not -extent <= part < extent:
-                raise DimensionError(f"index {part} is out of range for dimension {axis} of extent {extent}")
-            start = part + extent if part < 0 else part
-            bounds.append((start, start + 1, 1))
+            self._new_dimension()
+        elif isinstance(part, int):
+            self._integer(part)
         elif isinstance(part, slice):
-            bounds.append(_slice_bounds(part, extent))
-            shape.append(len(range(*bounds[-1])))
+            self._kept(_slice_bounds(part, self._extent))
+        elif part.dtype is bool_:
+            self._mask(part)
         else:
-            tensors.append((len(shape), part))
-            shape.append(extent)
-            bounds.append((0, extent, 1))
-    return _Index(tuple(bounds), tuple(shape), tuple(tensors))
+            self._points(part)
+
+    @property
+    def _extent(self) -> int:
+        """Extent of the dimension that comes next."""
+        return self.extents[len(self.bounds)]
+
+    def _new_dimension(self) -> None:
+        self.shape.append(1)
+        self.origins.append(None)
+
+    def _kept(self, bounds: tuple[int, int, int]) -> None:
+        self.origins.append(len(self.bounds))
+        self.bounds.append(bounds)
+        self.shape.append(len(range(*bounds)))
+
+    def _points(self, index: Tensor) -> None:
+        self.tensors.append((len(self.shape), index))
+        self._kept((0, self._extent, 1))
+
+    def _integer(self, index: int) -> None:
+        axis, extent = len(self.bounds), self._extent
+        if not -extent <= index < extent:
+            raise DimensionError(f"index {index} is out of range for dimension {axis} of extent {extent}")
+        index %= extent
+        self.bounds.append((index, index + 1, 1))
+
+    def _mask(self, mask: Tensor) -> None:
+        """A mask of n dimensions is n vectors of positions. Reads the mask."""
+        start = len(self.bounds)
+        covered = self.extents[start : start + mask.ndim]
+        if mask.shape != covered:
+            raise DimensionError(f"mask {list(mask.shape)} does not fit the extents {list(covered)}")
+        if not mask.ndim:  # a new dimension that is taken once or not at all
+            self.tensors.append((len(self.shape), from_array(np.zeros(int(bool(mask)), np.int64))))
+            self._new_dimension()
+        else:
+            for positions in np.nonzero(mask.numpy()):
+                self._points(from_array(positions, int64))
+
+
+def _resolved(index: Any, extents: tuple[int, ...]) -> _Index:
+    resolver = _Resolver(extents)
+    for part in _parts(index, len(extents)):
+        resolver.add(part)
+    return _Index(tuple(resolver.bounds), tuple(resolver.shape), tuple(resolver.origins), tuple(resolver.tensors))
 
 
 def _slice_bounds(part: slice, extent: int) -> tuple[int, int, int]:
@@ -145,16 +168,26 @@ def _are_adjacent(places: list[int]) -> bool:
     return places[-1] - places[0] == len(places) - 1
 
 
+def _row(input: Tensor, index: int) -> Tensor:
+    """input[index], the most frequent index, without the general way's lists."""
+    extents = input.shape
+    if not -extents[0] <= index < extents[0]:
+        raise DimensionError(f"index {index} is out of range for dimension 0 of extent {extents[0]}")
+    index %= extents[0]
+    bounds = ((index, index + 1, 1), *((0, extent, 1) for extent in extents[1:]))
+    return _slice(input, bounds).reshape(extents[1:])
+
+
 def get(input: Tensor, index: Any) -> Tensor:
     """input[index]."""
+    if type(index) is int and input.ndim:
+        return _row(input, index)
     resolved = _resolved(index, input.shape)
     basic = _basic(input, resolved)
     if not resolved.tensors:
         return basic.reshape(basic.shape) if basic is input else basic
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
-    if len(indices) == 1 and indices[0].ndim == 0 and not basic.ndim:
-        return basic
     others = [axis for axis in range(basic.ndim) if axis not in places]
     taken = record(OPS["take_points"], (basic.permute(*places, *others), *indices))
     if not _are_adjacent(places) or not places[0]:
@@ -166,44 +199,49 @@ def get(input: Tensor, index: Any) -> Tensor:
     return taken.permute(*order)
 
 
-def _result_shape(resolved: _Index) -> tuple[tuple[int, ...], int]:
-    """The shape of input[index], and where the dimensions of the index tensors start in it."""
-    if not resolved.tensors:
-        return resolved.shape, 0
-    places = [place for place, _ in resolved.tensors]
-    taken = broadcast_shapes(*(tensor.shape for _, tensor in resolved.tensors))
-    start = places[0] if _are_adjacent(places) else 0
-    kept = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
-    return (*kept[:start], *taken, *kept[start:]), start
+def _without_switches(index: Any) -> Any | None:
+    """The index with zero-dimensional masks, which select all or nothing, as None; None if one selects nothing."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    for position, part in enumerate(parts):
+        if isinstance(part, (Tensor, np.ndarray)) and not part.ndim and part.dtype in (bool_, np.bool_):
+            if not part:
+                return None
+            parts[position] = None
+    return tuple(parts)
+
+
+def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The value expanded to `shape`, without surplus leading dimensions of extent 1."""
+    surplus = max(value.ndim - len(shape), 0)
+    own = value.shape[surplus:]
+    pairs = zip(reversed(own), reversed(shape), strict=False)
+    if any(extent != 1 for extent in value.shape[:surplus]) or any(a not in (1, b) for a, b in pairs):
+        raise ShapeError(f"a value of shape {list(value.shape)} does not fit {list(shape)}")
+    return (value.reshape(own) if surplus else value).expand(shape)
 
 
 def put(input: Tensor, index: Any, value: Operand) -> Tensor:
     """input with input[index] replaced by value, broadcast and converted to the dtype of input."""
-    if isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape:
-        source = tensor_of(value)
-        if source.numel() == 1:  # needs no look at the mask
-            return RECORDERS["where"](index, source.reshape(()).to(input.dtype), input)
-    resolved = _resolved(index, input.shape)
-    shape, _ = _result_shape(resolved)
     source = tensor_of(value).to(input.dtype)
-    while source.ndim > len(shape) and source.shape[0] == 1:
-        source = source.reshape(source.shape[1:])
-    if broadcast_shapes(source.shape, shape) != shape:
-        raise ShapeError(f"a value of shape {list(source.shape)} does not fit {list(shape)}")
-    tensors = iter(tensor for _, tensor in resolved.tensors)
-    parts: list[Any] = []
-    operands: list[Tensor] = []
-    for part in _parts(index, input.ndim):
-        if isinstance(part, Tensor):
-            count = part.ndim if part.dtype is bool_ and part.ndim else 1
-            operands += [next(tensors) for _ in range(count)]
-            parts += ["tensor"] * count if part.dtype is not bool_ or part.ndim else [None, "tensor"]
-        elif isinstance(part, slice):
-            parts.append(("slice", part.start, part.stop, part.step))
-        else:
-            parts.append(part)
-    # A new axis is indexed by slices in NumPy; a zero-dimensional mask is a new axis that is then indexed.
-    return record(OPS["put"], (input, source.expand(shape), *operands), (tuple(parts),))
+    is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
+    if is_whole_mask and source.numel() == 1:  # needs no look at the mask
+        return RECORDERS["where"](index, source.reshape(()), input)
+    index = _without_switches(index)
+    if index is None:
+        return input.clone()
+    resolved = _resolved(index, input.shape)
+    places = [place for place, _ in resolved.tensors]
+    indices = [tensor for _, tensor in resolved.tensors]
+    taken = broadcast_shapes(*(tensor.shape for tensor in indices))
+    kept = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
+    start = places[0] if places and _are_adjacent(places) else 0
+    shape = (*kept[:start], *taken, *kept[start:])
+    dims = tuple(axis for place in places if (axis := resolved.origins[place]) is not None)
+    others = [len(range(*bound)) for axis, bound in enumerate(resolved.bounds) if axis not in dims]
+    taken_dims = range(start, start + len(taken))
+    order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
+    source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
+    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims))
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
@@ -231,7 +269,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return from_array(rows, int64)
 
 
-argwhere = composite("argwhere")(lambda input: nonzero(input))
+@composite()
+def argwhere(input: Tensor) -> Tensor:
+    """Positions of elements that are not zero, one row each. Reads the value."""
+    rows: Tensor = nonzero(input)
+    return rows
 
 
 @composite()
@@ -241,7 +283,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return get(input.expand(shape), mask.expand(shape)) if shape else get(input.reshape(1), mask.reshape(1))
 
 
-@composite()
+@composite(method=False)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
     if input is None or other is None:

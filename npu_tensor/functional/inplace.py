@@ -12,10 +12,10 @@ from npu_tensor.tensor import FUNCTIONS, Tensor
 
 __all__ = ["IN_PLACE"]
 
-_COMPOSITES = (
-    "pow clamp clip clamp_min clamp_max div round floor_divide remainder fmod addcmul addcdiv masked_fill index_fill "
-    "scatter tril triu"
-).split()
+_NOT_MAPS = (
+    *("pow", "clamp", "clip", "clamp_min", "clamp_max", "div", "round", "floor_divide", "remainder", "fmod"),
+    *("addcmul", "addcdiv", "masked_fill", "index_fill", "scatter", "tril", "triu"),
+)
 
 
 def _register_in_place(name: str, function: Callable[..., Tensor]) -> None:
@@ -28,9 +28,7 @@ def _register_in_place(name: str, function: Callable[..., Tensor]) -> None:
 
 
 IN_PLACE = tuple(
-    name
-    for name in FUNCTIONS
-    if name in _COMPOSITES or (name in OPS and OPS[name].kind == "map" and name != "where")
+    name for name in FUNCTIONS if name in _NOT_MAPS or (name in OPS and OPS[name].kind == "map" and name != "where")
 )
 for _name in IN_PLACE:
     _register_in_place(_name, FUNCTIONS[_name])

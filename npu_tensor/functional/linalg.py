@@ -16,6 +16,26 @@ from npu_tensor.tensor import _UFUNCS, RECORDERS, Tensor
 __all__: list[str] = []
 
 _contract = RECORDERS["contract"]
+_transposed = RECORDERS["permute"]
+
+
+def _product_of(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix product of tensors of any number of dimensions but zero."""
+    if a.ndim == 2 and b.ndim == 2:
+        return _contract(a, b)
+    if not a.ndim or not b.ndim:
+        raise ShapeError("needs at least one dimension in both")
+    if a.ndim == 1:
+        product = _product_of(a.reshape(1, a.shape[0]), b)
+        return product.reshape(product.shape[:-2] + product.shape[-1:] if b.ndim > 1 else ())
+    if b.ndim == 1:
+        product = _product_of(a, b.reshape(b.shape[0], 1))
+        return product.reshape(product.shape[:-1])
+    if b.ndim == 2:
+        # One matrix for the whole batch: its rows are one tall matrix.
+        rows = math.prod(a.shape[:-1])
+        return _contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return _contract(a, b)
 
 
 @composite(ggml="MUL_MAT")
@@ -24,20 +44,7 @@ def matmul(input: Operand, other: Operand) -> Tensor:
 
     Both must have one dtype. Float sums are float32 (float64 for float64), rounded once.
     """
-    a, b = tensor_of(input), tensor_of(other)
-    if not a.ndim or not b.ndim:
-        raise ShapeError("needs at least one dimension in both")
-    if a.ndim == 1:
-        product = matmul(a.reshape(1, a.shape[0]), b)
-        return product.reshape(product.shape[:-2] + product.shape[-1:] if b.ndim > 1 else ())
-    if b.ndim == 1:
-        product = matmul(a, b.reshape(b.shape[0], 1))
-        return product.reshape(product.shape[:-1])
-    if a.ndim > 2 and b.ndim == 2:
-        # One matrix for the whole batch: its rows are one tall matrix.
-        rows = math.prod(a.shape[:-1])
-        return _contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    return _contract(a, b)
+    return _product_of(tensor_of(input), tensor_of(other))
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
@@ -85,7 +92,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
     _require_dimensions("input", input, 2)
     _require_dimensions("vec", vec, 1)
-    return matmul(input, vec)
+    return _product_of(input, vec)
 
 
 @composite()
@@ -93,7 +100,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors."""
     _require_dimensions("input", input, 1)
     _require_dimensions("tensor", tensor, 1)
-    return matmul(input, tensor)
+    return _product_of(input, tensor)
 
 
 register("vdot", dot)
@@ -112,7 +119,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
-    product = matmul(input, weight.permute(1, 0) if weight.ndim == 2 else weight)
+    product = _product_of(input, _transposed(weight, 1, 0) if weight.ndim == 2 else weight)
     return product if bias is None else product + bias
 
 
@@ -197,7 +204,7 @@ def _summed(tensor: Tensor, labels: str, keep: set[str]) -> tuple[Tensor, str]:
     return tensor, "".join(label for label in labels if label in keep)
 
 
-def _product(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[Tensor, str]:
+def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[Tensor, str]:
     """Contract two operands: labels in both that nobody needs are summed by a matrix product."""
     a, x = _summed(a, x, keep | set(y))
     b, y = _summed(b, y, keep | set(x))
@@ -239,7 +246,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     current, labels = tensors[0], labelled[0]
     for position in range(1, len(tensors)):
         keep = set(result).union(*labelled[position + 1 :])
-        current, labels = _product(current, labels, tensors[position], labelled[position], keep)
+        current, labels = _contracted(current, labels, tensors[position], labelled[position], keep)
     current, labels = _summed(current, labels, set(result))
     return current.permute(*(labels.index(label) for label in result))
 

@@ -88,7 +88,7 @@ def group_norm(
     dtype = _require_float(input)
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
-    batch, channels = input.shape[:2]
+    batch = input.shape[0]
     rows = wide(input).reshape(batch, num_groups, math.prod(input.shape[1:]) // num_groups)
     normal = RECORDERS["norm_rows"](rows, -1, eps).reshape(input.shape)
     return _affine(normal, _per_channel(weight, input), _per_channel(bias, input), dtype)
@@ -180,9 +180,7 @@ def _reduced(losses: Tensor, reduction: str) -> Tensor:
     raise ArgumentError(f"reduction must be 'none', 'mean' or 'sum', not {reduction!r}")
 
 
-def _elementwise_loss(
-    difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str
-) -> Tensor:
+def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
     losses = difference(wide(input) - wide(target))
     return _reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
 
@@ -356,5 +354,3 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     a, b = wide(x1), wide(x2)
     lengths = a.norm(2, place, True).clamp(min=eps), b.norm(2, place, True).clamp(min=eps)
     return (a / lengths[0] * (b / lengths[1])).sum(place).to(RECORDERS["mul"](x1, x2).dtype)
-
-

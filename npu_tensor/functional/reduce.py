@@ -50,9 +50,7 @@ def minimum_of(
     return _extreme("min", input, dim, keepdim, other)
 
 
-def _spread(
-    op: str, input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None
-) -> Tensor:
+def _spread(op: str, input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None) -> Tensor:
     if isinstance(dim, bool):  # PyTorch's var(unbiased)
         dim, unbiased = None, dim
     if correction is None:
@@ -87,17 +85,13 @@ def std(
 
 
 @composite()
-def var_mean(
-    input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
+def var_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Variance and mean over dim."""
     return var(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
 
 
 @composite()
-def std_mean(
-    input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False
-) -> tuple[Tensor, Tensor]:
+def std_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over dim."""
     return std(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
 
@@ -116,9 +110,7 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 
 
 @composite()
-def norm(
-    input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = False, dtype: Any = None
-) -> Tensor:
+def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
     if dtype is not None:
         input = input.to(dtype)

@@ -51,6 +51,8 @@ def composite(
             except NpuTensorError as error:
                 raise _named(error, public, args) from None
 
+        wrapper.__name__ = wrapper.__qualname__ = public
+        wrapper.__module__ = "npu_tensor"
         register(public, wrapper, function=function, method=method, ggml=ggml)
         return wrapper
 

@@ -481,9 +481,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 
 @composite(ggml="TOP_K")
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> ValuesIndices:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The k largest (or smallest) elements along dim in order, and where they were. Always sorted."""
     place = dimension(dim, input.ndim)
     if not 0 <= k <= (input.shape[place] if input.ndim else 1):

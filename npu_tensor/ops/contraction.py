@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, bool_, int8, int16, int32, uint8
-from npu_tensor.errors import DTypeError, ShapeError
+from npu_tensor.dtypes import as_dtype, bool_, int8, int16, int32, int64, uint8
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Operand, Resolution, op
 from npu_tensor.ops.rows import cast, row_sum
@@ -56,7 +56,7 @@ def _rope_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     if n_dims % 2 or not 0 < n_dims <= x.shape[-1]:
         raise ShapeError(f"n_dims must be even and at most {x.shape[-1]}, not {n_dims}")
     if attributes["mode"] not in ("normal", "neox"):
-        raise rules.ArgumentError(f"mode must be 'normal' or 'neox', not {attributes['mode']!r}")
+        raise ArgumentError(f"mode must be 'normal' or 'neox', not {attributes['mode']!r}")
     registers = (x.dtype.register, None, *("float32" for _ in factors))
     return Resolution(x, registers, {**attributes, "n_dims": n_dims})
 
@@ -79,6 +79,7 @@ def rotate(
     "normal" rotates neighbouring pairs (2i, 2i+1), "neox" pairs (i, i + n_dims/2); features from n_dims on are copied.
     """
     x, positions, *factors = tensors
+    assert n_dims is not None
     half = n_dims // 2
     pair = np.arange(half, dtype=np.float64)
     theta = positions.astype(np.float64)[:, None] * base ** (-2 * pair / n_dims)
@@ -94,7 +95,10 @@ def rotate(
         magnitude *= 1 + 0.1 * np.log(1 / scale)
     cosine, sine = (magnitude * np.cos(angle))[:, None, :], (magnitude * np.sin(angle))[:, None, :]
     out = np.array(x, dtype=np.float64)
-    first, second = (slice(0, n_dims, 2), slice(1, n_dims, 2)) if mode == "normal" else (slice(0, half), slice(half, n_dims))
+    if mode == "normal":
+        first, second = slice(0, n_dims, 2), slice(1, n_dims, 2)
+    else:
+        first, second = slice(0, half), slice(half, n_dims)
     a, b = x[..., first].astype(np.float64), x[..., second].astype(np.float64)
     out[..., first] = a * cosine - b * sine
     out[..., second] = a * sine + b * cosine
@@ -111,7 +115,7 @@ def _count_equal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any])
     if a.shape != b.shape:
         raise ShapeError("shapes must be equal")
     register = rules.promoted((a, b)).register
-    return Resolution(Spec.of((), rules.int64), (register, register), attributes, tuple(range(a.ndim)), True)
+    return Resolution(Spec.of((), int64), (register, register), attributes, tuple(range(a.ndim)), True)
 
 
 @op(kind="row", rule=_count_equal_rule, ggml="COUNT_EQUAL")

@@ -169,6 +169,11 @@ class Builder:
         """Whether the value comes from memory as it is."""
         return self._instructions[symbol.index].primitive == "load"
 
+    def before(self, symbol: Symbol, primitive: str) -> Symbol:
+        """The operand of `symbol` if that is the unary `primitive`, else `symbol`."""
+        found, operands, _, _ = self._instructions[symbol.index]
+        return Symbol(self, operands[0], self._instructions[operands[0]].dtype) if found == primitive else symbol
+
     def program(self, outputs: Sequence[Symbol]) -> Program:
         """The instructions that `outputs` need, renumbered, and nothing else."""
         needed: set[int] = set()
@@ -271,7 +276,7 @@ def _unary_floating(primitive: str) -> Callable[[Symbol], Symbol]:
 
 
 def _is_infinite(x: Symbol) -> Symbol:
-    return abs(x) == math.inf  # type: ignore[arg-type, return-value]
+    return abs(x) == math.inf  # type: ignore[arg-type]
 
 
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution, op
 from npu_tensor.ops.rules import dimension
-from npu_tensor.spec import Spec, contiguous_strides
+from npu_tensor.spec import Spec, broadcast_shapes, contiguous_strides
 
 # --- views
 
@@ -158,7 +159,7 @@ def _slice_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, 
 @op(kind="view", rule=_slice_rule, ggml="VIEW", layout=_slice_layout, public=False)
 def slice_(input, /, bounds):
     """range(start, stop, step) of every dimension; steps may be negative, bounds are resolved."""
-    return input[tuple(slice(start, stop if stop >= 0 else None, step) for start, stop, step in bounds)]
+    return input[_slices(bounds)]
 
 
 # --- elements that move
@@ -206,7 +207,7 @@ def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
 
 
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_PAD_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @op(kind="data", rule=_pad_rule, ggml="PAD", public=False)
@@ -217,8 +218,9 @@ def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
         for extent, (before, after) in zip(input.shape, widths, strict=True)
     )
     widths = [(max(before, 0), max(after, 0)) for before, after in widths]
-    extra = {"constant_values": np.asarray(value).astype(input.dtype)} if mode == "constant" else {}
-    return np.pad(input[crop], widths, mode=_PAD_MODES[mode], **extra)
+    if mode == "constant":
+        return np.pad(input[crop], widths, constant_values=np.asarray(value).astype(input.dtype))
+    return np.pad(input[crop], widths, mode=_PAD_MODES[mode])
 
 
 def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -245,9 +247,9 @@ def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     x = _tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
     asked = attributes.get("dtype")
-    dtype = x.dtype if asked is None else rules.as_dtype(asked)
+    dtype = x.dtype if asked is None else as_dtype(asked)
     if asked is None and dtype.category < 2:
-        dtype = rules.int64
+        dtype = int64
     return Resolution(Spec.of(x.shape, dtype), (dtype.register,), {**attributes, "dim": dim, "dtype": dtype})
 
 
@@ -260,7 +262,7 @@ def cumsum(input, /, dim: int, *, dtype=None):
 def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = _tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
-    return Resolution(Spec.of(x.shape, rules.int64), (x.dtype.register,), {**attributes, "dim": dim})
+    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), {**attributes, "dim": dim})
 
 
 @op(kind="data", rule=_argsort_rule, ggml="ARGSORT")
@@ -321,7 +323,7 @@ def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     x, *indices = (_tensor(operand) for operand in operands)
     for index in indices:
         rules.index_dtype(index.dtype)
-    shape = rules.broadcast_shapes(*(index.shape for index in indices))
+    shape = broadcast_shapes(*(index.shape for index in indices))
     kept = x.shape[len(indices) :]
     return Resolution(Spec.of((*shape, *kept), x.dtype), (None,) * len(operands), {})
 
@@ -340,25 +342,34 @@ def take_points(*tensors):
 
 
 def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, value, *indices = operands
-    if len(indices) != sum(part == "tensor" for part in attributes["index"]):
-        raise ArgumentError("each index tensor needs its place in the index")
-    return Resolution(_tensor(x), (None, None) + (None,) * len(indices), attributes)
+    x, value, *indices = (_tensor(operand) for operand in operands)
+    bounds, dims = attributes["bounds"], attributes["dims"]
+    taken = broadcast_shapes(*(index.shape for index in indices))
+    kept = (len(range(*bound)) for axis, bound in enumerate(bounds) if axis not in dims)
+    expected = (*taken, *kept)
+    if len(indices) != len(dims) or value.shape != expected:
+        raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
+    return Resolution(x, (None,) * len(operands), attributes)
 
 
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False)
-def put(*tensors, index: tuple):
-    """tensors[0] with tensors[1] assigned at index; "tensor" in index stands for the next of tensors[2:]."""
+def put(*tensors, bounds: tuple[tuple[int, int, int], ...], dims: tuple[int, ...]):
+    """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
+
+    The value has the dimensions of the indices first, then those of the part that are not in `dims`.
+    """
     input, value, *indices = tensors
     result = np.array(input)
-    pending = iter(indices)
-    result[tuple(next(pending) if part == "tensor" else _python_index(part) for part in index)] = value
+    part = result[_slices(bounds)]
+    front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
+    wrapped = tuple(_wrapped(index, extent) for index, extent in zip(indices, front.shape, strict=False))
+    front[wrapped or ...] = value.astype(input.dtype)
     return result
 
 
-def _python_index(part: Any) -> Any:
-    """Attributes must be hashable, slices are not in every Python: they travel as ("slice", start, stop, step)."""
-    return slice(*part[1:]) if isinstance(part, tuple) else part
+def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
+    """Resolved bounds as slices; a stop before the first element is written None."""
+    return tuple(slice(start, stop if stop >= 0 else None, step) for start, stop, step in bounds)
 
 
 # --- creation

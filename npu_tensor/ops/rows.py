@@ -47,7 +47,10 @@ def _sum(x: np.ndarray) -> np.ndarray:
 def _extreme(function: Callable[..., np.ndarray], empty: float) -> Callable[[np.ndarray], np.ndarray]:
     def reduce(x: np.ndarray) -> np.ndarray:
         if x.shape[-1] == 0:
-            return np.full((*x.shape[:-1], 1), empty, x.dtype)
+            identity = empty
+            if x.dtype.kind in "iu":
+                identity = np.iinfo(x.dtype).min if empty < 0 else np.iinfo(x.dtype).max
+            return np.full((*x.shape[:-1], 1), identity, x.dtype)
         return function(x, axis=-1, keepdims=True)
 
     return reduce

@@ -65,6 +65,8 @@ def dtype_of(operand: Operand) -> DType:
 
 def dimension(dim: Any, ndim: int) -> int:
     """`dim` counted from the front. A zero-dimensional tensor has the one dimension 0, as in PyTorch."""
+    if type(dim) is int and -ndim <= dim < ndim:
+        return dim % ndim
     if isinstance(dim, bool) or not hasattr(dim, "__index__"):
         raise TypeError(f"a dimension must be an integer, not {dim!r}")
     dim = dim.__index__()

@@ -94,7 +94,7 @@ def test_same_tensor_twice_and_argument_returned() -> None:
     ],
 )
 def test_reading_a_value_while_capturing_is_an_error(body) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(nt.CaptureError, match="npu_tensor.where"):
+    with pytest.raises(nt.CaptureError, match="Use npu_tensor"):
         nt.jit(body)(nt.ones(2))
 
 
@@ -121,9 +121,10 @@ def test_jit_inside_jit() -> None:
 
 def test_many_signatures_warn() -> None:
     f = nt.jit(lambda x: x + 1)
+    for n in range(8):
+        f(nt.ones(n + 1))
     with pytest.warns(UserWarning, match="captured 9 times"):
-        for n in range(9):
-            f(nt.ones(n + 1))
+        f(nt.ones(9))
 
 
 def test_wrong_arguments_raise_like_the_function() -> None:

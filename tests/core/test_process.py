@@ -142,7 +142,9 @@ def test_bad_setting_names_the_variable(monkeypatch: pytest.MonkeyPatch, variabl
 
 def test_scope_restores_settings() -> None:
     before = config.max_depth
-    with pytest.raises(KeyError), config.scope(max_depth=5):
+    with config.scope(max_depth=5):
         assert config.max_depth == 5
-        raise KeyError
     assert config.max_depth == before
+    with pytest.raises(AttributeError), config.scope(no_such_setting=1):
+        pass
+    assert not hasattr(config, "no_such_setting")

@@ -11,7 +11,7 @@ import numpy as np
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel
+from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel, tile_count
 from npu_tensor.runtime.cpu.target import Target, host_target
 
 # All of this processor, and as if it were an older one.
@@ -75,6 +75,8 @@ def run(
         meta += [0, *strides]
     reduces = any(instruction.primitive.startswith("row_") for instruction in program.instructions)
     count = int(np.prod(outer, dtype=np.int64)) * (1 if reduces else inner)
+    if any(operand.access == "transposed" for operand in operands):
+        count = tile_count(outer, inner)
     kernel = _compiled(level, program, tuple(operands), len(outer), (("columns", columns), *sorted(options.items())))
     pointers, numbers = np.array(slots, np.int64), np.array(meta, np.int64)
     kernel(pointers.ctypes.data, numbers.ctypes.data, begin, count if end is None else end)

@@ -9,7 +9,7 @@ import pytest
 from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Builder, Program, Symbol
-from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH, Operand, row_kernel
+from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH, Operand, row_kernel, tile_count
 
 LENGTHS = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 70, 129, 1000]
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
@@ -95,6 +95,54 @@ def test_maps_read_and_write_every_layout(level: str, dtype: str) -> None:
                 for result in (np.zeros(shape, dtype), np.zeros((inner, 2, 3), dtype).transpose(1, 2, 0)):
                     run(level, formula, [result, first, b, c])
                     np.testing.assert_allclose(result, first + b - c, rtol=2e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", *INTEGERS])
+def test_tiles_of_transposed_operands(level: str, dtype: str) -> None:
+    """Sizes below, at and above one tile and one block; two transposed operands among others."""
+    formula = program(lambda a, b, c, d: a + b - c + d, *[dtype] * 4)
+    accesses = ["contiguous", "transposed", "contiguous", "transposed", "row"]
+    for rows, inner in ((16, 16), (17, 31), (64, 64), (65, 16), (16, 150), (131, 79)):
+        shape = (2, rows, inner)
+        a = random((2, inner, rows), 1, dtype).swapaxes(1, 2)
+        b = random(shape, 2, dtype)
+        c = random((inner + 3, 2, rows + 5), 3, dtype)[:inner, :, 5:].transpose(1, 2, 0)
+        d = np.broadcast_to(random((2, rows, 1), 4, dtype), shape)
+        memory = np.full((2, rows, inner + 3), 7, dtype)
+        run(level, formula, [memory[..., :inner], a, b, c, d], accesses=accesses)
+        np.testing.assert_allclose(memory[..., :inner], a + b - c + d, rtol=2e-7, atol=2e-6)
+        assert (memory[..., inner:] == 7).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "bool"])
+def test_tiles_are_converted_when_they_are_transposed(level: str, name: str) -> None:
+    dtype = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "bool": np.bool_}[name]
+    x = (random((70, 83)) > 0 if name == "bool" else random((70, 83))).astype(dtype)
+    register = "bool" if name == "bool" else "float32"
+    result = np.zeros((83, 70), np.float32)
+    raw = x if name == "bool" else x.view(np.uint16)
+    formula = program(lambda x: x.astype("float32"), register)
+    run(level, formula, [result, raw.T], dtypes=["float32", name], accesses=["contiguous", "transposed"])
+    np.testing.assert_array_equal(result, x.T.astype(np.float32))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_any_part_of_the_tiles_can_be_computed_by_itself(level: str) -> None:
+    x = random((3, 100, 140))
+    size = tile_count((3, 140), 100)
+    assert size == 3 * 3 * 2
+    for begin, end in ((0, 0), (4, 4), (0, 1), (1, 3), (5, 14), (17, 18), (0, size)):
+        result = np.full((3, 140, 100), 7, np.float32)
+        formula = program(lambda a: -a, "float32")
+        run(level, formula, [result, x.swapaxes(1, 2)], begin, end, accesses=["contiguous", "transposed"])
+        expected = np.full((3, 140, 100), 7, np.float32)
+        for tile in range(begin, end):
+            matrix, row, column = tile // 6, tile // 2 % 3 * 64, tile % 2 * 64
+            part = (matrix, slice(row, row + 64), slice(column, column + 64))
+            expected[part] = -x.swapaxes(1, 2)[part]
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "-avx512bf16"])
@@ -265,11 +313,11 @@ REFERENCES = {
 }
 
 
-def reduce(level: str, name: str, x: np.ndarray, columns: bool = False) -> np.ndarray:
+def reduce(level: str, name: str, x: np.ndarray, columns: bool = False, **options: Any) -> np.ndarray:
     dtype = "int64" if "arg" in name else x.dtype
     result = np.full((*x.shape[:-1], 1), 99, dtype)
     view = np.lib.stride_tricks.as_strided(result, x.shape, (*result.strides[:-1], 0))
-    run(level, program(lambda a: emit(name, a), str(x.dtype)), [view, x], columns=columns, shape=x.shape)
+    run(level, program(lambda a: emit(name, a), str(x.dtype)), [view, x], columns=columns, shape=x.shape, **options)
     return result[..., 0]
 
 
@@ -282,6 +330,45 @@ def test_reductions_of_every_length(level: str, columns: bool, name: str) -> Non
         if columns:
             x = np.ascontiguousarray(x.T).T
         np.testing.assert_allclose(reduce(level, name, x, columns), REFERENCES[name](x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "int64"])
+def test_short_rows_of_a_promised_length(level: str, dtype: str) -> None:
+    for length in (1, 2, 3, 4, 5, 8, 13, 16, 31, 48, 57, 64):
+        x = random((9, length), length, dtype)
+        x[::2] = x[::2, ::-1]
+        if dtype.startswith("float"):
+            x[4, length // 2], x[5, -1], x[6] = np.nan, -np.inf, np.inf
+        for name, reference in REFERENCES.items():
+            with np.errstate(invalid="ignore"):
+                expected = reference(x)
+            result = reduce(level, name, x, length=length)
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5, err_msg=f"{name} {length}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_short_rows_write_their_elements_and_no_others(level: str) -> None:
+    formula = program(lambda a, b: [a - emit("row_max", a) * b, emit("row_sum", a)], "float32", "float32")
+    for length in (1, 3, 8, 15, 17, 32, 50):
+        a, b = random((5, length + 2))[:, 2:], random((length,), 1)
+        memory, totals = np.full((5, length + 20), 7, np.float32), np.full((5, 2), 7, np.float32)
+        view = np.lib.stride_tricks.as_strided(totals, a.shape, (8, 0))
+        run(level, formula, [memory[:, :length], view, a, np.broadcast_to(b, a.shape)], 1, 4, length=length)
+        expected = np.full_like(memory, 7)
+        expected[1:4, :length] = (a - a.max(-1, keepdims=True) * b)[1:4]
+        np.testing.assert_allclose(memory, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(totals[1:4, 0], a[1:4].sum(-1, dtype=np.float64), rtol=1e-5, atol=1e-5)
+        assert (totals[:, 1] == 7).all()
+        assert (totals[[0, 4]] == 7).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rows_longer_than_promised_are_left_alone(level: str) -> None:
+    x, result = random((3, 40)), np.full((3, 40), 7, np.float32)
+    for length in (target(level).lanes, target(level).lanes - 1):
+        run(level, program(softmax, "float32"), [result, x], length=length)
+        assert (result == 7).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -309,7 +396,9 @@ def test_any_and_all(level: str, columns: bool) -> None:
 def test_empty_rows_have_neutral_results(level: str, columns: bool) -> None:
     x = np.zeros((4, 0), np.float32)
     for name, neutral in (("row_sum", 0), ("row_prod", 1), ("row_max", -np.inf), ("row_min", np.inf)):
-        np.testing.assert_array_equal(reduce(level, name, x, columns), np.full(4, neutral, np.float32))
+        for options in ({}, {"length": 0}):
+            result = reduce(level, name, x, columns, **options)
+            np.testing.assert_array_equal(result, np.full(4, neutral, np.float32))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -356,8 +445,8 @@ def test_softmax(level: str, columns: bool) -> None:
         np.testing.assert_allclose(result, softmax_reference(x), rtol=3e-6, atol=1e-9)
         if length <= 1000:
             again = np.zeros_like(x)
-            run(level, formula, [again, x], columns=columns, longest=1000)
-            np.testing.assert_array_equal(again, result)
+            run(level, formula, [again, x], columns=columns, length=length)
+            np.testing.assert_allclose(again, softmax_reference(x), rtol=3e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -447,6 +536,13 @@ TOTAL = program(lambda x: [emit("row_sum", x), x * 2], "float32")
 )
 def test_contradictions_are_refused(formula: Program, operands: tuple[Operand, ...], outer: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
+        row_kernel("kernel", formula, operands, outer, target(""))
+
+
+@pytest.mark.parametrize(("formula", "outer"), [(NEGATIVE, 0), (TOTAL, 1)])
+def test_transposed_operands_are_those_of_maps_with_rows(formula: Program, outer: int) -> None:
+    operands = (*[CONTIGUOUS] * len(formula.outputs), Operand("float32", "transposed"))
+    with pytest.raises(ValueError, match="transposed"):
         row_kernel("kernel", formula, operands, outer, target(""))
 
 

@@ -105,6 +105,19 @@ def test_function_is_within_four_units_in_the_last_place(level: str, name: str) 
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_functions_that_approach_one_reach_it_and_do_not_exceed_it(level: str, name: str) -> None:
+    x = np.concatenate([np.linspace(0, 12, 100001), [1e10, 3e38, math.inf]]).astype(np.float32)
+    for sign in (1, -1):
+        result = sign * evaluate(level, unary(name), sign * x)
+        assert result.max() == 1
+        assert (result[x > 9.1] == 1).all()
+        if name == "erf":
+            assert (result[x >= 4] == 1).all()
+        assert (np.diff(result) >= -2 * np.spacing(result[1:])).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_sine_and_cosine_where_the_argument_is_close_to_a_multiple_of_half_pi(level: str, name: str) -> None:
     """Candidates come from continued fractions: x = m 2^k whose remainder is tiny."""

@@ -62,4 +62,6 @@ def assert_same(ours: nt.Tensor, expected: Any, ulps: float = 0, atol: float = 0
     if not np.all(fine):
         bad = np.argwhere(~fine)[:5]
         shown = [(tuple(map(int, at)), got[tuple(at)], rounded[tuple(at)]) for at in bad]
-        raise AssertionError(f"{what}: {len(np.argwhere(~fine))} of {fine.size} differ, (index, got, expected): {shown}")
+        raise AssertionError(
+            f"{what}: {len(np.argwhere(~fine))} of {fine.size} differ, (index, got, expected): {shown}"
+        )

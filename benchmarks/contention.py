@@ -1,0 +1,104 @@
+"""python -m benchmarks.contention: the same kernels quiet, and while another process keeps one core busy.
+
+PyTorch stands beside it: a pool whose threads wait for each other loses whole scheduler slices.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+
+from benchmarks.cases import Case, cases
+from benchmarks.report import Session, headline, show, verdict, write_json
+from benchmarks.timing import FULL, QUICK, Effort, medians, thread_count
+
+__all__ = ["busy_core", "main", "measure"]
+
+WORKLOADS = ("add", "gelu", "chain", "softmax", "rms_norm", "matmul", "matvec")
+SIZES, QUICK_SIZES = ("1048576", "4096x1024", "1024x1024", "4096x4096"), ("1048576",)
+ASKED = 3.0
+
+# Ends by itself when the process that started it has gone.
+SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(100_000): pass"
+
+
+@contextmanager
+def busy_core() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process computes without pause while the with block runs."""
+    process = subprocess.Popen([sys.executable, "-c", SPIN])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measure(case: Case, effort: Effort) -> dict[str, Any]:
+    """One row: median microseconds of both sides, quiet and beside a busy core, and their ratios."""
+    calls = {name: call for name, call in case.contenders().items() if name in ("ours", "peer")}
+    quiet = medians(calls, effort)
+    with busy_core():
+        busy = medians(calls, effort)
+    ratio = {name: busy[name] / quiet[name] for name in calls}
+    return {
+        "op": case.workload.name,
+        "dtype": case.dtype,
+        "size": case.size,
+        **{f"{name}_quiet_us": round(quiet[name] * 1e6, 2) for name in calls},
+        **{f"{name}_busy_us": round(busy[name] * 1e6, 2) for name in calls},
+        "ratio": ratio["ours"],
+        "peer_ratio": ratio["peer"],
+        "asked": ASKED,
+        "met": ratio["ours"] <= ASKED,
+    }
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
+)
+@click.option("--quick", is_flag=True, help="Few rounds, one size: to see that it works, not for figures.")
+def main(json_path: Path | None, quick: bool) -> None:
+    """Kernels beside a process that keeps one core busy."""
+    if (os.cpu_count() or 1) < 2:
+        raise click.ClickException("on one core this measures only that two processes share it")
+    torch.set_num_threads(thread_count())
+    session = Session()
+    sizes = QUICK_SIZES if quick else SIZES
+    rows = [
+        measure(case, QUICK if quick else FULL) for case in cases(WORKLOADS, sizes) if case.dtype == "float32"
+    ]
+    about = session.machine()
+    print(headline(about))
+    show(
+        "quiet, and beside a process that keeps one core busy: microseconds",
+        ["op", "size", "quiet", "busy", "ratio", "asked", "met", "PyTorch quiet", "busy", "ratio"],
+        [
+            [
+                row["op"],
+                row["size"],
+                f"{row['ours_quiet_us']:.1f}",
+                f"{row['ours_busy_us']:.1f}",
+                f"{row['ratio']:.2f}",
+                f"{row['asked']:.2f}",
+                verdict(row["met"]),
+                f"{row['peer_quiet_us']:.1f}",
+                f"{row['peer_busy_us']:.1f}",
+                f"{row['peer_ratio']:.2f}",
+            ]
+            for row in rows
+        ],
+    )
+    write_json(json_path, {"machine": about, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""python -m benchmarks.memory: peak memory of the chain on 16 M elements, in a process of its own.
+
+Counted is resident memory (VmHWM of /proc, or ru_maxrss where there is no /proc) above that of the process
+when it has imported npu_tensor and made the inputs. It includes LLVM, whose code comes into memory when the
+first kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import click
+import numpy as np
+
+import npu_tensor as nt
+from benchmarks.report import Session, show, verdict, write_json
+
+__all__ = ["main", "measure", "peak"]
+
+ROOT = Path(__file__).resolve().parents[1]
+ELEMENTS, QUICK_ELEMENTS = 16 << 20, 1 << 20
+DTYPES = ("float32", "bfloat16")
+ASKED_OVERHEAD = 64 << 20
+
+
+def _high_water(reset: bool = False) -> int:
+    """Largest resident memory of this process, in bytes; since the latest reset where the system has one."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    (kilobytes,) = (line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(kilobytes) * 1024
+
+
+def peak(elements: int, dtype: str) -> dict[str, int]:
+    """Bytes of the inputs, of the output, and of all that the computation added. For a fresh process."""
+    generator = np.random.default_rng(0)
+    numpy_dtype = getattr(nt, dtype).numpy
+
+    def operand() -> nt.Tensor:
+        return nt.from_numpy(generator.standard_normal(elements, np.float32).astype(numpy_dtype, copy=False))
+
+    a, b, c, d = operand(), operand(), operand(), operand()
+    before = _high_water(reset=True)
+    result = ((a * b + c).gelu(approximate="tanh") * d - a).realize()
+    added = _high_water() - before
+    return {"inputs": 4 * a.nbytes, "output": result.nbytes, "added": added}
+
+
+def measure(elements: int, dtype: str) -> dict[str, Any]:
+    """One row, from a fresh process. Bytes; `total` is inputs and what was added, `asked` its bound."""
+    program = (
+        f"import json; from benchmarks.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=PIPE, text=True, check=True)
+    found = json.loads(finished.stdout)
+    total = found["inputs"] + found["added"]
+    asked = found["inputs"] + found["output"] + ASKED_OVERHEAD
+    return {
+        "dtype": dtype,
+        "elements": elements,
+        **found,
+        "total": total,
+        "asked": asked,
+        "met": total <= asked,
+    }
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
+)
+@click.option("--quick", is_flag=True, help="1 M elements: to see that it works.")
+def main(json_path: Path | None, quick: bool) -> None:
+    """Peak memory of the chain (a*b+c).gelu()*d - a."""
+    session = Session()
+    rows = [measure(QUICK_ELEMENTS if quick else ELEMENTS, dtype) for dtype in DTYPES]
+    columns = ("inputs", "output", "added", "total", "asked")
+    show(
+        f"peak memory of the chain on {rows[0]['elements']:,} elements, MiB",
+        ["dtype", *columns, "met"],
+        [
+            [row["dtype"], *(f"{row[name] / 2**20:.1f}" for name in columns), verdict(row["met"])]
+            for row in rows
+        ],
+    )
+    write_json(json_path, {"machine": session.machine(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

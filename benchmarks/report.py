@@ -1,0 +1,113 @@
+"""What every benchmark prints and writes: the machine, a table, a JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.timing import thread_count
+
+__all__ = ["Session", "headline", "show", "verdict", "write_json"]
+
+# Cores. An idle system needs less; a process of somebody else that computes needs a whole one.
+MUCH = 0.1
+
+# In a line of /proc/stat: the fields that count idle time.
+IDLE_FIELDS = slice(3, 5)
+
+# A pipe or a log file has no width of its own.
+LOG_WIDTH = 160
+PACKAGES = ("npu-tensor", "numpy", "llvmlite", "torch")
+
+
+def others_seconds() -> float | None:
+    """Processor seconds of everybody but this process and its ended children since the system started."""
+    statistics = Path("/proc/stat")
+    if not statistics.exists():
+        return None
+    fields = list(map(int, statistics.read_text().split(maxsplit=9)[1:9]))
+    busy = sum(fields) - sum(fields[IDLE_FIELDS])
+    return busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+
+class Session:
+    """The time from its creation to `machine()`."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._others = others_seconds()
+
+    def machine(self) -> dict[str, Any]:
+        """What the figures depend on. `others`: cores that other processes used meanwhile, if known."""
+        others = None
+        if self._others is not None:
+            others = (others_seconds() - self._others) / (time.monotonic() - self._start)
+        return {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": thread_count(),
+            "others": others,
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "versions": {name: _version(name) for name in PACKAGES},
+        }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def verdict(met: bool | None) -> Text:
+    """One word of a table: whether what is asked was reached; empty where nothing is asked."""
+    return {None: Text(), True: Text("yes", "green"), False: Text("no", "bold red")}[met]
+
+
+def headline(machine: Mapping[str, Any]) -> str:
+    """One line on the machine, with a warning when others were using it."""
+    line = f"{machine['processor']}, {machine['threads']} of {machine['cores']} cores, {machine['date']}"
+    if (machine["others"] or 0) > MUCH:
+        line += f"\nOther processes used {machine['others']:.2f} cores meanwhile: these figures say little."
+    return line
+
+
+def show(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; all columns but the first are numbers."""
+    table = Table(title=title, title_justify="left")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_WIDTH)
+    console.print(table)
+
+
+def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
+    """Write `content` to `path`, if there is one."""
+    if path is not None:
+        path.write_text(json.dumps(content, indent=1) + "\n")

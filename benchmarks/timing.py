@@ -1,0 +1,98 @@
+"""Interleaved timing: what is compared takes turns, so that a slow moment of the machine meets everybody."""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from npu_tensor import config
+
+__all__ = ["FULL", "QUICK", "Call", "Effort", "interleaved", "medians", "thread_count"]
+
+Call = Callable[[], object]
+
+
+class Effort(NamedTuple):
+    """How much to measure: blocks per contender, and the least length of a block."""
+
+    rounds: int
+    block_seconds: float
+
+
+FULL = Effort(rounds=15, block_seconds=400e-6)
+QUICK = Effort(rounds=3, block_seconds=50e-6)
+
+# OpenMP's threads, idle after a call of PyTorch, watch for work for 8 ms of processor time and take a core
+# meanwhile: before a block, the calling thread sleeps until they have given up. Then untimed calls bring the
+# contender's own threads, caches and clock to where a loop of the user's would find them.
+REST_SECONDS = 12e-3
+WARM_UP_SECONDS = 3e-3
+
+
+def thread_count() -> int:
+    """Threads that the CPU device of npu_tensor uses, which peers are set to as well."""
+    if config.threads:
+        return config.threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _block(call: Call, repeats: int) -> float:
+    """Seconds of `repeats` calls. Each result lives until the next one replaces it, as in a user's loop."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        result = call()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
+
+
+def _calibrate(call: Call, block_seconds: float) -> int:
+    """Calls that fill a block. The first call, which compiles, does not count."""
+    call()
+    repeats = 1
+    while (seconds := _block(call, repeats)) < block_seconds:
+        repeats = max(2 * repeats, int(repeats * block_seconds / max(seconds, 1e-9)))
+    return repeats
+
+
+def _settle(call: Call) -> None:
+    time.sleep(REST_SECONDS)
+    end = time.perf_counter() + WARM_UP_SECONDS
+    while time.perf_counter() < end:
+        call()
+
+
+def interleaved(contenders: Mapping[str, Call], effort: Effort) -> dict[str, list[float]]:
+    """Seconds per call in every block of every contender; every other round takes them in reverse order."""
+    with _no_garbage_collection():
+        repeats = {name: _calibrate(call, effort.block_seconds) for name, call in contenders.items()}
+        samples: dict[str, list[float]] = {name: [] for name in contenders}
+        order = list(contenders)
+        for _ in range(effort.rounds):
+            for name in order:
+                _settle(contenders[name])
+                samples[name].append(_block(contenders[name], repeats[name]) / repeats[name])
+            order.reverse()
+    return samples
+
+
+def medians(contenders: Mapping[str, Call], effort: Effort) -> dict[str, float]:
+    """Median seconds per call of every contender, interleaved."""
+    return {name: statistics.median(found) for name, found in interleaved(contenders, effort).items()}

@@ -1,0 +1,119 @@
+"""Promotion and conversion against PyTorch."""
+
+import itertools
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from comparison import TORCH_DTYPES, assert_same, to_torch
+
+import npu_tensor as nt
+from npu_tensor.dtypes import DTYPES, DType
+from npu_tensor.functional.arithmetic import result_type
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+NAMES = {theirs: name for name, theirs in TORCH_DTYPES.items()}
+
+
+@pytest.mark.parametrize("shapes", [((2,), (2,)), ((2,), ()), ((), (2,)), ((), ())], ids=str)
+def test_promotion_of_two_tensors(shapes: Any) -> None:
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = nt.zeros(shapes[0], dtype=a), nt.zeros(shapes[1], dtype=b)
+        expected = NAMES[torch.result_type(to_torch(x), to_torch(y))]
+        assert result_type(x, y).name == expected, (a, b)
+        assert (x * y).dtype.name == expected, (a, b)
+
+
+@pytest.mark.parametrize("number", [True, 2, 2.5], ids=str)
+@pytest.mark.parametrize("shape", [(2,), ()], ids=str)
+def test_promotion_with_numbers(number: Any, shape: Any) -> None:
+    for dtype in DTYPES:
+        x = nt.ones(shape, dtype=dtype)
+        assert (x * number).dtype.name == NAMES[torch.result_type(to_torch(x), number)], dtype
+        assert (number * x).dtype.name == NAMES[torch.result_type(number, to_torch(x))], dtype
+
+
+def test_true_division_of_integers() -> None:
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = nt.ones(2, dtype=a), nt.ones(2, dtype=b)
+        assert (x / y).dtype.name == NAMES[(to_torch(x) / to_torch(y)).dtype]
+    assert (nt.tensor([7]) / 2).tolist() == [3.5]
+    assert (nt.tensor([7]) // 2).dtype is nt.int64
+
+
+def source(dtype: DType) -> np.ndarray:
+    """Values that every other dtype can hold after the conversion that C defines."""
+    if dtype.is_floating_point:
+        return np.array([0.0, -0.0, 0.5, 1.5, 2.5, -0.7, 99.99, 1.0, 3.14159], np.float32)
+    if dtype is nt.bool:
+        return np.array([True, False])
+    return np.arange(0, 120, 7)
+
+
+@pytest.mark.parametrize("origin", [d.name for d in DTYPES])
+@pytest.mark.parametrize("target", [d.name for d in DTYPES])
+def test_conversion(origin: str, target: str) -> None:
+    dtype = nt.dtypes.as_dtype(origin)
+    x = nt.from_numpy(source(dtype)).to(dtype)
+    if target == "uint8" and dtype.is_floating_point:
+        x = x.abs()
+    ours = x.to(target)
+    expected = to_torch(x).to(TORCH_DTYPES[target])
+    assert to_torch(ours).dtype is expected.dtype
+    np.testing.assert_array_equal(to_torch(ours).double().numpy(), expected.double().numpy())
+
+
+def test_integers_wrap_as_in_pytorch() -> None:
+    x = nt.tensor([0, 127, 128, 255, 256, -1, -129, 2**31, 2**40 + 5])
+    for target in ("int8", "uint8", "int16", "int32"):
+        expected = to_torch(x).to(TORCH_DTYPES[target])
+        np.testing.assert_array_equal(x.to(target).numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("target", ["bfloat16", "float16"])
+def test_rounding_to_16_bits_over_all_exponents(target: str) -> None:
+    """Ties to even, overflow to infinity, subnormals kept: against ml_dtypes and NumPy, through the compiled path."""
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2**32, 20000, dtype=np.uint64).astype(np.uint32)
+    ties = (rng.integers(0, 2**16, 2000).astype(np.uint32) << 16) | 0x8000
+    edges = np.array([0x7F7FFFFF, 0x00000001, 0x80000001, 0x007FFFFF, 0x33000000, 0x477FF000, 0x7F800000], np.uint32)
+    values = np.concatenate([bits, ties, edges]).view(np.float32)
+    kind = ml_dtypes.bfloat16 if target == "bfloat16" else np.float16
+    with np.errstate(all="ignore"):
+        expected = values.astype(kind).astype(np.float32)
+    for ours in (nt.from_numpy(values).to(target), (nt.from_numpy(values) * 1.0).to(target)):
+        got = ours.float().numpy()
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(expected[got == 0]))
+
+
+@pytest.mark.parametrize("target", ["int8", "int16", "int32", "int64", "uint8"])
+def test_floats_out_of_range_saturate(target: str) -> None:
+    """C and PyTorch leave it undefined; here the nearest limit, and 0 for NaN."""
+    limits = np.iinfo(target)
+    x = nt.tensor([math.nan, math.inf, -math.inf, 1e30, -1e30])
+    expected = [0, limits.max, limits.min, limits.max, limits.min]
+    assert (x * 1.0).to(target).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_a_chain_is_at_least_as_exact_as_its_ops_one_by_one(name: str) -> None:
+    """A fused chain rounds when it is stored: within one unit of float64, which PyTorch's op by op is not."""
+    rng = np.random.default_rng(1)
+    a, b, c = (nt.from_numpy(rng.standard_normal(500).astype(np.float32)).to(name).realize() for _ in range(3))
+    x, y, z = (to_torch(tensor).double() for tensor in (a, b, c))
+    assert_same((a + b) * c - a, (x + y) * z - x, 1)
+
+
+def test_names_of_dtypes() -> None:
+    assert nt.tensor([1.0], dtype="bf16").dtype is nt.bfloat16
+    assert nt.tensor([1.0], dtype=np.float16).dtype is nt.float16
+    assert nt.tensor([1.0], dtype=int).dtype is nt.int64
+    assert nt.zeros(1, dtype=nt.long).dtype is nt.int64
+    with pytest.raises(nt.DTypeError, match="complex64"):
+        nt.zeros(1, dtype="complex64")
+    with pytest.raises(nt.DTypeError):
+        nt.from_numpy(np.zeros(1, np.uint32))

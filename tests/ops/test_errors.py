@@ -1,0 +1,186 @@
+"""Bad arguments: the classes that PyTorch and NumPy users catch, and messages that name op, operands and line."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+
+X = nt.zeros(2, 3)
+V = nt.zeros(4)
+I = nt.zeros(2, 3, dtype=nt.int32)  # noqa: E741
+B = nt.zeros(2, 3, dtype=nt.bool)
+
+CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
+    (lambda: X + V, nt.ShapeError),
+    (lambda: X @ X, nt.ShapeError),
+    (lambda: X @ nt.zeros(3, 2, dtype=nt.float64), nt.DTypeError),
+    (lambda: B @ B.T, nt.DTypeError),
+    (lambda: nt.mm(X, V), nt.ShapeError),
+    (lambda: nt.bmm(X, X), nt.ShapeError),
+    (lambda: nt.matmul(X, nt.tensor(1.0)), nt.ShapeError),
+    (lambda: nt.linear(X, nt.zeros(2, 2)), nt.ShapeError),
+    (lambda: nt.einsum("ij,jk", X, V), nt.ShapeError),
+    (lambda: nt.einsum("ij,jk", X), nt.ArgumentError),
+    (lambda: nt.einsum("ii", nt.zeros(2, 2)), nt.ArgumentError),
+    (lambda: nt.einsum("ij->ijk", X), nt.ArgumentError),
+    (lambda: X.reshape(5), nt.ShapeError),
+    (lambda: X.reshape(-1, -1), nt.ShapeError),
+    (lambda: X.permute(0, 0), nt.ArgumentError),
+    (lambda: X.permute(0), nt.ArgumentError),
+    (lambda: X.expand(2, 4), nt.ShapeError),
+    (lambda: X.expand(3), nt.ShapeError),
+    (lambda: X.sum(2), nt.DimensionError),
+    (lambda: X.sum(-3), nt.DimensionError),
+    (lambda: X.sum((0, 0)), nt.ArgumentError),
+    (lambda: X.squeeze(5), nt.DimensionError),
+    (lambda: X.unsqueeze(4), nt.DimensionError),
+    (lambda: X.transpose(0, 2), nt.DimensionError),
+    (lambda: X.unflatten(1, (2, 2)), nt.ShapeError),
+    (lambda: X.narrow(0, 1, 5), nt.ShapeError),
+    (lambda: X.select(0, 2), nt.DimensionError),
+    (lambda: X.split([1, 2]), nt.ArgumentError),
+    (lambda: X.chunk(0), nt.ArgumentError),
+    (lambda: X.topk(4), nt.DimensionError),
+    (lambda: nt.cat([]), nt.ArgumentError),
+    (lambda: nt.cat([X, V]), nt.ShapeError),
+    (lambda: nt.cat([nt.tensor(1), nt.tensor(2)]), nt.ShapeError),
+    (lambda: nt.stack([X, V]), nt.ShapeError),
+    (lambda: nt.pad(X, (1,)), nt.ArgumentError),
+    (lambda: nt.pad(X, (1, 1), "mirror"), nt.ArgumentError),
+    (lambda: nt.pad(X, (3, 0), "reflect"), nt.ShapeError),
+    (lambda: I.softmax(0), nt.DTypeError),
+    (lambda: I.mean(), nt.DTypeError),
+    (lambda: -B, nt.DTypeError),
+    (lambda: B - B, nt.DTypeError),
+    (lambda: X & X, nt.DTypeError),
+    (lambda: nt.where(X, X, X), nt.DTypeError),
+    (lambda: I**-1, nt.ArgumentError),
+    (lambda: nt.clamp(X), nt.ArgumentError),
+    (lambda: nt.zeros(3).amax(0) + nt.zeros(0).amax(), nt.DimensionError),
+    (lambda: nt.gather(X, 0, nt.zeros(2, 3)), nt.DTypeError),
+    (lambda: nt.gather(X, 0, nt.zeros(4, dtype=nt.int64)), nt.ShapeError),
+    (lambda: nt.embedding(X, X), nt.DTypeError),
+    (lambda: nt.layer_norm(X, (2,)), nt.ShapeError),
+    (lambda: nt.group_norm(X, 2), nt.ShapeError),
+    (lambda: nt.gelu(X, "fast"), nt.ArgumentError),
+    (lambda: nt.glu(X), nt.ShapeError),
+    (lambda: nt.swiglu(X), nt.ShapeError),
+    (lambda: nt.cross_entropy(X, nt.zeros(3, dtype=nt.int64)), nt.ShapeError),
+    (lambda: nt.mse_loss(X, X, "average"), nt.ArgumentError),
+    (lambda: nt.scaled_dot_product_attention(X, X, X, B, is_causal=True), nt.ArgumentError),
+    (lambda: nt.rope(X, V), nt.ShapeError),
+    (lambda: nt.get_rows(X, X), nt.ShapeError),
+    (lambda: nt.mul_mat(nt.zeros(2, 4, 3), nt.zeros(3, 5, 3)), nt.ShapeError),
+    (lambda: nt.zeros(-1), nt.ShapeError),
+    (lambda: nt.tensor([[1], [1, 2]]), nt.ShapeError),
+    (lambda: nt.tensor(["a"]), nt.DTypeError),
+    (lambda: nt.tensor([1j]), nt.DTypeError),
+    (lambda: nt.zeros(1, dtype="float33"), nt.DTypeError),
+    (lambda: nt.arange(0, 3, 0), nt.ArgumentError),
+    (lambda: nt.arange(0, 3, -1), nt.ArgumentError),
+    (lambda: nt.rand(2, dtype=nt.int32), nt.DTypeError),
+    (lambda: nt.randint(3, 3, (2,)), nt.ArgumentError),
+    (lambda: X.to("cuda"), nt.DeviceError),
+    (lambda: nt.zeros(2, device="npu:0"), nt.DeviceError),
+    (lambda: X.item(), nt.ShapeError),
+    (lambda: bool(X), nt.ArgumentError),
+    (lambda: nt.tensor([1, 2]).div_(2), nt.ArgumentError),
+    (lambda: nt.zeros(3).add_(X), nt.ShapeError),
+    (lambda: X.T.T.mT.T + nt.zeros(1).mT, nt.ShapeError),
+]
+
+
+@pytest.mark.parametrize(("call", "kind"), CALLS, ids=[str(number) for number in range(len(CALLS))])
+def test_bad_arguments(call: Callable[[], Any], kind: type[nt.NpuTensorError]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert len(str(caught.value)) > 10
+    standard = {
+        nt.ShapeError: ValueError,
+        nt.DTypeError: TypeError,
+        nt.DimensionError: IndexError,
+        nt.ArgumentError: ValueError,
+        nt.DeviceError: RuntimeError,
+    }
+    assert isinstance(caught.value, standard[kind])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: X.sum("0"),
+        lambda: X.sum(0.5),
+        lambda: X + "a",
+        lambda: X + None,
+        lambda: X + [1, 2, 3],  # noqa: RUF005
+        lambda: nt.add(X, [1, 2, 3]),
+        lambda: X.reshape("a"),
+        lambda: nt.zeros(2.5),
+        lambda: nt.softmax(X),
+        lambda: X.softmax(0, dims=1),
+        lambda: nt.from_numpy([1, 2]),
+        lambda: X.repeat_interleave(1.5),
+        lambda: len(nt.tensor(1)),
+        lambda: range(nt.tensor(1.5)),
+    ],
+)
+def test_wrong_types_are_type_errors(call: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError):
+        call()
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text("utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.rstrip().endswith(text))
+
+
+def test_messages_name_op_operands_and_line() -> None:
+    with pytest.raises(nt.ShapeError) as caught:
+        X * 2 + nt.zeros(5)  # mark: operator
+    assert re.search(r"add\(float32\[2, 3\], float32\[5\]\)", str(caught.value))
+    assert f"test_errors.py:{line_of('# mark: ' + 'operator')}" in str(caught.value)
+    with pytest.raises(nt.ShapeError) as caught:
+        nt.scaled_dot_product_attention(X, nt.zeros(3, 4), X)  # mark: nested
+    assert str(caught.value).startswith("scaled_dot_product_attention: contract(float32[2, 3], float32[4, 3])")
+    assert f"test_errors.py:{line_of('# mark: ' + 'nested')}" in str(caught.value)
+    with pytest.raises(nt.DimensionError) as caught:
+        X.unsqueeze(7)  # mark: composite
+    assert str(caught.value).startswith("unsqueeze(float32[2, 3], 7): dimension 7 is out of range")
+    assert f"test_errors.py:{line_of('# mark: ' + 'composite')}" in str(caught.value)
+
+
+def test_graph_nodes_carry_the_line() -> None:
+    x, w = nt.tensor([[1.0, 2.0]]), nt.tensor([[3.0, 4.0]])
+    y = nt.linear(x, w).relu()  # mark: graph
+    lines = {data["line"] for _, data in y.graph.nodes(data=True) if data["op"] not in ("data", "number")}
+    assert lines == {f"test_errors.py:{line_of('# mark: ' + 'graph')}"}
+
+
+def test_integer_division_by_zero() -> None:
+    for call in (lambda: nt.tensor([1]) // 0, lambda: nt.tensor([1]) % nt.tensor([0])):
+        with pytest.raises(ZeroDivisionError):
+            call().numpy()
+
+
+def test_a_failed_run_leaves_tensors_usable() -> None:
+    x = nt.tensor([1, 2])
+    y = x // nt.tensor([1, 0])
+    with pytest.raises(ZeroDivisionError):
+        y.numpy()
+    with pytest.raises(ZeroDivisionError):
+        y.numpy()
+    assert (x + 1).tolist() == [2, 3]
+
+
+def test_values_cannot_be_changed_from_outside() -> None:
+    x = nt.ones(2)
+    with pytest.raises(ValueError, match="read-only"):
+        x.numpy()[0] = 5
+    copied = np.array(x)
+    copied[0] = 5
+    assert x.tolist() == [1.0, 1.0]

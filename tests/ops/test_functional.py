@@ -1,0 +1,635 @@
+"""Functions made of several ops, creation and shape functions, against PyTorch's functions of the same names."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison import assert_same, float64_of, from_torch, to_torch
+
+import npu_tensor as nt
+from npu_tensor.functional import METHODS
+from npu_tensor.functional.inplace import IN_PLACE
+from npu_tensor.ops import OPS
+from npu_tensor.tensor import FUNCTIONS
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+F = torch.nn.functional
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Any:
+    return torch.from_numpy(np.asarray(RNG.standard_normal(shape), np.float32))
+
+
+def integers(high: int, *shape: int) -> Any:
+    return torch.from_numpy(np.asarray(RNG.integers(0, high, shape)))
+
+
+def ours_of(value: Any) -> Any:
+    """Torch tensors inside an argument as ours."""
+    if isinstance(value, torch.Tensor):
+        return from_torch(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(ours_of(item) for item in value)
+    return value
+
+
+def exact_of(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(exact_of(item) for item in value)
+    return float64_of(value)
+
+
+def compare(ours: Any, own: Any, exact: Any, what: str) -> None:
+    """Structure, shape, dtype, values."""
+    if isinstance(own, torch.Tensor):
+        assert str(ours.dtype).removeprefix("npu_tensor.") == str(own.dtype).removeprefix("torch."), what
+        assert_same(ours, exact if own.is_floating_point() else own, 8, 4e-6 if ours.dtype.itemsize >= 4 else 0, what)
+    elif isinstance(own, (tuple, list)):
+        assert len(ours) == len(own), what
+        for part, own_part, exact_part in zip(ours, own, exact, strict=True):
+            compare(part, own_part, exact_part, what)
+    else:
+        assert ours == own, what
+
+
+def resolve(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(ours, PyTorch's): functions, or methods where the name starts with a dot."""
+    if name.startswith("."):
+        return getattr(nt.Tensor, name[1:]), getattr(torch.Tensor, name[1:])
+    theirs = getattr(torch, name, None) or getattr(F, name)
+    if name in (
+        "layer_norm",
+        "rms_norm",
+        "group_norm",
+        "batch_norm",
+        "normalize",
+        "gelu",
+        "pad",
+        "embedding",
+        "dropout",
+    ):
+        theirs = getattr(F, name)
+    return getattr(nt, name), theirs
+
+
+X = normal(3, 4, 5)
+M = normal(4, 6)
+V = normal(6)
+S = torch.tensor(2.5)
+E = normal(2, 0, 3)
+I = integers(100, 4, 6)  # noqa: E741
+NAN = torch.tensor([[1.0, math.nan, -2.0], [math.nan, math.nan, 0.0], [3.0, 3.0, -3.0]])
+TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
+
+# (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    # shapes
+    *((".reshape", (X, *shape), {}) for shape in ((60,), (-1, 4), (5, 3, 4), (3, 1, -1), ((12, 5),))),
+    (".reshape", (S, 1, 1), {}),
+    (".reshape", (E, 0, 7), {}),
+    (".view", (X, 12, 5), {}),
+    *((".permute", (X, *dims), {}) for dims in ((2, 0, 1), (-1, 1, 0), ((1, 2, 0),))),
+    ("transpose", (X, 0, -1), {}),
+    ("transpose", (S, 0, -1), {}),
+    ("swapaxes", (X, 1, 2), {}),
+    ("t", (M,), {}),
+    ("t", (V,), {}),
+    ("movedim", (X, 0, 2), {}),
+    ("movedim", (X, (0, 1), (-1, 0)), {}),
+    ("squeeze", (normal(1, 3, 1),), {}),
+    ("squeeze", (normal(1, 3, 1), 0), {}),
+    ("squeeze", (normal(1, 3, 1), 1), {}),
+    ("squeeze", (normal(1, 3, 1), (0, -1)), {}),
+    *(("unsqueeze", (M, dim), {}) for dim in (0, 1, 2, -1, -3)),
+    ("unsqueeze", (S, 0), {}),
+    ("flatten", (X,), {}),
+    ("flatten", (X, 1), {}),
+    ("flatten", (X, 0, 1), {}),
+    ("flatten", (S,), {}),
+    ("unflatten", (M, 1, (2, -1)), {}),
+    ("unflatten", (M, -2, (2, 2)), {}),
+    (".expand", (normal(1, 4), 3, 4), {}),
+    (".expand", (normal(1, 4), 2, -1, 4), {}),
+    (".expand", (S, 2, 3), {}),
+    (".expand_as", (normal(1, 6), M), {}),
+    ("broadcast_to", (V, (4, 6)), {}),
+    (".repeat", (M, 2, 1), {}),
+    (".repeat", (M, 2, 1, 3), {}),
+    (".repeat", (V, 0), {}),
+    (".repeat", (S, 3), {}),
+    ("tile", (M, (2,)), {}),
+    ("tile", (M, (2, 1, 2)), {}),
+    ("repeat_interleave", (M, 3), {}),
+    ("repeat_interleave", (M, 2, 0), {}),
+    ("repeat_interleave", (M, 2, -1), {}),
+    ("cat", ([M, M + 1, M[:2]],), {}),
+    ("cat", ([M, I.float()], 1), {}),
+    ("cat", ([I, I > 50, M], -1), {}),
+    ("cat", ([torch.zeros(0), M],), {}),
+    ("concat", ([V, V],), {}),
+    *(("stack", ([M, M * 2], dim), {}) for dim in (0, 1, 2, -1)),
+    ("stack", ([S, S],), {}),
+    ("hstack", ([V, V],), {}),
+    ("hstack", ([M, M],), {}),
+    ("hstack", ([S, S],), {}),
+    ("vstack", ([V, V],), {}),
+    ("vstack", ([M, M],), {}),
+    ("split", (M, 4, 1), {}),
+    ("split", (M, [1, 0, 3]), {}),
+    ("chunk", (M, 4, 1), {}),
+    ("chunk", (V, 4), {}),
+    ("unbind", (X, 1), {}),
+    ("narrow", (X, 1, 1, 2), {}),
+    ("narrow", (X, -1, -2, 2), {}),
+    ("select", (X, -2, -1), {}),
+    ("flip", (X, (0, 2)), {}),
+    ("flip", (X, (-2,)), {}),
+    ("flip", (E, (0, 1)), {}),
+    ("fliplr", (M,), {}),
+    ("flipud", (M,), {}),
+    ("roll", (X, 2), {}),
+    ("roll", (X, -3, 1), {}),
+    ("roll", (X, (1, 7), (0, -1)), {}),
+    ("pad", (X, (1, 2)), {}),
+    ("pad", (X, (1, 2, 0, 3)), {"value": 1.5}),
+    ("pad", (X, (-1, 2, 1, -2)), {"value": 0.5}),
+    *(("pad", (X, (2, 1)), {"mode": mode}) for mode in ("reflect", "replicate", "circular")),
+    *(("diagonal", (X, offset, 0, 2), {}) for offset in (0, 1, -2, 9)),
+    *(("diag", (V, offset), {}) for offset in (0, 2, -3)),
+    *(("diag", (M, offset), {}) for offset in (0, 2, -3)),
+    *((name, (M, k), {}) for name in ("tril", "triu") for k in (0, 1, -2, 9)),
+    ("tril", (X,), {}),
+    # selection
+    ("where", (M > 0, M, -1.5), {}),
+    ("where", (M > 0, I, M), {}),
+    ("where", (V > 0, M, S), {}),
+    ("where", (M > 0, 1, 2), {}),
+    ("masked_fill", (M, M > 0, -math.inf), {}),
+    ("masked_fill", (I, V > 0, 7), {}),
+    ("masked_select", (M, V > 0), {}),
+    ("gather", (M, 0, integers(4, 3, 6)), {}),
+    ("gather", (M, 1, integers(6, 2, 9)), {}),
+    ("gather", (S, 0, torch.tensor(0)), {}),
+    ("index_select", (X, 1, torch.tensor([3, 0, 0])), {}),
+    ("index_select", (X, -1, torch.tensor([], dtype=torch.int64)), {}),
+    ("take_along_dim", (M, integers(6, 1, 3), 1), {}),
+    ("take_along_dim", (M, integers(24, 5)), {}),
+    ("index_fill", (M, 1, torch.tensor([0, 4]), -1.0), {}),
+    ("scatter", (M, 1, torch.tensor([[0, 3], [5, 1]]), normal(2, 2)), {}),
+    ("scatter", (M, 0, torch.tensor([[0, 3], [1, 1]]), 2.0), {}),
+    *(("sort", (x, dim, d), {}) for x in (M, NAN) for dim in (0, -1) for d in (False, True)),
+    ("sort", (S,), {}),
+    *(("argsort", (TIES,), {"dim": dim, "stable": True, "descending": d}) for dim in (0, 1) for d in (False, True)),
+    *(("topk", (M, 2, dim), {"largest": largest}) for dim in (0, -1) for largest in (True, False)),
+    ("topk", (M, 0), {}),
+    ("nonzero", (M > 0,), {}),
+    ("nonzero", (S,), {}),
+    ("argwhere", (I > 50,), {}),
+    # reductions
+    *((name, (x,), {}) for name in ("max", "min", "median") for x in (X, NAN, I, S)),
+    *((name, (x, dim), {}) for name in ("max", "min") for x in (M, NAN, TIES) for dim in (0, -1)),
+    *((name, (M, 1, True), {}) for name in ("max", "min", "median")),
+    ("median", (normal(5, 7), 0), {}),
+    ("max", (S, 0), {}),
+    ("max", (M, V), {}),
+    ("min", (I, torch.tensor(50)), {}),
+    ("aminmax", (M,), {"dim": 1}),
+    ("aminmax", (M,), {}),
+    ("count_nonzero", (M > 0, 1), {}),
+    ("count_nonzero", (I,), {}),
+    *((name, (X,), {}) for name in ("var_mean", "std_mean")),
+    ("var_mean", (X, (0, 2)), {"correction": 0, "keepdim": True}),
+    ("var", (X, 1, False), {}),
+    ("var", (X, False), {}),
+    ("std", (X, 1, True, True), {}),
+    *(("norm", (X, p), {}) for p in (2, 1, 3, 0, math.inf, -math.inf, "fro")),
+    ("norm", (X, 2, 1), {}),
+    ("norm", (X, 2, (0, 2), True), {}),
+    # products
+    ("matmul", (V, V), {}),
+    ("matmul", (M, V), {}),
+    ("matmul", (normal(4), M), {}),
+    ("matmul", (M, normal(6, 3)), {}),
+    ("matmul", (X, normal(5, 2)), {}),
+    ("matmul", (X, normal(3, 5, 2)), {}),
+    ("matmul", (normal(2, 1, 4, 5), X.transpose(1, 2)), {}),
+    ("matmul", (X, normal(5)), {}),
+    ("matmul", (normal(4), X), {}),
+    ("matmul", (normal(2, 0), normal(0, 3)), {}),
+    ("matmul", (normal(0, 4), M), {}),
+    ("matmul", (I, I.t()), {}),
+    ("matmul", (M, M.t()), {}),
+    ("mm", (M, M.t()), {}),
+    ("bmm", (X, X.transpose(1, 2)), {}),
+    ("mv", (M, V), {}),
+    ("dot", (V, V), {}),
+    ("outer", (V, normal(3)), {}),
+    ("linear", (M, normal(3, 6), normal(3)), {}),
+    ("linear", (X, normal(2, 5)), {}),
+    ("linear", (V, normal(3, 6), normal(3)), {}),
+    ("addmm", (normal(3), M, normal(6, 3)), {"beta": 0.5, "alpha": 2}),
+    ("addmm", (torch.full((3,), math.nan), M, normal(6, 3)), {"beta": 0}),
+    ("baddbmm", (normal(3, 4, 4), X, X.transpose(1, 2)), {}),
+    ("addmv", (normal(4), M, V), {"alpha": 3}),
+    ("addcmul", (M, M, V), {"value": 0.5}),
+    ("addcdiv", (M, M, V), {"value": 0.5}),
+    *(
+        ("einsum", (equation, *operands), {})
+        for equation, operands in {
+            "ij,jk->ik": (M, normal(6, 3)),
+            "ij,jk": (M, normal(6, 3)),
+            "ij->ji": (M,),
+            "ij->": (M,),
+            "ij->j": (M,),
+            "bij,bjk->bik": (X, normal(3, 5, 2)),
+            "bij,bkj->bik": (X, X),
+            "i,j->ij": (V, normal(3)),
+            "i,i->": (V, V),
+            "ij,ij->ij": (M, M),
+            "bhqd,bhkd->bhqk": (normal(2, 3, 4, 5), normal(2, 3, 6, 5)),
+            "...ij,...jk->...ik": (X, normal(5, 2)),
+            "b...d,d->b...": (X, normal(5)),
+            "ij,jk,kl->il": (M, normal(6, 3), normal(3, 2)),
+            "ab,cb,c -> ca": (M, normal(3, 6), normal(3)),
+            "ij,kl->ijkl": (M, normal(2, 3)),
+            "ij,jk->k": (M, normal(6, 3)),
+            "ij,i->j": (M, normal(4)),
+        }.items()
+    ),
+    # other names
+    *((name, (M, V), {}) for name in ("true_divide", "divide", "multiply", "subtract", "not_equal")),
+    *((name, (M, V), {}) for name in ("greater", "greater_equal", "less", "less_equal")),
+    *((name, (M,), {}) for name in ("negative", "absolute", "clone", "ravel")),
+    *((name, (X, 0, 2), {}) for name in ("swapdims", "moveaxis")),
+    ("concatenate", ([M, M], 1), {}),
+    ("broadcast_tensors", (M, V), {}),
+    ("vdot", (V, V), {}),
+    (".view_as", (M, normal(8, 3)), {}),
+    (".reshape_as", (M, normal(8, 3)), {}),
+    # powers and limits
+    *(("pow", (M.abs(), e), {}) for e in (2, 3, 0.5, -1, -0.5, 2.5, 0, 1, -2)),
+    *(("pow", (I, e), {}) for e in (0, 1, 2, 3, 5, 0.5)),
+    ("pow", (2, I % 7), {}),
+    ("pow", (2.0, I % 7), {}),
+    ("pow", (2.5, M), {}),
+    ("pow", (torch.tensor([-2, -1, 1, 2, 3]), torch.tensor([-1, -3, -2, -1, 0])), {}),
+    ("clamp", (M, V, None), {}),
+    ("clamp", (M,), {"max": V}),
+    ("clamp", (M, -V.abs(), V.abs()), {}),
+    ("clamp", (I, 10.5), {}),
+    ("clip", (M, -0.5, 0.5), {}),
+    ("clamp_min", (M, 0.25), {}),
+    ("clamp_max", (NAN, 0.25), {}),
+    *(("div", (I, 7), {"rounding_mode": mode}) for mode in (None, "floor", "trunc")),
+    *(("div", (-I, 7), {"rounding_mode": mode}) for mode in ("floor", "trunc")),
+    *(("div", (M, 0.3), {"rounding_mode": mode}) for mode in ("floor", "trunc")),
+    ("round", (M * 100,), {"decimals": 1}),
+    ("round", (M * 100,), {"decimals": -1}),
+    ("rsub", (M, 2.0), {"alpha": 3}),
+    ("isclose", (M, M + 1e-7), {}),
+    ("isclose", (NAN, NAN), {"equal_nan": True}),
+    ("allclose", (M, M + 1e-7), {}),
+    ("equal", (M, M + 1e-3), {}),
+    ("equal", (M, V), {}),
+    # neural networks
+    ("layer_norm", (X, (5,)), {}),
+    ("layer_norm", (X, (4, 5), normal(4, 5), normal(4, 5)), {"eps": 1e-3}),
+    ("rms_norm", (X, (5,)), {}),
+    ("rms_norm", (X, (5,), normal(5)), {"eps": 1e-3}),
+    ("group_norm", (normal(2, 6, 5), 3), {}),
+    ("group_norm", (normal(2, 6, 5, 2), 2, normal(6), normal(6)), {}),
+    ("batch_norm", (X, normal(4), normal(4).abs(), normal(4), normal(4)), {}),
+    ("batch_norm", (X, None, None), {"training": True}),
+    ("normalize", (X,), {}),
+    ("normalize", (X,), {"p": 1, "dim": -1}),
+    ("gelu", (M,), {}),
+    ("gelu", (M,), {"approximate": "tanh"}),
+    ("glu", (M,), {}),
+    ("glu", (M, 0), {}),
+    ("softmin", (M, 1), {}),
+    ("dropout", (M,), {"training": False}),
+    *(("mse_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
+    *(("l1_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
+    *(("cross_entropy", (M, torch.tensor([0, 5, -100, 2])), {"reduction": r}) for r in ("mean", "sum", "none")),
+    ("cross_entropy", (M, torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"label_smoothing": 0.1}),
+    ("cross_entropy", (M, torch.tensor([0, 5, 1, 2])), {"ignore_index": 5, "label_smoothing": 0.2}),
+    ("cross_entropy", (M, torch.softmax(normal(4, 6), 1)), {}),
+    ("cross_entropy", (M, torch.softmax(normal(4, 6), 1), normal(6).abs()), {"label_smoothing": 0.1}),
+    ("cross_entropy", (normal(2, 5, 3), integers(5, 2, 3)), {}),
+    ("cross_entropy", (V, torch.tensor(3)), {}),
+    ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2])), {}),
+    ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"ignore_index": 1}),
+    ("embedding", (integers(4, 2, 3), M), {}),
+    ("one_hot", (torch.tensor([[0, 2], [1, 1]]),), {}),
+    ("one_hot", (torch.tensor([0, 2]), 5), {}),
+    ("cosine_similarity", (M, V), {}),
+    ("scaled_dot_product_attention", (normal(2, 3, 4, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 5)), {}),
+    ("scaled_dot_product_attention", (normal(4, 8), normal(4, 8), normal(4, 8)), {"is_causal": True, "scale": 0.5}),
+    ("scaled_dot_product_attention", (normal(2, 4, 8), normal(2, 6, 8), normal(2, 6, 8), normal(4, 6)), {}),
+    (
+        "scaled_dot_product_attention",
+        (
+            normal(2, 4, 8),
+            normal(2, 6, 8),
+            normal(2, 6, 8),
+            torch.arange(24).reshape(4, 6) % 5 > torch.arange(4)[:, None],
+        ),
+        {},
+    ),
+    (
+        "scaled_dot_product_attention",
+        (normal(1, 2, 2, 8), normal(1, 2, 3, 8), normal(1, 2, 3, 8), torch.tensor([[True, False, True], [False] * 3])),
+        {},
+    ),
+    (
+        "scaled_dot_product_attention",
+        (normal(1, 4, 3, 8), normal(1, 2, 3, 8), normal(1, 2, 3, 8)),
+        {"enable_gqa": True, "is_causal": True},
+    ),
+]
+
+
+# Compared by tests of their own, here or in the files that are named.
+SPECIAL = {
+    "tensor as_tensor from_numpy zeros ones empty full zeros_like ones_like empty_like full_like eye linspace": "here",
+    "rand randn randint randperm rand_like randn_like randint_like": "here: seed and distribution",
+    "to float double half bfloat16 int long short char byte bool type_as": "test_dtypes, test_casts_and_to",
+    "__getitem__ __setitem__ __iter__": "test_indexing",
+    "add1": "test_add1",
+    "repeat_as rope": "test_golden, as repeat and rope_ext",
+}
+
+
+def test_every_function_has_an_oracle() -> None:
+    named = {name for names in SPECIAL for name in names.split()} | {name.lstrip(".") for name, *_ in CASES}
+    with np.load(Path(__file__).resolve().parents[1] / "golden" / "ggml.npz") as golden:
+        named |= {case["op"] for case in json.loads(str(golden["cases"]))}
+    in_place = {f"{name}_" for name in IN_PLACE} | {"copy_", "fill_", "zero_"}
+    assert {*FUNCTIONS, *METHODS} - set(OPS) - named - in_place == set()
+
+
+def test_add1() -> None:
+    assert nt.tensor([1.0, 2.0]).add1(nt.tensor([[3.0]])).tolist() == [4.0, 5.0]
+
+
+def identifier(case: tuple[str, tuple[Any, ...], dict[str, Any]]) -> str:
+    name, arguments, keywords = case
+    shown = [f"[{','.join(map(str, a.shape))}]" if isinstance(a, torch.Tensor) else str(a)[:30] for a in arguments]
+    return f"{name}({' '.join([*shown, *(f'{k}={str(v)[:12]}' for k, v in keywords.items())])})"
+
+
+@pytest.mark.parametrize(("name", "arguments", "keywords"), CASES, ids=[identifier(case) for case in CASES])
+def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    ours, theirs = resolve(name)
+    own = theirs(*arguments, **keywords)
+    exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
+    result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
+    compare(result, own, exact, name)
+
+
+SIXTEEN_BIT = (
+    *("layer_norm", "rms_norm", "group_norm", "normalize", "gelu", "glu", "softmin", "mse_loss", "cross_entropy"),
+    *("matmul", "linear", "einsum", "scaled_dot_product_attention", "embedding", "norm", "var_mean", "pow", "clamp"),
+    *("where", "pad", "cat", "stack"),
+)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", SIXTEEN_BIT)
+def test_16_bit_floats(name: str, dtype: str) -> None:
+    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element."""
+    kind = getattr(torch, dtype)
+
+    def narrow(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(narrow(item) for item in value)
+        return value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    compared = 0
+    for case, arguments, keywords in CASES:
+        if case != name:
+            continue
+        arguments = tuple(map(narrow, arguments))
+        keywords = {key: narrow(value) for key, value in keywords.items()}
+        ours, theirs = resolve(name)
+        try:
+            own = theirs(*arguments, **keywords)
+        except RuntimeError:
+            continue  # not implemented for this dtype on PyTorch's CPU
+        exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
+        result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
+        parts = zip(result, own, exact, strict=True) if isinstance(own, tuple) else [(result, own, exact)]
+        for part, own_part, exact_part in parts:
+            assert str(part.dtype).removeprefix("npu_tensor.") == str(own_part.dtype).removeprefix("torch.")
+            if part.dtype.is_floating_point:
+                finite = exact_part[torch.isfinite(exact_part)].abs()
+                unit = 2.0 ** (-8 if dtype == "bfloat16" else -11)
+                assert_same(part, exact_part, 2, 2 * unit * float(finite.max()) if finite.numel() else 0, name)
+        compared += 1
+    assert compared
+
+
+# --- creation
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [
+        ((5,), {}),
+        ((2, 7), {}),
+        ((2, 9, 3), {}),
+        ((9, 2, -2), {}),
+        ((0.5, 3), {}),
+        ((0, 1, 0.1), {}),
+        ((1, 0, -0.25), {}),
+        ((3, 3), {}),
+        ((5,), {"dtype": "float32"}),
+        ((0, 2, 0.5), {"dtype": "float64"}),
+        ((5,), {"dtype": "int8"}),
+        ((300,), {"dtype": "bfloat16"}),
+    ],
+)
+def test_arange(arguments: tuple[float, ...], keywords: dict[str, str]) -> None:
+    dtype = {"dtype": getattr(torch, keywords["dtype"])} if keywords else {}
+    compare(nt.arange(*arguments, **keywords), own := torch.arange(*arguments, **dtype), own, "arange")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "steps"), [(0, 1, 5), (-1, 1, 2), (3, 3, 4), (0, 10, 1), (0, 1, 0), (1, -7, 100)]
+)
+def test_linspace(start: float, end: float, steps: int) -> None:
+    exact = torch.linspace(start, end, steps, dtype=torch.float64)
+    assert_same(nt.linspace(start, end, steps), exact, 1)
+
+
+def test_filled() -> None:
+    for name in ("zeros", "ones"):
+        for shape in ((), (2,), (2, 3), (0, 3)):
+            compare(getattr(nt, name)(shape), own := getattr(torch, name)(shape), own, name)
+            compare(
+                getattr(nt, name)(shape, dtype=nt.int16),
+                own := getattr(torch, name)(shape, dtype=torch.int16),
+                own,
+                name,
+            )
+    for value in (2.5, 3, True, math.nan):
+        compare(nt.full((2, 3), value), own := torch.full((2, 3), value), own, "full")
+    assert nt.zeros(2, 3).shape == nt.ones((2, 3)).shape == nt.empty([2, 3]).shape == (2, 3)
+    compare(nt.eye(3), own := torch.eye(3), own, "eye")
+    compare(nt.eye(2, 4, dtype=nt.int32), own := torch.eye(2, 4, dtype=torch.int32), own, "eye")
+    x = nt.tensor([[1, 2]], dtype="int8")
+    for name in ("zeros_like", "ones_like", "empty_like", "rand_like", "randn_like"):
+        made = getattr(nt, name)(x.float())
+        assert made.shape == (1, 2)
+        assert made.dtype is nt.float32
+    assert nt.zeros_like(x).dtype is nt.int8
+    assert nt.full_like(x, 7).tolist() == [[7, 7]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [1, 2.5, True, [1, 2], [1, 2.5], [True, False], [[1.0], [2.0]], [], [[]], [True, 2], [math.nan, 1]],
+)
+def test_tensor_of_python_numbers(data: Any) -> None:
+    compare(nt.tensor(data), own := torch.tensor(data), own, "tensor")
+
+
+@pytest.mark.parametrize("dtype", [d.name for d in nt.dtypes.DTYPES if d.name != "bfloat16"])
+def test_tensor_of_arrays_keeps_the_dtype(dtype: str) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    compare(nt.tensor(array), own := torch.tensor(array), own, "tensor")
+    compare(nt.tensor(array[:, ::-1]), own := torch.tensor(array[:, ::-1].copy()), own, "tensor")
+    assert nt.tensor(array[0, 1]).shape == ()
+
+
+def test_tensor_copies_and_from_numpy_can_share() -> None:
+    array = np.arange(3, dtype=np.float32)
+    copied, shared = nt.from_numpy(array), nt.from_numpy(array, copy=False)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 7
+    assert np.shares_memory(shared.numpy(), array)
+    assert not np.shares_memory(copied.numpy(), array)
+
+
+def test_random_numbers_follow_the_seed() -> None:
+    def draw() -> list[Any]:
+        return [nt.rand(3), nt.randn(2, 2), nt.randint(0, 10, (4,)), nt.randperm(5)]
+
+    nt.manual_seed(5)
+    first, again = draw(), draw()
+    nt.manual_seed(5)
+    repeated = draw()
+    for a, b in zip(first, repeated, strict=True):
+        assert a.tolist() == b.tolist()
+    assert any(a.tolist() != c.tolist() for a, c in zip(first, again, strict=True))
+    generator = nt.Generator(1)
+    assert nt.rand(3, generator=generator).tolist() == nt.rand(3, generator=nt.Generator(1)).tolist()
+    assert not nt.rand(3).is_realized
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_random_numbers_have_their_distribution(dtype: str) -> None:
+    nt.manual_seed(0)
+    uniform = nt.rand(20000, dtype=dtype).numpy().astype(np.float64)
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    # Standard errors of mean and variance are 0.002 and 0.0005; of the normal ones 0.007 and 0.01.
+    assert abs(uniform.mean() - 0.5) < 0.01
+    assert abs(uniform.var() - 1 / 12) < 0.003
+    normals = nt.randn(20000, dtype=dtype).numpy().astype(np.float64)
+    assert abs(normals.mean()) < 0.04
+    assert abs(normals.var() - 1) < 0.06
+    whole = nt.randint(-2, 3, (5000,)).numpy()
+    assert set(whole.tolist()) == {-2, -1, 0, 1, 2}
+    assert np.bincount(whole + 2).min() > 850
+
+
+def test_randperm_is_a_permutation() -> None:
+    assert sorted(nt.randperm(50).tolist()) == list(range(50))
+
+
+# --- GGML's functions that have no PyTorch counterpart, against plain formulas; test_golden has ggml's own values
+
+
+def test_mul_mat_dtypes() -> None:
+    a, b = integers(100, 3, 8) - 50, integers(100, 5, 8) - 50
+    for kind in (torch.int8, torch.int16):
+        result = nt.mul_mat(from_torch(a.to(kind)), from_torch(b.to(kind)))
+        compare(result, own := (b @ a.T).to(torch.int32), own, "mul_mat")
+    x, w = normal(5, 8).to(torch.bfloat16), normal(3, 8).to(torch.bfloat16)
+    result = nt.mul_mat(from_torch(w), from_torch(x))
+    assert result.dtype is nt.float32
+    assert_same(result, x.double() @ w.double().T, 8, 1e-5)
+
+
+def test_count_equal() -> None:
+    a, b = integers(3, 4, 5), integers(3, 4, 5)
+    compare(nt.count_equal(from_torch(a), from_torch(b)), own := (a == b).sum(), own, "count_equal")
+
+
+def test_in_place_forms_name_a_new_value() -> None:
+    x = nt.tensor([1.0, -2.0])
+    kept, view = x.clone(), x[:1]
+    same = x
+    assert x.add_(1) is x
+    x.mul_(2).relu_().clamp_(max=3).pow_(2)
+    assert x.tolist() == same.tolist() == [9.0, 0.0]
+    assert kept.tolist() == [1.0, -2.0]
+    assert view.tolist() == [1.0]
+    x.fill_(7)
+    assert x.tolist() == [7.0, 7.0]
+    source = nt.tensor([3, 4])
+    x.copy_(source)
+    assert (x.tolist(), x.dtype) == ([3.0, 4.0], nt.float32)
+    x += 1
+    assert (x.tolist(), source.tolist()) == ([4.0, 5.0], [3, 4])
+    assert x.zero_().tolist() == [0.0, 0.0]
+    mask = nt.tensor([True, False])
+    assert x.masked_fill_(mask, 2).tolist() == [2.0, 0.0]
+    x **= 2
+    x /= 2
+    x -= 1
+    x //= 2
+    assert x.tolist() == [0.0, -1.0]
+
+
+def test_every_in_place_form_equals_its_function() -> None:
+    for name in IN_PLACE:
+        method, function = getattr(nt.Tensor, f"{name}_"), getattr(nt, name)
+        assert method.__doc__
+        if name in ("abs", "exp", "tanh", "neg", "sqrt", "relu", "sigmoid", "floor", "tril", "triu", "square"):
+            values = nt.tensor([[0.5, 1.5], [2.5, 0.25]])
+            assert method(values.clone()).tolist() == function(values).tolist()
+
+
+def test_casts_and_to() -> None:
+    x = nt.tensor([1.7, -2.7])
+    for name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "bool"):
+        compare(getattr(x, name)(), own := getattr(to_torch(x), name)(), own, name)
+    assert x.to("cpu") is x
+    assert x.to(nt.float32) is x
+    assert x.to("cpu", nt.int32).dtype is nt.int32
+    assert x.to(nt.tensor(1)).dtype is nt.int64
+    assert x.to(dtype="bf16").dtype is nt.bfloat16
+    assert x.to(float).dtype is nt.float32
+    assert x.type_as(nt.tensor(True)).tolist() == [True, True]
+
+
+def test_numpy_protocols() -> None:
+    x, array = nt.tensor([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5]], np.float32)
+    for result, expected in (
+        (array + x, [[2.0, 2.5], [4.0, 4.5]]),
+        (x - array, [[0.0, 1.5], [2.0, 3.5]]),
+        (np.float32(2) * x, [[2.0, 4.0], [6.0, 8.0]]),
+        (np.sqrt(x * x), [[1.0, 2.0], [3.0, 4.0]]),
+        (array @ x, [[2.5, 4.0]]),
+        (x @ array.T, [[2.0], [5.0]]),
+    ):
+        assert isinstance(result, nt.Tensor)
+        assert result.tolist() == expected

@@ -1,0 +1,174 @@
+"""Against values that the ggml library computed; tests/golden/README.md says how they were made."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.ops import OPS
+
+FILE = Path(__file__).resolve().parents[1] / "golden" / "ggml.npz"
+with np.load(FILE) as _stored:
+    VALUES = dict(_stored)
+CASES = {case["name"]: case for case in json.loads(str(VALUES["cases"]))}
+
+STORED = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "i32": np.int32, "i64": np.int64}
+
+
+def _softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
+
+
+def _xielu(x: nt.Tensor, alpha_n: float, alpha_p: float, beta: float, eps: float) -> nt.Tensor:
+    return nt.xielu(x, beta + _softplus(alpha_n), _softplus(alpha_p), beta, eps)
+
+
+def _tiled(name: str) -> Callable[..., nt.Tensor]:
+    return lambda a, b: getattr(nt, name)(a, b.repeat_as(a))
+
+
+def _glu(name: str) -> Callable[..., nt.Tensor]:
+    return lambda x, gate=None, **attributes: getattr(nt, name)(x, gate, **attributes)
+
+
+def _rope(x: nt.Tensor, positions: nt.Tensor, factors: nt.Tensor | None = None, **attributes: Any) -> nt.Tensor:
+    mode = {0: "normal", 2: "neox"}[attributes.pop("mode")]
+    return nt.rope(x, positions, factors, mode=mode, **attributes)
+
+
+def _tri(x: nt.Tensor, type: str) -> nt.Tensor:
+    side, _, diagonal = type.partition("_")
+    return nt.triu(x, 0 if diagonal else 1) if side == "upper" else nt.tril(x, 0 if diagonal else -1)
+
+
+def _pad(x: nt.Tensor, pads: Any, mode: str = "constant") -> nt.Tensor:
+    pairs = pads if isinstance(pads[0], list) else [pads]
+    return nt.pad(x, [width for pair in reversed(pairs) for width in pair], mode)
+
+
+def _attention(
+    q: nt.Tensor,
+    k: nt.Tensor,
+    v: nt.Tensor,
+    mask: nt.Tensor | None = None,
+    *,
+    scale: float,
+    max_bias: float,
+    logit_softcap: float,
+) -> nt.Tensor:
+    """GGML's fused attention, from its parts; heads and tokens are swapped in its result."""
+    scores = nt.mul_mat(k.float(), q) * scale
+    if logit_softcap:
+        scores = (scores / logit_softcap).tanh() * logit_softcap
+    weights = nt.soft_max_ext(scores, mask, max_bias=max_bias)
+    return nt.mul_mat(v.float().transpose(-1, -2), weights).transpose(-2, -3)
+
+
+# How each GGML op is called here; what is named alike and takes the same arguments needs no entry.
+CALLS: dict[str, Callable[..., Any]] = {
+    "round": nt.round_half_away,
+    "gelu": lambda x: nt.gelu(x, approximate="tanh"),
+    "xielu": _xielu,
+    "scale": lambda x, scale, bias=0.0: nt.scale(x, scale, bias),
+    "sqr": nt.square,
+    **{name: _tiled(name) for name in ("add", "sub", "mul", "div")},
+    **{name: _glu(name) for name in ("reglu", "geglu", "geglu_erf", "geglu_quick", "swiglu", "swiglu_oai")},
+    "mean": lambda x: x.mean(-1, True),
+    "cumsum": lambda x: x.cumsum(-1),
+    "argmax": lambda x: x.argmax(-1),
+    "argsort": lambda x, order: x.argsort(-1, order == "desc"),
+    "top_k": lambda x, k: nt.sort(x.top_k(k)).values,
+    "norm": lambda x, eps: nt.layer_norm(x, x.shape[-1], eps=eps),
+    "rms_norm": lambda x, eps: nt.rms_norm(x, x.shape[-1], eps=eps),
+    "l2_norm": lambda x, eps: nt.l2_norm(x, -1, eps),
+    "group_norm": lambda x, n_groups, eps: nt.group_norm(x, n_groups, eps=eps),
+    "get_rows": nt.get_rows,
+    "soft_max_ext": lambda x, mask=None, sinks=None, **attributes: nt.soft_max_ext(x, mask, sinks=sinks, **attributes),
+    "soft_max": lambda x: x.softmax(-1),
+    "rope_ext": _rope,
+    "repeat": lambda x, like, shape: x.repeat_as(like),
+    "concat": lambda a, b, axis: nt.cat([a, b], axis),
+    "diag": lambda x: x.unsqueeze(-1) * nt.eye(x.shape[-1]) if x.ndim > 1 else nt.diag(x),
+    "tri": _tri,
+    "fill": lambda x, value: nt.full_like(x, value),
+    "pad": _pad,
+    "pad_reflect_1d": lambda x, pads: _pad(x, pads, "reflect"),
+    "roll": lambda x, shifts: nt.roll(x, shifts, list(range(x.ndim))),
+    "arange": lambda start, stop, step: nt.arange(start, stop, step),
+    "flash_attn_ext": _attention,
+}
+
+# Functions of GGML that this package does not have.
+ABSENT = {
+    "acc add_id conv_2d conv_2d_dw conv_transpose_1d conv_transpose_2d cross_entropy_loss_back get_rows_back im2col",
+    "interpolate mul_mat_id opt_step_adamw opt_step_sgd pool_1d pool_2d repeat_back rms_norm_back rope_ext_back",
+    "rope_multi set soft_max_ext_back solve_tri ssm_conv timestep_embedding upscale win_part win_unpart",
+}
+ABSENT_OPS = {name for line in ABSENT for name in line.split()}
+
+# Variants whose semantics are not offered, or where PyTorch's meaning was chosen.
+DIFFERENT = {
+    "relu.special": "NaN stays NaN, as in PyTorch",
+    "hardsigmoid.special": "NaN stays NaN, as in PyTorch",
+    "leaky_relu.special": "NaN stays NaN, as in PyTorch",
+    "clamp.special": "NaN stays NaN, as in PyTorch",
+    "gelu.special": "GGML's table ends at -10; the formula gives NaN for minus infinity, as PyTorch",
+    "gelu_quick.special": "GGML's table has float16 arguments",
+    "softplus.special": "GGML's log(1 + exp(x)) is 0 below -16.6; ours keeps exp(x)",
+    "group_norm.uneven": "PyTorch's group_norm requires groups of equal size",
+}
+
+
+def supported() -> list[str]:
+    return [name for name, case in CASES.items() if case["op"] not in ABSENT_OPS and name not in DIFFERENT]
+
+
+def run(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    operands = [
+        nt.from_numpy(VALUES[key].astype(STORED[kind]))
+        for key, kind in zip(case["inputs"], case["input_types"], strict=True)
+    ]
+    call = CALLS.get(case["op"]) or getattr(nt, case["op"])
+    attributes = case["attrs"] | ({"mode": "circular"} if case["name"] == "pad.circular" else {})
+    ours = call(*operands, **attributes)
+    return ours.numpy().astype(np.float64), VALUES[case["out"]].astype(np.float64)
+
+
+@pytest.mark.parametrize("name", supported())
+def test_equals_ggml(name: str) -> None:
+    case = CASES[name]
+    ours, expected = run(case)
+    tolerance = case["tolerance"]
+    np.testing.assert_allclose(ours.reshape(expected.shape), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name in DIFFERENT if name != "group_norm.uneven"])
+def test_differences_are_where_we_say(name: str) -> None:
+    """Only elements that are NaN or infinite in one of the two may differ, or tiny ones of softplus."""
+    ours, expected = run(CASES[name])
+    differs = ~np.isclose(ours, expected, 1e-3, 1e-6, equal_nan=True)
+    assert np.array_equal(ours, expected, equal_nan=True) is False
+    x = VALUES[CASES[name]["inputs"][0]]
+    assert np.all(~np.isfinite(x[differs]) | (np.abs(x[differs]) > 1e4))
+
+
+def test_every_case_is_run_or_named() -> None:
+    assert {case["op"] for case in CASES.values()} >= ABSENT_OPS
+    assert set(CASES) >= set(DIFFERENT)
+    assert len(supported()) > 120
+
+
+def test_ggml_names_of_ops_are_names_of_ggml() -> None:
+    """Each GGML name in the registry is an operation that the library reported for some stored case."""
+    known = {case["ggml_op"] for case in CASES.values()}
+    plain = {name.removeprefix("UNARY_").removeprefix("GLU_") for name in known}
+    untested = {"CPY", "RESHAPE", "PERMUTE", "VIEW"}  # pure data movement, left out of the file
+    for op in OPS.values():
+        name = op.ggml.removeprefix("UNARY_").removeprefix("GLU_")
+        assert not name or name in plain | untested, f"{op.name}: {op.ggml}"

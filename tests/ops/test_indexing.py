@@ -1,0 +1,242 @@
+"""t[...] and t[...] = value against PyTorch; what PyTorch lacks (negative steps) against NumPy."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison import from_torch, to_torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import npu_tensor as nt
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+X = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
+MASK = torch.arange(4) % 2 == 0
+ROWS = torch.tensor([2, 0, -1, 2])
+GRID = torch.tensor([[0, 1], [1, 0]])
+
+INDICES: list[Any] = [
+    0,
+    -1,
+    (1, -2),
+    (0, 1, 2, 3),
+    slice(None),
+    slice(1, None),
+    slice(-1, None),
+    slice(0, 0),
+    slice(5, 1),
+    (slice(None), slice(0, 3, 2)),
+    (Ellipsis, 0),
+    (0, Ellipsis),
+    (0, Ellipsis, slice(1, 3)),
+    Ellipsis,
+    None,
+    (None, 0, None),
+    (Ellipsis, None),
+    (slice(None), None, 1),
+    (),
+    ROWS % 2,
+    (slice(None), ROWS),
+    (slice(None), slice(None), ROWS),
+    (slice(None), ROWS, ROWS),
+    (slice(None), ROWS, slice(None), ROWS),
+    (ROWS % 2, slice(None), ROWS),
+    (ROWS % 2, slice(None), 1),
+    (0, slice(None), ROWS),
+    (slice(None), 1, ROWS),
+    (slice(None), ROWS, 1),
+    (slice(None), GRID),
+    (slice(None), GRID, torch.tensor([3, 1])),
+    (GRID, slice(1, 3), slice(None), GRID),
+    (Ellipsis, ROWS),
+    (None, Ellipsis, ROWS),
+    (slice(None), [0, 2]),
+    (slice(None), [0, 2], [1, 1]),
+    [1, 0],
+    (slice(None), slice(None), MASK),
+    (1, slice(None), MASK),
+    (X[:, :, :, 0] > 30,),
+    X > 50,
+    (X[:, :, 0, 0] > 30, slice(None), 1),
+    (slice(None), X[0, :, :, 0] > 20),
+    (slice(None), slice(None), MASK, torch.tensor([4, 1])),
+    torch.tensor(1),
+    (slice(None), torch.tensor(2)),
+    torch.tensor(True),
+    torch.tensor(False),
+    (slice(None), np.array([0, 1])),
+    torch.zeros(0, dtype=torch.int64),
+    (slice(None), slice(1, 1), ROWS),
+    ROWS.to(torch.int32) % 2,
+]
+
+
+def shown(index: Any) -> str:
+    return str(index).replace("\n", "")[:60]
+
+
+def ours_of(index: Any) -> Any:
+    if isinstance(index, tuple):
+        return tuple(map(ours_of, index))
+    return from_torch(index) if isinstance(index, torch.Tensor) else index
+
+
+@pytest.mark.parametrize("index", INDICES, ids=shown)
+def test_get(index: Any) -> None:
+    expected = X[index]
+    ours = from_torch(X)[ours_of(index)]
+    assert ours.shape == tuple(expected.shape)
+    np.testing.assert_array_equal(ours.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("index", INDICES, ids=shown)
+@pytest.mark.parametrize("kind", ["number", "full", "row", "int"])
+def test_set(index: Any, kind: str) -> None:
+    expected = X.clone()
+    shape = X[index].shape
+    value: Any = {
+        "number": 7.5,
+        "full": -torch.arange(X[index].numel(), dtype=torch.float32).reshape(shape),
+        "row": -torch.arange(shape[-1] if shape else 1, dtype=torch.float32).reshape(shape[-1:]),
+        "int": torch.tensor(3),
+    }[kind]
+    expected[index] = value.float() if kind == "int" else value  # PyTorch converts on some ways to assign only
+    # Positions given twice keep one of the values; which one is not defined.
+    unique = kind in ("number", "int") or not any(i is ROWS for i in (index if isinstance(index, tuple) else (index,)))
+    ours = from_torch(X)
+    before = ours.clone()
+    ours[ours_of(index)] = value if isinstance(value, float) else from_torch(value)
+    assert before.tolist() == X.tolist()
+    if unique and index is not INDICES[24] and index is not INDICES[19]:
+        np.testing.assert_array_equal(ours.numpy(), expected.numpy())
+    else:
+        untouched = X.clone()
+        untouched[index] = -1e9
+        np.testing.assert_array_equal(ours.numpy()[untouched.numpy() != -1e9], X.numpy()[untouched.numpy() != -1e9])
+
+
+SLICES = list(itertools.product((None, 0, 3, -1, 9), (None, 0, 2, -2, -9), (-1, -2, 2, 7)))
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), SLICES)
+def test_any_step(start: Any, stop: Any, step: int) -> None:
+    array = np.arange(20).reshape(4, 5)
+    tensor = nt.from_numpy(array)
+    part = slice(start, stop, step)
+    np.testing.assert_array_equal(tensor[part].numpy(), array[part])
+    np.testing.assert_array_equal(tensor[1:, part].numpy(), array[1:, part])
+    np.testing.assert_array_equal((tensor[:, part] * 2 + 1).numpy(), array[:, part] * 2 + 1)
+    tensor[part] = 0
+    array[part] = 0
+    np.testing.assert_array_equal(tensor.numpy(), array)
+
+
+PARTS = st.one_of(
+    st.integers(-2, 1),
+    st.none(),
+    st.builds(slice, st.none() | st.integers(-3, 3), st.none() | st.integers(-3, 3), st.none() | st.integers(1, 3)),
+    st.just(Ellipsis),
+    st.lists(st.integers(-2, 1), min_size=1, max_size=3).map(torch.tensor),
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(parts=st.lists(PARTS, max_size=4).filter(lambda parts: sum(part is Ellipsis for part in parts) < 2))
+def test_any_index(parts: list[Any]) -> None:
+    x = X[:, :2, :2, :2]
+    index = tuple(parts)
+    try:
+        expected = x[index]
+    except (IndexError, ValueError):
+        with pytest.raises((IndexError, ValueError)):
+            from_torch(x)[ours_of(index)]
+        return
+    ours = from_torch(x)[ours_of(index)]
+    assert ours.shape == tuple(expected.shape)
+    np.testing.assert_array_equal(ours.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "bool", "float64"])
+def test_dtypes_stay(dtype: str) -> None:
+    x = nt.tensor([[0, 1, 2], [3, 4, 5]]).to(dtype)
+    assert x[1].dtype is x[:, [0, 2]].dtype is x[x > 1].dtype is x.dtype
+    x[0] = nt.tensor([1.0, 0.0, 1.0])
+    x[:, 1] = True
+    assert x.dtype.name == dtype
+    assert to_torch(x)[0].tolist() == [1, 1, 1]
+
+
+def test_setting_converts_and_rounds_once() -> None:
+    x = nt.zeros(2, dtype=nt.bfloat16)
+    x[0] = 1.01
+    assert x.float().tolist() == [torch.tensor(1.01).bfloat16().item(), 0.0]
+    y = nt.zeros(2, dtype=nt.int32)
+    y[1] = 2.9
+    assert y.tolist() == [0, 2]
+
+
+def test_indexing_is_lazy_but_for_masks() -> None:
+    x = nt.tensor([[1.0, 2.0], [3.0, 4.0]]) * 2
+    assert not x[0, ::-1].is_realized
+    assert not x[[1, 0]].is_realized
+    assert not x.is_realized
+    x[0] = 1
+    assert not x.is_realized
+    x[x > 5] = 0  # one number under a mask of the same shape is a where
+    assert not x.is_realized
+    assert x.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+def test_iteration() -> None:
+    x = from_torch(X[0, :, :, 0])
+    assert [row.tolist() for row in x] == X[0, :, :, 0].tolist()
+    first, *rest = x
+    assert len(rest) == 2
+    assert 4.0 not in first
+    with pytest.raises(TypeError, match="0-d"):
+        iter(nt.tensor(1))
+
+
+@pytest.mark.parametrize(
+    ("index", "kind"),
+    [
+        (2, IndexError),
+        (-3, IndexError),
+        ((0, 0, 0, 0, 0), IndexError),
+        ((Ellipsis, Ellipsis), IndexError),
+        (nt.tensor([0.5]), IndexError),
+        (nt.tensor([True, False, True]), IndexError),
+        ("a", TypeError),
+        (1.5, TypeError),
+        (slice(0, 2, 0), ValueError),
+        ((nt.tensor([0, 1]), nt.tensor([0, 1, 2])), ValueError),
+    ],
+    ids=shown,
+)
+def test_bad_indices(index: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        from_torch(X)[index]
+    x = from_torch(X)
+    with pytest.raises(kind):
+        x[index] = 0
+
+
+def test_integer_tensors_out_of_range_are_an_error_when_they_run() -> None:
+    for index in (nt.tensor([0, 2]), nt.tensor([-3])):
+        with pytest.raises(IndexError, match="out of range"):
+            from_torch(X)[index].numpy()
+    with pytest.raises(IndexError, match="out of range"):
+        nt.gather(nt.ones(2, 2), 0, nt.tensor([[5, 0]])).numpy()
+    with pytest.raises(IndexError, match="out of range"):
+        nt.embedding(nt.tensor([7]), nt.ones(2, 2)).numpy()
+
+
+def test_values_that_do_not_fit() -> None:
+    x = nt.zeros(2, 3)
+    with pytest.raises(ValueError, match="does not fit"):
+        x[0] = nt.ones(2)
+    with pytest.raises(ValueError, match="does not fit"):
+        x[:, 0] = nt.ones(2, 2)

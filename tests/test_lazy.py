@@ -1,0 +1,221 @@
+"""When values are computed, how long they live, and what is shared."""
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.config import config
+
+
+@contextmanager
+def kernels() -> Iterator[list[events.KernelRan]]:
+    """The kernels that run inside the block."""
+    ran: list[events.KernelRan] = []
+
+    def listener(event: events.Event) -> None:
+        if isinstance(event, events.KernelRan):
+            ran.append(event)
+
+    with events.listen(listener):
+        yield ran
+
+
+def graph() -> nt.Tensor:
+    x = nt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    return (x @ nt.ones(2, 2) + 1).softmax(-1)[:, 0]
+
+
+def test_recording_and_repr_compute_nothing() -> None:
+    with kernels() as ran:
+        y = graph()
+        for _ in range(3):
+            assert "lazy" in repr(y)
+        assert (y.shape, y.dtype, y.ndim, y.numel(), y.nbytes, len(y)) == ((2,), nt.float32, 1, 2, 8, 2)
+        assert y.graph.number_of_nodes() > 4
+        nt.explain(y)
+        y.add_(1).to(nt.bfloat16).reshape(1, 2).T.expand(2, 2)
+        y[0] = 5
+        y.clone()
+        nt.rand(3)
+        assert not y.is_realized
+    assert ran == []
+
+
+LOOKS: list[Callable[[nt.Tensor], Any]] = [
+    print,
+    str,
+    nt.Tensor.numpy,
+    nt.Tensor.tolist,
+    nt.Tensor.realize,
+    np.asarray,
+    lambda t: t[0].item(),
+    lambda t: bool(t[0] > 0),
+    lambda t: float(t[0]),
+    lambda t: f"{t[0]:.2f}",
+    lambda t: 0.5 in t,
+    pickle.dumps,
+    lambda t: [element.item() for element in t],
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_looking_computes(look: Callable[[nt.Tensor], Any]) -> None:
+    y = graph()
+    with kernels() as ran:
+        look(y)
+    assert ran
+
+
+def test_a_value_is_computed_once() -> None:
+    y = graph().realize()
+    with kernels() as ran:
+        assert "lazy" not in repr(y)
+        y.numpy()
+        print(y)
+        y.realize()
+    assert ran == []
+
+
+def test_realizing_several_tensors_shares_work() -> None:
+    base = nt.tensor(np.arange(12.0).reshape(3, 4)) @ nt.tensor(np.ones((4, 4)))
+    a, b = base.exp(), base.tanh()
+    with kernels() as ran:
+        nt.realize(a, b)
+    assert sum("contract" in event.kernel or "matmul" in event.kernel for event in ran) == 1
+    np.testing.assert_allclose(a.numpy(), np.exp(base.numpy()))
+
+
+def test_intermediate_results_that_are_named_are_kept() -> None:
+    x = nt.tensor([1.0, 2.0])
+    middle = x * 2
+    (middle + 1).realize()
+    assert middle.is_realized
+
+
+def test_views_are_values() -> None:
+    x = nt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    view, flipped, row = x.T, x[::-1], x[0]
+    x += 10
+    x[0, 0] = -1
+    row[1] = 99
+    assert view.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert flipped.tolist() == [[3.0, 4.0], [1.0, 2.0]]
+    assert row.tolist() == [1.0, 99.0]
+    assert x.tolist() == [[-1.0, 12.0], [13.0, 14.0]]
+
+
+def test_rebinding_leaves_other_tensors_alone() -> None:
+    x = nt.tensor([1.0])
+    y = x
+    doubled, kept = x * 2, x.clone()
+    x += 1
+    assert y is x
+    assert [t.item() for t in (x, doubled, kept)] == [2.0, 2.0, 1.0]
+    lazy = nt.ones(1) * 3
+    before = lazy.clone()
+    lazy *= 2
+    assert (lazy.item(), before.item()) == (6.0, 3.0)
+
+
+def test_copies() -> None:
+    x = nt.tensor([1.0, 2.0]) + 1
+    for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+        made += 1
+        assert x.tolist() == [2.0, 3.0]
+        assert made.tolist() == [3.0, 4.0]
+
+
+def test_executed_nodes_drop_their_inputs() -> None:
+    x = nt.tensor(np.zeros(1000))
+    node = weakref.ref(x)
+    y = x + 1
+    del x
+    assert node() is None
+    inner = y._node.inputs
+    assert inner
+    y.realize()
+    assert y._node.inputs == ()
+
+
+def test_memory_goes_when_the_last_handle_goes() -> None:
+    gc.collect()
+    before = nt.memory_stats()["in_use"]
+    big = nt.zeros(1 << 20) + 1
+    big.realize()
+    assert nt.memory_stats()["in_use"] >= before + (4 << 20)
+    part = big[:4] * 2
+    part.realize()
+    del big
+    gc.collect()
+    assert nt.memory_stats()["in_use"] < before + (1 << 20)
+    assert part.tolist() == [2.0] * 4
+
+
+def test_a_loop_does_not_grow_without_bound() -> None:
+    x = nt.zeros(4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(10_000):
+            x += 1
+    assert any("recorded in one chain" in str(warning.message) for warning in caught)
+    assert x._node.depth <= config.max_depth + 1
+    assert x.tolist() == [10_000.0] * 4
+
+
+def test_a_deep_chain_is_freed_without_recursion() -> None:
+    program = """
+import npu_tensor as nt
+from npu_tensor.config import config
+with config.scope(max_depth=10**9):
+    x = nt.zeros(1)
+    for _ in range(300_000):
+        x = x + 1
+    del x
+print("freed")
+"""
+    assert run(program) == "freed\n"
+
+
+def run(program: str, **environment: str) -> str:
+    root = str(Path(nt.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": root, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_eager_mode() -> None:
+    with config.scope(eager=True), kernels() as ran:
+        y = nt.tensor([1.0, 2.0]) * 2
+        assert y.is_realized
+        assert (y + 1).sum().is_realized
+    assert len(ran) == 3
+    program = "import npu_tensor as nt; print((nt.ones(2) + 1).is_realized)"
+    assert run(program, NPU_TENSOR_EAGER="1") == "True\n"
+    assert run(program, NPU_TENSOR_EAGER="0") == "False\n"
+
+
+def test_the_graph_names_ops_and_slots() -> None:
+    x = nt.tensor([1.0, 2.0])
+    found = (x * x - 3).graph
+    assert sorted(data["op"] for _, data in found.nodes(data=True)) == ["data", "mul", "number", "sub"]
+    product = next(node for node, data in found.nodes(data=True) if data["op"] == "mul")
+    assert [slots for *_, slots in found.in_edges(product, data="slots")] == [(0, 1)]
