@@ -397,19 +397,22 @@ def _source(op: Op) -> str:
             f"    else: n{i}, s{i}, d{i} = _operand({operand})",
         ]
     specs = f"({''.join(f's{i}, ' for i in range(len(names)))})"
-    if op.attributes:
+    attributes = _attribute_values(op)
+    lines.append(f"    specs = {specs}")
+    if all(a.default is not inspect.Parameter.empty for a in op.attributes):
+        # With nothing but defaults, which is most calls, the specs alone are the key.
+        defaults = " and ".join(f"{a.name} is _default{number}" for number, a in enumerate(op.attributes))
         lines += [
-            f"    attributes = {_attribute_values(op)}",
-            f"    specs = {specs}",
-            "    call = _resolve(_op, specs, attributes, frame)",
+            f"    if {defaults or True}:",
+            "        call = _calls.get(specs)",
+            f"        if call is None: call = _calls[specs] = _resolve(_op, specs, {attributes}, frame)",
+            f"    else: call = _resolve(_op, specs, {attributes}, frame)",
         ]
     else:
-        lines += [
-            f"    specs = {specs}",
-            "    call = _calls.get(specs)",
-            "    if call is None: call = _resolve(_op, specs, (), frame)",
-        ]
-    depth = "d0" if len(names) == 1 else f"max({', '.join(f'd{i}' for i in range(len(names)))})"
+        lines.append(f"    call = _resolve(_op, specs, {attributes}, frame)")
+    depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(
+        len(names), f"max({', '.join(f'd{i}' for i in range(len(names)))})"
+    )
     lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
     return "\n".join(lines) + "\n"
 
@@ -421,7 +424,7 @@ def _compile(op: Op) -> Callable[..., Tensor]:
     internal_files.add(filename)
     namespace: dict[str, Any] = {
         "Tensor": Tensor,
-        "_calls": op.calls,
+        "_calls": {},
         "_finish": _finish,
         "_flat": _flat,
         "_getframe": sys._getframe,
