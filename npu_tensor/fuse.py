@@ -1,23 +1,26 @@
 """From the graph of ops to tasks: common subexpressions, folding of views, fusion.
 
 Views are folded into their consumers as strides. Element-wise ops join the kernel that consumes them, or that
-produces them in the case of a row-wise op or a matrix product, by joining their expressions. An op joins a kernel only
-if all its consumers are in that kernel, so nothing is computed twice and no cycle can arise.
+produces them in the case of a row-wise op or a matrix product, by joining their expressions. What only an operand of a
+matrix product needs becomes its prologue, unless the kernel that produces its inputs can take it. An op joins a kernel
+only if all its consumers are in that kernel, so nothing is computed twice and no cycle can arise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from npu_tensor.dtypes import DType
 from npu_tensor.graph import operands
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol
-from npu_tensor.runtime.device import Input, Output, Task
+from npu_tensor.runtime.device import Input, Output, Prologue, Task
 from npu_tensor.spec import Spec, contiguous_strides
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import networkx as nx
 
 __all__ = ["Tasks", "share_common", "tasks"]
@@ -73,7 +76,8 @@ class Group:
     """Ops that become one kernel.
 
     shape: iteration space. dims: reduced dimensions of it. members: item -> whether its value is one per row.
-    contraction: the matrix product whose epilogue the other members are.
+    contraction: the matrix product whose epilogue the other members are. prologues: operand number of it -> the items
+    that compute this operand.
     """
 
     kind: Kind
@@ -81,6 +85,12 @@ class Group:
     dims: tuple[int, ...]
     members: dict[int, bool]
     contraction: int | None = None
+    prologues: dict[int, set[int]] = field(default_factory=dict)
+
+    @property
+    def items(self) -> set[int]:
+        """All that the kernel computes."""
+        return {*self.members, *(item for prologue in self.prologues.values() for item in prologue)}
 
 
 def _row_shapes(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -127,6 +137,28 @@ def _same_positions(a: Layout, b: Layout) -> bool:
         and a.offset == b.offset
         and all(extent == 1 or s == t for extent, s, t in zip(a.shape, a.strides, b.strides, strict=True))
     )
+
+
+def _axes(reading: Layout, shape: tuple[int, ...]) -> list[int | None] | None:
+    """For every dimension of a reading of a contiguous tensor the dimension of the tensor that it walks along.
+
+    None for one that stands still. None for all if it reads anything but the whole tensor in some order of dimensions.
+    """
+    of_stride = {
+        stride: axis for axis, (extent, stride) in enumerate(zip(shape, contiguous_strides(shape), strict=True)) if extent > 1
+    }
+    axes = [
+        None if extent == 1 or stride == 0 else of_stride.get(stride, -1)
+        for extent, stride in zip(reading.shape, reading.strides, strict=True)
+    ]
+    walked = [axis for axis in axes if axis is not None]
+    same = all(axis is None or extent == shape[axis] for axis, extent in zip(axes, reading.shape, strict=True))
+    return axes if same and reading.offset == 0 and sorted(walked) == sorted(of_stride.values()) else None
+
+
+def _along(layout: Layout, axes: list[int | None], shape: tuple[int, ...]) -> Layout:
+    """The layout of an operand over a shape whose dimensions walk along `axes` of the operand's."""
+    return Layout(shape, tuple(0 if axis is None else layout.strides[axis] for axis in axes), layout.offset)
 
 
 class _Fuser:
@@ -253,10 +285,12 @@ class _Fuser:
     def _join(self, item: int, group: Group) -> bool:
         """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too."""
         form = self.forms[item]
-        if group.kind == "data" or form.kind == "data" or len(group.members) >= MAX_OPS:
+        if group.kind == "data" or form.kind == "data" or len(group.items) >= MAX_OPS:
             return False
         if len(self._sources(group)) + len(form.operands) > MAX_INPUTS:
             return False
+        if set(self.consumers[item]) - (group.members.keys() - {group.contraction}):
+            return self._join_prologue(item, group)
         readings = self._readings(item, group)
         full = all(_same_positions(layout, _full_layout(group.shape)) for layout in readings)
         if form.kind == "map" and full and form.shape == group.shape:
@@ -279,6 +313,68 @@ class _Fuser:
         if form.kind == "row" and group.kind != "matmul":
             return self._join_row(item, form, group, readings, full)
         return False
+
+    def _join_prologue(self, item: int, group: Group) -> bool:
+        """Let an element-wise op become part of what computes an operand of the matrix product."""
+        form, consumers = self.forms[item], self.consumers[item]
+        if form.kind != "map" or item in self.kept or not _in_float32(self.call(item)):
+            return False
+        assert group.contraction is not None
+        if consumers == [group.contraction]:
+            if self._is_epilogue(item):
+                return False
+            number = next(n for n, (source, _) in enumerate(self.forms[group.contraction].operands) if source == item)
+            items = {item}
+        else:
+            found = [n for n, prologue in group.prologues.items() if prologue.issuperset(consumers)]
+            if not found:
+                return False
+            number = found[0]
+            items = {item, *group.prologues[number]}
+            whole = _full_layout(form.shape)
+            readings = [x for consumer in consumers for source, x in self.forms[consumer].operands if source == item]
+            if not all(layout is not None and _same_positions(layout, whole) for layout in readings):
+                return False
+        if not self._can_be_packed(number, items, group):
+            return False
+        group.prologues[number] = items
+        return True
+
+    def _is_epilogue(self, item: int) -> bool:
+        """Whether what leads to an op is element-wise work on one result that a kernel can do when it stores this."""
+        shape, inside, stack = self.forms[item].shape, {item}, [item]
+        while stack:
+            for source, layout in self.forms[stack.pop()].operands:
+                form = self.forms.get(source)
+                if form is None or layout is None or source in inside or not inside.issuperset(self.consumers[source]):
+                    continue
+                full = _same_positions(layout, _full_layout(shape))
+                if form.kind == "row" and (full or form.shape == shape):
+                    return True
+                if form.kind == "matmul" and full and source not in self.kept:
+                    return True
+                if form.kind == "map":
+                    inside.add(source)
+                    stack.append(source)
+        return False
+
+    def _can_be_packed(self, number: int, items: set[int], group: Group) -> bool:
+        """Whether vectors along the rows, or along the columns, of an operand can read all that computes it."""
+        assert group.contraction is not None
+        if _operand_register(self.call(group.contraction), number) != "float32":
+            return False
+        _, reading = self.forms[group.contraction].operands[number]
+        assert reading is not None
+        axes = _axes(reading, self.forms[max(items)].shape)
+        if axes is None or any(axis is None and e > 1 for axis, e in zip(axes[-2:], reading.shape[-2:], strict=True)):
+            return False
+        layouts = [
+            _along(layout, axes, reading.shape)
+            for item in items
+            for source, layout in self.forms[item].operands
+            if source not in items and layout is not None
+        ]
+        return bool(layouts) and any(all(x.strides[axis] in (0, 1) for x in layouts) for axis in (-1, -2))
 
     def _reduction_above(self, item: int, group: Group) -> tuple[int, ...]:
         """The dimensions of a reduction over the group's shape that `item` only post-processes; () if there is none.
@@ -314,11 +410,9 @@ class _Fuser:
         return False
 
     def _readings(self, item: int, group: Group) -> list[Layout]:
-        """How the members of a group read `item`, over the group's shape. A matrix product reads no other way."""
+        """How the members of a group read `item`, over the group's shape."""
         found = []
         for consumer in set(self.consumers[item]):
-            if consumer == group.contraction:
-                return [Layout((), (), -1)]
             for source, layout in self.operands_over(consumer, group):
                 if source == item and layout is not None:
                     found.append(layout)
@@ -334,48 +428,33 @@ class _Fuser:
         ]
 
     def _sources(self, group: Group) -> set[int]:
-        return {source for item in group.members for source, _ in self.forms[item].operands} - set(group.members)
+        return {source for item in group.items for source, _ in self.forms[item].operands} - group.items
 
     # --- tasks
 
     def task(self, group: Group) -> Task:
         """The work of a group, with one expression joined from those of its members."""
-        ops = tuple("copy" if item in self.copied else self.call(item).op.name for item in sorted(group.members))
+        ops = tuple("copy" if item in self.copied else self.call(item).op.name for item in sorted(group.items))
         if group.kind == "data":
             return self._data_task(group, ops)
         order = [axis for axis in range(len(group.shape)) if axis not in group.dims] + list(group.dims)
         builder = Builder()
         matrices: list[Input] = []
-        inputs: dict[Input, int] = {}
+        prologues: list[Prologue | None] = [None, None]
         values: dict[int, Symbol] = {}
         if group.contraction is not None:
             call = self.call(group.contraction)
-            for source, layout in self.forms[group.contraction].operands:
-                assert layout is not None
-                matrix = (*call.spec.shape[:-2], *layout.shape[-2:])
-                matrices.append(Input(source, self.spec(source).dtype, _broadcast(layout, matrix)))
+            for number in range(2):
+                found, prologues[number] = self._factor(group, number)
+                matrices += found
             accumulator = builder.load(0, _operand_register(call, 0))
             values[group.contraction] = accumulator.astype(call.spec.dtype.register)
-        for item in sorted(group.members):
-            if item == group.contraction:
-                continue
-            call = self.call(item)
-            symbols: list[Symbol] = []
-            for source, layout in self.operands_over(item, group):
-                value = values.get(source)
-                if value is None:
-                    number_type = None if layout is not None else _operand_register(call, len(symbols))
-                    dtype = self.spec(source).dtype if layout is not None else None
-                    operand = Input(source, dtype, None if layout is None else _permuted(layout, order))
-                    # Slot 0 of an epilogue is the sum of products.
-                    slot = inputs.setdefault(operand, len(inputs) + (1 if matrices else 0))
-                    if dtype is not None:
-                        value = builder.load(slot, dtype.register)
-                    else:
-                        assert number_type is not None
-                        value = builder.scalar(slot, number_type)
-                symbols.append(value)
-            values[item] = _apply(call, symbols, copied=item in self.copied)
+
+        def over(item: int) -> list[tuple[int, Layout | None]]:
+            return [(x, layout and _permuted(layout, order)) for x, layout in self.operands_over(item, group)]
+
+        # Slot 0 of an epilogue is the sum of products.
+        inputs = self._record(group.members, over, builder, values, 0 if group.contraction is None else 1)
         last = max(group.members)
         outputs = []
         for item in sorted(group.members):
@@ -383,11 +462,13 @@ class _Fuser:
                 spec = self.spec(item)
                 over = _row_layout(group.shape, group.dims) if group.members[item] else _full_layout(group.shape)
                 outputs.append(Output(item, spec.dtype, _permuted(over, order), spec.nbytes))
-        program = builder.program([values[output.item] for output in outputs])
+        # Storing rounds; a rounding just before it would be done twice.
+        stored = [builder.before(values[o.item], f"round_{o.dtype.name}") for o in outputs]
+        program = builder.program(stored)
         reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
         return Task(
             group.kind if reduces or group.kind == "matmul" else "map",
-            tuple(sorted(group.members)),
+            tuple(sorted(group.items)),
             ops,
             (*matrices, *inputs),
             tuple(outputs),
@@ -395,7 +476,63 @@ class _Fuser:
             len(group.dims) if reduces else 0,
             program,
             self.call(group.contraction) if group.contraction is not None else None,
+            (prologues[0], prologues[1]),
         )
+
+    def _record(
+        self,
+        items: Iterable[int],
+        operands_over: Callable[[int], list[tuple[int, Layout | None]]],
+        builder: Builder,
+        values: dict[int, Symbol],
+        first_slot: int,
+    ) -> list[Input]:
+        """Add the values of items to `values`, which holds those already there; returns what they read."""
+        inputs: dict[Input, int] = {}
+        for item in sorted(items):
+            if item in values:
+                continue
+            call = self.call(item)
+            symbols: list[Symbol] = []
+            for source, layout in operands_over(item):
+                value = values.get(source)
+                if value is None:
+                    dtype = self.spec(source).dtype if layout is not None else None
+                    slot = inputs.setdefault(Input(source, dtype, layout), len(inputs) + first_slot)
+                    if dtype is not None:
+                        value = builder.load(slot, dtype.register)
+                    else:
+                        value = builder.scalar(slot, _operand_register(call, len(symbols)))
+                symbols.append(value)
+            values[item] = _apply(call, symbols, copied=item in self.copied)
+        return list(inputs)
+
+    def _factor(self, group: Group, number: int) -> tuple[list[Input], Prologue | None]:
+        """An operand of the matrix product: its inputs over the batch and its own rows and columns, and its prologue."""
+        assert group.contraction is not None
+        source, layout = self.forms[group.contraction].operands[number]
+        assert layout is not None
+        reading = layout
+        matrix = (*self.call(group.contraction).spec.shape[:-2], *reading.shape[-2:])
+        dtype = self.spec(source).dtype
+        items = group.prologues.get(number)
+        if items is None:
+            return [Input(source, dtype, _broadcast(reading, matrix))], None
+        axes = _axes(reading, self.forms[source].shape)
+        assert axes is not None
+
+        def over(item: int) -> list[tuple[int, Layout | None]]:
+            return [
+                (x, layout and _broadcast(_along(layout, axes, reading.shape), matrix))
+                for x, layout in self.forms[item].operands
+            ]
+
+        builder = Builder()
+        values: dict[int, Symbol] = {}
+        inputs = self._record(items, over, builder, values, 0)
+        # Packing rounds; a rounding just before it would be done twice.
+        program = builder.program([builder.before(values[source], f"round_{dtype.name}")])
+        return inputs, Prologue(program, len(inputs), dtype)
 
     def _data_task(self, group: Group, ops: tuple[str, ...]) -> Task:
         (item,) = group.members
@@ -412,6 +549,11 @@ def _permuted(layout: Layout, order: list[int]) -> Layout:
     return Layout(
         tuple(layout.shape[axis] for axis in order), tuple(layout.strides[axis] for axis in order), layout.offset
     )
+
+
+def _in_float32(call: Call) -> bool:
+    """Whether an op is computed where a prologue is: in vectors of float32, or of the truth of conditions."""
+    return call.spec.dtype.register in ("float32", "bool")
 
 
 def _operand_register(call: Call, operand: int) -> str:
@@ -433,7 +575,7 @@ def _apply(call: Call, symbols: list[Symbol], *, copied: bool) -> Symbol:
     rounded = call.op.name == "convert"
     operands = []
     for number, (symbol, operand) in enumerate(zip(symbols, call.operands, strict=True)):
-        if rounded and isinstance(operand, Spec):
+        if rounded and isinstance(operand, Spec) and not symbol.builder.is_load(symbol):
             symbol = _round_to(symbol, operand.dtype)
         operands.append(symbol.astype(_operand_register(call, number)))
     parameters = {a.name for a in call.op.attributes}
@@ -444,7 +586,7 @@ def _apply(call: Call, symbols: list[Symbol], *, copied: bool) -> Symbol:
 
 def _round_to(value: Symbol, dtype: DType) -> Symbol:
     """An explicit conversion rounds also where the value stays in a register."""
-    if dtype.register == dtype.name or value.builder.is_load(value):
+    if dtype.register == dtype.name:
         return value
     return value.builder.emit(f"round_{dtype.name}", (value,))
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLACEHOLDER",
     "Capture",
+    "Data",
     "Node",
     "capture",
     "current_order",
@@ -118,6 +119,22 @@ class Node:
         return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
 
 
+class Data(Node):
+    """A node that has its value from the start. What never varies is on the class, which makes it cheap to create."""
+
+    __slots__ = ()
+    call = None
+    inputs = ()
+    depth = 0
+    where = None
+    order = -1  # older than every op
+
+    def __init__(self, spec: Spec, value: Any) -> None:
+        self.spec = spec
+        self.value = value
+        self.handle = None
+
+
 def source_line(code: CodeType, offset: int) -> str:
     """Where an instruction stands, as "file.py:12"."""
     return f"{os.path.basename(code.co_filename)}:{_line_number(code, offset)}"
@@ -165,7 +182,7 @@ def capture(roots: Iterable[Node]) -> Capture:
         if node.value is None and node not in inputs_of:
             inputs_of[node] = inputs
             for operand in inputs:
-                if type(operand) is Node and operand not in inputs_of:
+                if isinstance(operand, Node) and operand not in inputs_of:
                     stack.append(operand)
     pending = sorted(inputs_of, key=_by_order)
 
@@ -178,7 +195,7 @@ def capture(roots: Iterable[Node]) -> Capture:
     for node in pending:
         references = []
         for operand in inputs_of[node]:
-            if type(operand) is not Node:
+            if not isinstance(operand, Node):
                 signature.append(type(operand))
                 leaves.append((next_item, operand))
                 references.append(next_item)
@@ -222,12 +239,12 @@ def digraph(found: Capture) -> nx.DiGraph:
     graph = nx.DiGraph()
     numbers: dict[Node, int] = {}
     for item, leaf in found.leaves:
-        if type(leaf) is Node:
+        if isinstance(leaf, Node):
             numbers[leaf] = item
             graph.add_node(item, op="data", spec=leaf.spec, line=leaf.line)
         else:
             graph.add_node(item, op="number", spec=None, number=type(leaf), line="")
-    number_items = iter([item for item, leaf in found.leaves if type(leaf) is not Node])
+    number_items = iter([item for item, leaf in found.leaves if not isinstance(leaf, Node)])
     for item, node in found.nodes:
         numbers[node] = item
         call = node.call
@@ -243,7 +260,7 @@ def digraph(found: Capture) -> nx.DiGraph:
             keep=item in found.keep,
         )
         for slot, operand in enumerate(found.inputs_of[node]):
-            source = numbers[operand] if type(operand) is Node else next(number_items)
+            source = numbers[operand] if isinstance(operand, Node) else next(number_items)
             slots = graph.edges[source, item]["slots"] if graph.has_edge(source, item) else ()
             graph.add_edge(source, item, slots=(*slots, slot))
     return graph

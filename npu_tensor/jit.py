@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 from npu_tensor.config import config
 from npu_tensor.errors import CaptureError
 from npu_tensor.events import listeners
-from npu_tensor.graph import PLACEHOLDER, Node, capture, current_order
+from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, current_order
 from npu_tensor.schedule import USER_ERRORS, Plan, launch_error, plan
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, internal_files, realize, wrap
@@ -159,7 +159,7 @@ class Jitted(Generic[P, R]):
             )
 
     def _capture(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> _Captured:
-        placeholders = [wrap(Node(None, (), t._node.spec, 0, None, PLACEHOLDER)) for t in tensors]
+        placeholders = [wrap(Data(t._node.spec, PLACEHOLDER)) for t in tensors]
         specs = tuple(tensor._node.spec for tensor in tensors)
         before = current_order()
         result = self._function(*_rebuild(args, placeholders), **_rebuild(kwargs, placeholders))
@@ -180,7 +180,7 @@ class Jitted(Generic[P, R]):
         arguments: list[tuple[int, int]] = []
         outside: list[tuple[int, Tensor]] = []
         for item, leaf in found.leaves:
-            if type(leaf) is not Node:
+            if not isinstance(leaf, Node):
                 template[item] = leaf
             elif leaf in numbers:
                 arguments.append((item, numbers[leaf]))
@@ -209,7 +209,7 @@ def _realize_older(roots: list[Node], before: int) -> None:
             older.append(node)
             continue
         for operand in node.inputs:
-            if type(operand) is Node and operand not in seen:
+            if isinstance(operand, Node) and operand not in seen:
                 seen.add(operand)
                 stack.append(operand)
     tensors = [wrap(node) if not node.wanted else node.handle() for node in older]  # type: ignore[misc]
@@ -246,7 +246,7 @@ def _compile_replay(found: _Captured) -> Replay:
     """The function that fills in the values, runs the plan and wraps the results, without loops or look-ups."""
     namespace: dict[str, Any] = {
         "MISS": MISS,
-        "Node": Node,
+        "Data": Data,
         "Tensor": Tensor,
         "USER_ERRORS": USER_ERRORS,
         "new": Tensor.__new__,
@@ -289,7 +289,7 @@ def _compile_replay(found: _Captured) -> Replay:
             item, namespace[f"spec{position}"] = result
             lines += [
                 f"    result{position} = new(Tensor)",
-                f"    node = Node(None, (), spec{position}, 0, None, values[{item}])",
+                f"    node = Data(spec{position}, values[{item}])",
                 f"    result{position}._node = node",
                 f"    node.handle = ref(result{position})",
             ]

@@ -214,7 +214,7 @@ def realize(nodes: Sequence[Node]) -> None:
     made = plan(found)
     values: list[Any] = [None] * made.size
     for item, leaf in found.leaves:
-        value = leaf.value if type(leaf) is Node else leaf
+        value = leaf.value if isinstance(leaf, Node) else leaf
         if value is PLACEHOLDER:
             raise no_value_yet()
         values[item] = value
@@ -240,7 +240,7 @@ def _realize_single(node: Node) -> bool:
     if node.value is not None:  # another thread was faster; it sets the value before it drops the inputs
         return True
     for operand in inputs:
-        if type(operand) is Node:
+        if isinstance(operand, Node):
             operand = operand.value
             if operand is None or operand is PLACEHOLDER:
                 return False

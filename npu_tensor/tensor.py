@@ -20,7 +20,7 @@ import numpy as np
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
-from npu_tensor.graph import PLACEHOLDER, Node, capture, digraph, no_value_yet, source_line
+from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, source_line
 from npu_tensor.ops.declare import OPS, Call, Op, Operand
 from npu_tensor.ops.rules import comparison
 from npu_tensor.runtime.memory import Buffer
@@ -256,7 +256,7 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
     with np.errstate(all="ignore"):
         owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
     spec = Spec.of(tuple(map(int, owned.shape)), target)
-    return wrap(Node(None, (), spec, 0, None, Buffer.from_array(owned)))
+    return wrap(Data(spec, Buffer.from_array(owned)))
 
 
 def _rebuild(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Tensor:
@@ -334,7 +334,7 @@ def _run_early(tensor: Tensor, depth: int) -> None:
 
 
 def _depends_on_placeholder(node: Node) -> bool:
-    return any(type(leaf) is Node and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
+    return any(isinstance(leaf, Node) and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
 
 
 def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:

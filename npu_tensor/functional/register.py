@@ -9,10 +9,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from npu_tensor.dtypes import bool_
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.graph import Node
-from npu_tensor.spec import Spec
+from npu_tensor.graph import source_line
 from npu_tensor.tensor import FUNCTIONS, Tensor, _user_frame, from_array, internal_files
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "register", "tensor_of"]
@@ -79,13 +77,12 @@ def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuT
         return type(error)(f"{name}: {message}")
     shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
     where = _user_frame(sys._getframe(1))
-    line = f"{_LOCATED}{Node(None, (), _NOTHING, 0, where).line})" if where else ""
+    line = f"{_LOCATED}{source_line(*where)})" if where else ""
     return type(error)(f"{name}({shown}): {message}{line}")
 
 
 # What the errors of recorded ops end with.
 _LOCATED = " (recorded at "
-_NOTHING = Spec.of((), bool_)
 
 
 def tensor_of(value: Operand) -> Tensor:

@@ -6,14 +6,16 @@ or a `Refusal` that says why not. Claiming is a look-up and must not raise; a ke
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Device", "Input", "Kernel", "Output", "Refusal", "Step", "Task"]
+__all__ = ["Device", "Input", "Kernel", "Output", "Prologue", "Refusal", "Step", "Task"]
+
+T = TypeVar("T")
 
 Step = Callable[[list[Any]], None]
 """A bound kernel: reads and writes the values of a plan, a list indexed by item."""
@@ -40,14 +42,29 @@ class Output(NamedTuple):
     donor: int | None = None
 
 
+class Prologue(NamedTuple):
+    """What computes an operand of a matrix product, which has no memory of its own.
+
+    program: element-wise, slot i is the operand's input i; one result. inputs: how many inputs belong to it.
+    dtype: what every element is rounded to once, as if the operand had been stored.
+    """
+
+    program: Program
+    inputs: int
+    dtype: DType
+
+
 class Task(NamedTuple):
     """The work of one kernel.
 
     kind: "map", "row", "matmul" or "data". items and ops: numbers and names of the ops it covers, in order.
     shape: the iteration space;
     `rows` of its trailing dimensions are one row (row tasks only). program: what is computed per element from the
-    inputs; in a matmul task slot 0 is the sum of products and the inputs that belong to the program start at 2.
-    call: the Call of a matmul or data task.
+    inputs. call: the Call of a matmul or data task.
+
+    The inputs of a matmul task are those of operand A, those of operand B (laid out over the batch and the operand's
+    own rows and columns) and those of the program, whose slot 0 is the sum of products and slot i the i-th of its own.
+    An operand is its one input, or what its prologue computes from several; `split` tells them apart.
     """
 
     kind: Literal["map", "row", "matmul", "data"]
@@ -59,6 +76,12 @@ class Task(NamedTuple):
     rows: int = 0
     program: Program | None = None
     call: Call | None = None
+    prologues: tuple[Prologue | None, Prologue | None] = (None, None)
+
+    def split(self, values: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
+        """The inputs of a matmul task, or what stands for each: for A, for B and for the program."""
+        a, b = (1 if prologue is None else prologue.inputs for prologue in self.prologues)
+        return values[:a], values[a : a + b], values[a + b :]
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.device import Refusal, Step, Task
+from npu_tensor.runtime.device import Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "to_register"]
@@ -165,6 +165,16 @@ def view(buffer: Buffer, dtype: DType, layout: Layout) -> Array:
     return np.ndarray(layout.shape, dtype.numpy, flat, layout.offset * dtype.itemsize, strides)
 
 
+def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
+    """An operand of a matrix product: its one input, or what its prologue computes."""
+    if prologue is None:
+        (array,) = inputs
+        return np.asarray(array)
+    (value,) = evaluate(prologue.program, list(inputs), 0)
+    shape = next(x.shape for x in inputs if isinstance(x, np.ndarray))
+    return np.broadcast_to(from_register(value, prologue.dtype), shape)
+
+
 class ReferenceKernel:
     """Runs a task in NumPy on the CPU."""
 
@@ -199,7 +209,7 @@ class ReferenceKernel:
         buffers = [
             self._allocate(output.nbytes) if output.donor is None else values[output.donor] for output in task.outputs
         ]
-        results = [view(b, o.dtype, o.layout) for b, o in zip(buffers, task.outputs, strict=True)]
+        results = [self._result(b, o) for b, o in zip(buffers, task.outputs, strict=True)]
         with np.errstate(all="ignore"):
             if task.kind == "matmul":
                 self._matmul(operands, results)
@@ -212,8 +222,12 @@ class ReferenceKernel:
         call, program = self.task.call, self.task.program
         assert call is not None
         assert program is not None
-        a, b = (to_register(x, register) for x, register in zip(operands, call.registers, strict=False))
-        for value, result in zip(evaluate(program, [np.matmul(a, b), *operands[2:]], 0), results, strict=True):
+        *factors, rest = self.task.split(operands)
+        a, b = (
+            to_register(_factor(prologue, inputs), register)
+            for prologue, inputs, register in zip(self.task.prologues, factors, call.registers, strict=True)
+        )
+        for value, result in zip(evaluate(program, [np.matmul(a, b), *rest], 0), results, strict=True):
             result[...] = value.astype(result.dtype)
 
     def _by_blocks(self, operands: list[Any], results: list[Array]) -> None:
@@ -231,19 +245,24 @@ class ReferenceKernel:
             block = [x[part] if isinstance(x, np.ndarray) else x for x in operands]
             values = evaluate(task.program, block, row_length)
             for value, result in zip(values, results, strict=True):
-                self._store(value, result[part], inner)
+                self._store(value, result[part])
 
-    @staticmethod
-    def _store(value: Array, target: Array, inner: tuple[int, ...]) -> None:
-        """Put (..., row length) or (..., 1) where it belongs; a target that is constant along a row is stored once."""
-        if inner and value.ndim:
-            ones = (1,) * len(inner)
-            if value.shape[-1] == 1:
-                value = value.reshape(*value.shape[:-1], *ones)
-                if not any(target.strides[-len(inner) :]):
-                    target = target[(slice(None),) * (target.ndim - len(inner)) + (slice(0, 1),) * len(inner)]
-            else:
-                value = value.reshape(*value.shape[:-1], *inner)
+    def _result(self, buffer: Buffer, output: Output) -> Array:
+        """Where a result goes, over the task's shape; reduced dimensions have extent 1 for one element per row."""
+        layout, cut = output.layout, len(self.task.shape) - self.task.rows
+        if self.task.rows and not any(layout.strides[cut:]):
+            layout = layout._replace(shape=layout.shape[:cut] + (1,) * self.task.rows)
+        return view(buffer, output.dtype, layout)
+
+    def _store(self, value: Array, target: Array) -> None:
+        """Put (..., row length) or (..., 1) where it belongs."""
+        if self.task.rows and value.ndim:
+            inner = target.shape[target.ndim - self.task.rows :]
+            if math.prod(inner) == 1:
+                value = value[..., :1]  # one element per row: the same at every position of it
+            elif value.shape[-1] == 1:
+                inner = (1,) * len(inner)
+            value = value.reshape(*value.shape[:-1], *inner)
         target[...] = value.astype(target.dtype)
 
 

@@ -17,6 +17,9 @@ from npu_tensor.runtime.cpu.target import Target, host_target
 # All of this processor, and as if it were an older one.
 LEVELS = ["", "avx2", "sse2"]
 
+# Stride along the lanes -> access.
+_ACCESS = {1: "contiguous", 0: "row"}
+
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -69,7 +72,7 @@ def run(
         strides = [stride // array.itemsize for stride in array.strides]
         strides += [0] * (len(shape) - len(strides))
         stride = strides[lane_axis]
-        access = accesses[number] if accesses else {1: "contiguous", 0: "row"}.get(stride, "strided")
+        access = accesses[number] if accesses else _ACCESS.get(stride, "strided")
         operands.append(Operand(dtypes[number] if dtypes else str(array.dtype), access))
         slots.append(array.ctypes.data)
         meta += [0, *strides]

@@ -129,7 +129,7 @@ def multiply(
     arguments = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
     addresses = [result.ctypes.data for result in results]
     for _ in range(2):  # The second call must not depend on what the first one left behind.
-        gemm(pool.launch, Scratch, addresses, a.ctypes.data, b.ctypes.data, *arguments)
+        gemm(pool.launch, Scratch, addresses, [a.ctypes.data], [b.ctypes.data], *arguments)
     for array in memory:
         assert (array[..., n:] == 77).all(), "written past the end of a row"
     return results
@@ -393,7 +393,7 @@ def test_output_may_be_the_memory_of_an_operand() -> None:
     square = Operand("float32", (90, 1))
     gemm = Gemm(engine, target, (90, 90, 90), a=square, b=square, outputs=[square])
     result = a.copy()
-    gemm(pool.launch, Scratch, [result.ctypes.data], result.ctypes.data, b.ctypes.data)
+    gemm(pool.launch, Scratch, [result.ctypes.data], [result.ctypes.data], [b.ctypes.data])
     check_floats(result, a, b)
 
 

@@ -1,6 +1,10 @@
 """Generated kernels against NumPy: maps, reductions along and across rows, in every layout and dtype."""
 
-from collections.abc import Callable
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
@@ -49,6 +53,27 @@ def random(shape: tuple[int, ...], seed: int = 0, dtype: str = "float32") -> np.
     return generator.normal(0, 2, shape).astype(dtype)
 
 
+@contextmanager
+def guarded(size: int, at_end: bool) -> Iterator[np.ndarray]:
+    """Bytes that end (`at_end`) or begin at the edge of memory that must not be accessed."""
+    page = mmap.PAGESIZE
+    pages = -(-size // page)
+    memory = mmap.mmap(-1, (pages + 2) * page)
+    everything = np.frombuffer(memory, np.uint8)
+    address = everything.ctypes.data
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    edges = (address, address + (pages + 1) * page)
+    for edge in edges:
+        assert protect(edge, page, 0) == 0
+    start = page + (pages * page - size if at_end else 0)
+    try:
+        yield everything[start : start + size]
+    finally:
+        for edge in edges:
+            protect(edge, page, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
 # ---------------------------------------------------------------------- maps
 
 
@@ -95,6 +120,44 @@ def test_maps_read_and_write_every_layout(level: str, dtype: str) -> None:
                 for result in (np.zeros(shape, dtype), np.zeros((inner, 2, 3), dtype).transpose(1, 2, 0)):
                     run(level, formula, [result, first, b, c])
                     np.testing.assert_allclose(result, first + b - c, rtol=2e-7, atol=1e-6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="uses mprotect")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", *INTEGERS, "bool", "bfloat16"])
+def test_reversed_and_every_second_element(level: str, dtype: str) -> None:
+    """Nothing is read before or behind the elements: the pages there are not accessible."""
+    register = {"bfloat16": "float32"}.get(dtype, dtype)
+    for length in (1, 2, 15, 16, 17, 50, 64, 129):
+        source = random((2 * length,), length, "bool" if dtype == "bool" else "float32")
+        source = source.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        itemsize = source.itemsize
+        for access, stride, at_end in (("reversed", -1, False), ("reversed", -1, True), ("alternate", 2, True)):
+            count = length if stride < 0 else 2 * length - 1
+            with guarded(count * itemsize, at_end) as memory:
+                raw = memory.view(np.uint16 if dtype == "bfloat16" else dtype)
+                raw[:] = source[:count].view(raw.dtype)
+                view = source[:count][::stride]
+                result = np.full(length + 16, 7, raw.dtype)
+                formula = program((lambda x: ~x) if dtype == "bool" else (lambda x: x + x), register)
+                run(level, formula, [result[:length], raw[::stride]], accesses=["contiguous", access],
+                    dtypes=[dtype, dtype])  # fmt: skip
+                with np.errstate(over="ignore"):
+                    expected = ~view if dtype == "bool" else view + view
+                np.testing.assert_array_equal(result[:length], expected.view(raw.dtype), err_msg=f"{access} {length}")
+                assert (result[length:] == raw.dtype.type(7)).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rows_of_reversed_and_every_second_element(level: str) -> None:
+    for length in (1, 16, 40, 100):
+        x, y = random((5, length)), random((5, 2 * length), 1)
+        result = np.zeros_like(x)
+        formula = program(lambda x, y: softmax(x) + y, "float32", "float32")
+        for promised in (None, length):
+            accesses = ["contiguous", "reversed", "alternate"]
+            run(level, formula, [result, x[:, ::-1], y[:, ::2]], accesses=accesses, length=promised)
+            np.testing.assert_allclose(result, softmax_reference(x[:, ::-1]) + y[:, ::2], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", LEVELS)

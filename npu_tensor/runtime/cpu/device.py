@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,15 @@ from npu_tensor.ops.expression import PRIMITIVES, Builder, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Gemm
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel
+from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel, tile_count
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import host_target
-from npu_tensor.runtime.device import Input, Output, Refusal, Step, Task
+from npu_tensor.runtime.device import Input, Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.spec import contiguous_strides
+from npu_tensor.spec import Spec, contiguous_strides
 
 __all__ = ["CpuDevice"]
 
@@ -45,6 +45,10 @@ STREAMING_BYTES = 24 << 20
 # thread claims at a time when there is plenty.
 LEAST_PIECE = 8 << 10
 PIECE = 32 << 10
+
+
+# The transposed inputs of a map that are copied to the stack tile by tile, which takes up to 32 KiB for each.
+MOST_TRANSPOSED = 4
 
 
 class CpuDevice:
@@ -79,7 +83,8 @@ class CpuDevice:
         if task.kind == "data":
             return Refusal("no compiled form")
         assert task.program is not None
-        for primitive, _, dtype, _ in task.program.instructions:
+        programs = [task.program, *(prologue.program for prologue in task.prologues if prologue)]
+        for primitive, _, dtype, _ in (x for program in programs for x in program.instructions):
             if dtype == "float64" and primitive in _FLOAT32_ONLY:
                 return Refusal(f"{primitive} is compiled for float32, not for float64")
             if primitive == "pow" and not dtype.startswith("float"):
@@ -208,13 +213,14 @@ def _bind_loop(
     space = collapse(shape, layouts, rows)
     assert space is not None
     space, columns = _as_columns(space, rows, len(outputs))
+    space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
-    operands, order = _operands(program, space, inputs, outputs, slots, columns)
+    operands, order = _operands(program, space, inputs, outputs, slots, columns, tiles)
     ir = row_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns, space.inner)
     kernel = owner.engine.compile(ir, "kernel")["kernel"]
     meta = _meta(space, operands, order)
     elements = math.prod(space.outer) * space.inner
-    n = math.prod(space.outer) if rows else elements
+    n = math.prod(space.outer) if rows else tile_count(space.outer, space.inner) if tiles else elements
     grain = _grain(n, elements, program, owner.pool.threads)
     numbers = _number_types(program)
     arguments = [
@@ -253,6 +259,38 @@ def _as_columns(space: Space, rows: int, outputs: int) -> tuple[Space, bool]:
     return space, along > 0 and across == 0 and space.inner > 1
 
 
+def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space, bool]:
+    """Whether a map should walk over tiles: when some inputs jump along rows but are contiguous across them.
+
+    The outer dimension along which most of these are contiguous becomes the innermost one.
+    """
+    if rows or space.inner < lanes or any(stride != 1 for stride in space.inner_strides[:outputs]):
+        return space, False
+    jumping = [
+        strides
+        for strides, inner in zip(space.outer_strides[outputs:], space.inner_strides[outputs:], strict=True)
+        if inner not in (0, 1)
+    ]
+    counts = [
+        sum(strides[axis] == 1 for strides in jumping) if extent >= lanes else 0
+        for axis, extent in enumerate(space.outer)
+    ]
+    if not any(counts):
+        return space, False
+    best = counts.index(max(counts))
+    order = [*(axis for axis in range(len(space.outer)) if axis != best), best]
+    moved = space._replace(
+        outer=tuple(space.outer[axis] for axis in order),
+        outer_strides=tuple(tuple(strides[axis] for axis in order) for strides in space.outer_strides),
+    )
+    return moved, True
+
+
+# Stride along the lanes -> access; "strided" for all others.
+_OUTPUT_ACCESS = {0: "row", 1: "contiguous"}
+_INPUT_ACCESS = _OUTPUT_ACCESS | {-1: "reversed", 2: "alternate"}
+
+
 def _operands(
     program: Program,
     space: Space,
@@ -260,12 +298,13 @@ def _operands(
     outputs: Sequence[Output],
     slots: tuple[int, ...],
     columns: bool,
+    tiles: bool,
 ) -> tuple[tuple[Operand, ...], list[int | None]]:
     """What the kernel is told of its operands, and for each its number in `space`; None for a scalar."""
     numbers = _number_types(program)
     found: list[Operand] = []
     order: list[int | None] = []
-    position = 0
+    position = transposed = 0
     tensors: list[Input | Output] = [*outputs, *inputs]
     for tensor in tensors:
         if tensor.layout is None:
@@ -275,7 +314,11 @@ def _operands(
             continue
         assert tensor.dtype is not None
         stride = space.outer_strides[position][-1] if columns else space.inner_strides[position]
-        found.append(Operand(tensor.dtype.name, {0: "row", 1: "contiguous"}.get(stride, "strided")))
+        access = (_OUTPUT_ACCESS if position < len(outputs) else _INPUT_ACCESS).get(stride, "strided")
+        if tiles and stride not in (0, 1) and space.outer_strides[position][-1] == 1 and transposed < MOST_TRANSPOSED:
+            access = "transposed"
+            transposed += 1
+        found.append(Operand(tensor.dtype.name, access))
         order.append(position)
         position += 1
     if len(slots) > len(inputs):
@@ -375,7 +418,7 @@ def _bind_split(owner: CpuDevice, first: Task, second: Task) -> Step:
 
 
 class _ProductKernel:
-    """A matrix product with its epilogue."""
+    """A matrix product with its prologues and epilogue."""
 
     device = "cpu"
     name = "gemm"
@@ -385,20 +428,25 @@ class _ProductKernel:
         self.task = task
         call = task.call
         assert call is not None
-        a = task.inputs[0]
-        assert a.dtype is not None
-        assert a.layout is not None
-        self.depth = a.layout.shape[-1]
-        self.reason = f"compiled for {a.dtype.name}" + (", fused epilogue" if len(task.ops) > 1 else "")
+        left = call.operands[0]
+        assert isinstance(left, Spec)
+        self.depth = left.shape[-1]
+        parts = []
+        if any(task.prologues):
+            parts.append(", fused prologue")
+        if len(task.program.instructions if task.program else ()) > 1:
+            parts.append(", fused epilogue")
+        self.reason = "".join((f"compiled for {left.dtype.name}", *parts))
         products = 2 * math.prod(task.shape) * self.depth
-        self.seconds = LAUNCH * 3 + products / PRODUCT_RATE.get(a.dtype.name, 100e9)
+        self.seconds = LAUNCH * 3 + products / PRODUCT_RATE.get(left.dtype.name, 100e9)
 
     def bind(self) -> Step:
         """Compile the packing loops and the product; operands of the epilogue that jump along a row are copied."""
         task, owner = self.task, self.owner
         assert task.program is not None
         *batch, m, n = task.shape
-        left, right, *rest = task.inputs
+        left, right, epilogue = task.split(task.inputs)
+        rest = list(epilogue)
         copies = []
         for number, source in enumerate(rest):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
@@ -409,19 +457,19 @@ class _ProductKernel:
             owner.engine,
             owner.target,
             (m, n, self.depth),
-            a=_matrix(left),
-            b=_matrix(right),
+            a=_factor(task.prologues[0], left),
+            b=_factor(task.prologues[1], right),
             outputs=[Matrix(output.dtype.name, output.layout.strides) for output in task.outputs],
             epilogue=task.program,
             operands=[_matrix(source, numbers.get(slot)) for slot, source in enumerate(rest, 1)],
             batch=tuple(batch),
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate
-        (item_a, offset_a), (item_b, offset_b) = _address(left), _address(right)
-        operands = [
-            (_address(source), None if source.layout is not None else numbers.get(slot, float))
-            for slot, source in enumerate(rest, 1)
-        ]
+        from_a, from_b = (
+            _arguments(inputs, _number_types(prologue.program) if prologue else {}, 0)
+            for prologue, inputs in zip(task.prologues, (left, right), strict=True)
+        )
+        operands = _arguments(rest, numbers, 1)
 
         def run(values: list[Any]) -> None:
             buffers = [allocate(output.nbytes) for output in task.outputs]
@@ -429,17 +477,24 @@ class _ProductKernel:
                 launch,
                 allocate,
                 [buffer.address for buffer in buffers],
-                values[item_a].address + offset_a,
-                values[item_b].address + offset_b,
-                *(
-                    values[item].address + offset if kind is None else kind(values[item])
-                    for (item, offset), kind in operands
-                ),
+                [argument.of(values) for argument in from_a],
+                [argument.of(values) for argument in from_b],
+                *(argument.of(values) for argument in operands),
             )
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
 
         return _in_sequence(copies, run)
+
+
+def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> Matrix | Computed:
+    """Operand A or B."""
+    if prologue is None:
+        (source,) = inputs
+        return _matrix(source)
+    numbers = _number_types(prologue.program)
+    matrices = tuple(_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs))
+    return Computed(prologue.dtype.name, prologue.program, matrices)
 
 
 def _matrix(source: Input, number: type | None = None) -> Matrix:
@@ -452,8 +507,26 @@ def _matrix(source: Input, number: type | None = None) -> Matrix:
     return Matrix(source.dtype.name, strides)
 
 
-def _address(source: Input) -> tuple[int, int]:
-    """The item and the offset in bytes of an operand."""
-    if source.layout is None or source.dtype is None:
-        return source.item, 0
-    return source.item, source.layout.offset * source.dtype.itemsize
+class _Argument(NamedTuple):
+    """What a kernel is given for an input: a number of a type, or the address of a buffer plus some bytes."""
+
+    item: int
+    offset: int
+    number: type | None
+
+    def of(self, values: list[Any]) -> int | float:
+        value = values[self.item]
+        if self.number is not None:
+            converted: int | float = self.number(value)
+            return converted
+        address: int = value.address
+        return address + self.offset
+
+
+def _arguments(inputs: Sequence[Input], numbers: dict[int, type], first_slot: int) -> list[_Argument]:
+    return [
+        _Argument(source.item, 0, numbers.get(slot, float))
+        if source.layout is None or source.dtype is None
+        else _Argument(source.item, source.layout.offset * source.dtype.itemsize, None)
+        for slot, source in enumerate(inputs, first_slot)
+    ]

@@ -19,6 +19,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.vector_math import TABLE_SIZE
 
 __all__ = ["ELEMENT_SIZE", "Emitter", "UnsupportedProgram", "Value", "emit_program", "register_dtype"]
 
@@ -81,6 +82,8 @@ class Emitter:
         self._names = 0
         self._declarations: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
+        # Elements of a table as text -> the name of the constant.
+        self._tables: dict[str, str] = {}
 
     # ------------------------------------------------------------------ text
 
@@ -115,10 +118,13 @@ class Emitter:
         element = Value("", type_).element
         return Value(f"splat ({element} {_literal(number, element)})", type_)
 
+    def literals(self, numbers: Sequence[Number], element: str = "float") -> Value:
+        """A vector of literals, one for each lane."""
+        return Value(f"<{_list(numbers, element)}>", f"<{len(numbers)} x {element}>")
+
     def lane_numbers(self, element: str = "i64") -> Value:
         """The vector 0, 1, 2, ..."""
-        numbers = ", ".join(f"{element} {lane}" for lane in range(self.lanes))
-        return Value(f"<{numbers}>", self.vector(element))
+        return self.literals(range(self.lanes), element)
 
     def define_helper(self, name: str, result: str, argument: str, body: Callable[[Emitter, Value], Value]) -> str:
         """Give the module the internal function `result name(argument)`, once however often it is called."""
@@ -126,6 +132,7 @@ class Emitter:
             inner = Emitter(self.target)
             inner._helpers = self._helpers
             inner._declarations = self._declarations
+            inner._tables = self._tables
             self._helpers[name] = ""
             value = body(inner, Value("%argument", argument))
             signature = f"{result} @{name}({argument} %argument)"
@@ -135,7 +142,12 @@ class Emitter:
 
     def module(self, *functions: str) -> str:
         """The text of a module of these functions and all that they call."""
-        return "\n".join([*functions, *self._helpers.values(), *self._declarations.values(), "!0 = !{i32 1}", ""])
+        tables = [
+            f"{name} = private unnamed_addr constant [{TABLE_SIZE} x float] [{elements}], align 64"
+            for elements, name in self._tables.items()
+        ]
+        rest = [*tables, *self._helpers.values(), *self._declarations.values()]
+        return "\n".join([*functions, *rest, "!0 = !{i32 1}", ""])
 
     def function(self, signature: str) -> str:
         """The text of the function `signature` with the body written so far; a return is added."""
@@ -174,9 +186,9 @@ class Emitter:
         type_ = next(operand.type for operand in (a, b, c) if isinstance(operand, Value))
         return self.intrinsic("llvm.fmuladd", *(self.operand(operand, type_) for operand in (a, b, c)))
 
-    def polynomial(self, x: Value, coefficients: Sequence[Number]) -> Value:
+    def polynomial(self, x: Value, coefficients: Sequence[Operand]) -> Value:
         """Horner's rule, highest power first."""
-        result: Operand = coefficients[0]
+        result = coefficients[0]
         for coefficient in coefficients[1:]:
             result = self.fma(result, x, coefficient)
         return self.operand(result, x.type)
@@ -209,6 +221,10 @@ class Emitter:
     def at_least(self, x: Value, bound: Number) -> Value:
         """max(x, bound); NaN stays NaN."""
         return self.select(self.compare("olt", x, bound), bound, x)
+
+    def smaller(self, left: Operand, right: Operand) -> Value:
+        """The minimum of two signed integers."""
+        return self.select(self.compare("slt", left, right), left, right)
 
     def convert(self, opcode: str, x: Value, element: str) -> Value:
         """A conversion instruction (zext, trunc, sitofp, bitcast, ...) to lanes of type `element`."""
@@ -251,6 +267,41 @@ class Emitter:
         text = f"shufflevector {x.type} {x.name}, {x.type} {second}, <{len(lanes)} x i32> <{mask}>"
         return self.assign(f"<{len(lanes)} x {x.element}>", text)
 
+    def transpose(self, rows: Sequence[Value]) -> list[Value]:
+        """The columns of a square matrix given by its rows, whose number is a power of two.
+
+        log2(rows) perfect shuffles of the upper with the lower half.
+        """
+        count = len(rows)
+        half = count // 2
+        orders = [[start + i // 2 + (i % 2) * count for i in range(count)] for start in (0, half)]
+        current = list(rows)
+        for _ in range(count.bit_length() - 1):
+            current = [self.shuffle(current[i], order, current[i + half]) for i in range(half) for order in orders]
+        return current
+
+    def lookup(self, table: Sequence[float], index: Value) -> Value:
+        """float32 elements of a table of `TABLE_SIZE`; the low bits of the i32 lanes of `index` choose them."""
+        if self.target.has_avx512:
+            return self.intrinsic("llvm.x86.avx512.permvar.sf.512", self.literals(table), index, overloads=())
+        if "avx2" in self.target.features:
+            # The instruction reads three bits of the index; the fourth chooses between its two results.
+            name = "llvm.x86.avx2.permps"
+            halves = (self.literals(half) for half in (table[:8], table[8:]))
+            low, high = (self.intrinsic(name, half, index, overloads=()) for half in halves)
+            return self.select(self.compare("slt", self.op("shl", index, 28), 0), high, low)
+        array = f"[{TABLE_SIZE} x float]"
+        name = self._tables.setdefault(_list(table, "float"), f"@table{len(self._tables)}")
+        offsets = self.op("and", index, TABLE_SIZE - 1)
+        result = Value("poison", self.vector("float"))
+        for lane in range(self.lanes):
+            offset = self.extract(offsets, lane)
+            address = self.assign("ptr", f"getelementptr {array}, ptr {name}, i64 0, i32 {offset.name}")
+            element = self.assign("float", f"load float, ptr {address.name}")
+            text = f"insertelement {result.type} {result.name}, float {element.name}, i64 {lane}"
+            result = self.assign(result.type, text)
+        return result
+
     def extract(self, x: Value, lane: int = 0) -> Value:
         return self.assign(x.element, f"extractelement {x.type} {x.name}, i64 {lane}")
 
@@ -268,14 +319,21 @@ class Emitter:
     def across_lanes(
         self, values: Sequence[Value], combine: Callable[[list[Value], list[Value]], list[Value]]
     ) -> list[Value]:
-        """Reduce all lanes with `combine`, which joins two groups of values; every lane holds the result."""
+        """Reduce all lanes with `combine`, which joins two groups of values; every lane holds the result.
+
+        Vectors are halved down to the smallest register's four lanes of 32 bits.
+        """
         current = list(values)
-        step = self.lanes // 2
-        while step:
-            order = [lane ^ step for lane in range(self.lanes)]
+        width = self.lanes
+        while width > 4:
+            width //= 2
+            halves = [range(width), range(width, 2 * width)]
+            low, high = ([self.shuffle(value, half) for value in current] for half in halves)
+            current = combine(low, high)
+        for step in (2, 1):
+            order = [lane ^ step for lane in range(4)]
             current = combine(current, [self.shuffle(value, order) for value in current])
-            step //= 2
-        return current
+        return [self.shuffle(value, [0] * self.lanes) for value in current]
 
     # ------------------------------------------------------------------ control flow
 
@@ -344,21 +402,23 @@ class Emitter:
 
         Lanes outside `mask` are 0 and not accessed.
         """
+        return self.from_memory(memory_dtype, self.load_raw(memory_dtype, address, mask))
+
+    def load_raw(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
+        """`load` without the conversion."""
         element, size = MEMORY_ELEMENT[memory_dtype], ELEMENT_SIZE[memory_dtype]
         type_ = self.vector(element)
         if mask is None:
-            raw = self.assign(type_, f"load {type_}, ptr {address.name}, align {size}")
-        else:
-            raw = self.intrinsic(
-                "llvm.masked.load",
-                address,
-                Value(str(size), "i32"),
-                mask,
-                Value("zeroinitializer", type_),
-                result=type_,
-                overloads=(type_, "ptr"),
-            )
-        return self.from_memory(memory_dtype, raw)
+            return self.assign(type_, f"load {type_}, ptr {address.name}, align {size}")
+        return self.intrinsic(
+            "llvm.masked.load",
+            address,
+            Value(str(size), "i32"),
+            mask,
+            Value("zeroinitializer", type_),
+            result=type_,
+            overloads=(type_, "ptr"),
+        )
 
     def load_scalar(self, memory_dtype: str, address: Value) -> Value:
         """One element, converted to the register dtype, in every lane."""
@@ -603,6 +663,10 @@ def _literal(number: Number, type_: str) -> str:
     if type_ == "i1":
         return "true" if number else "false"
     return str(int(number))
+
+
+def _list(numbers: Sequence[Number], type_: str) -> str:
+    return ", ".join(f"{type_} {_literal(number, type_)}" for number in numbers)
 
 
 def _mangled(type_: str) -> str:

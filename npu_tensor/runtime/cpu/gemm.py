@@ -5,8 +5,9 @@
         a=Operand("bfloat16", (k, 1)), b=Operand("bfloat16", (1, k)), outputs=[Operand("bfloat16", (n, 1))],
         epilogue=program, operands=[Operand("bfloat16", (0, 1))],
     )
-    gemm(pool.launch, allocate, [c_address], a_address, b_address, bias_address)
+    gemm(pool.launch, allocate, [c_address], [a_address], [b_address], bias_address)
 
+A and B may be `Computed`: element-wise expressions that are evaluated while they are packed.
 Three loops run one after the other on the pool: pack A, pack B, multiply. K is never split, so the sums
 stay in registers until they are complete and are rounded once, after the epilogue, to the dtype of the
 output. The panels of A and B stream from the caches at 7 bytes per cycle and core, which L3 can deliver for
@@ -28,9 +29,10 @@ from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, accumulator_dtype, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.gemm_prologue import Prologue
 from npu_tensor.runtime.cpu.target import Target
 
-__all__ = ["Gemm", "GemmSpec", "Operand", "accumulator_dtype"]
+__all__ = ["Computed", "Gemm", "GemmSpec", "Operand", "accumulator_dtype"]
 
 # Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
 _BLOCK_BYTES = 384 << 10
@@ -54,6 +56,20 @@ class Operand(NamedTuple):
     strides: tuple[int, ...] | None = None
 
 
+class Computed(NamedTuple):
+    """A matrix that is computed element by element while it is packed, as if it had been stored.
+
+    dtype    what the result of the program is rounded to
+    program  elementwise, load and scalar slot i is input i; one result
+    inputs   numbers, and matrices of the same shape, among them at least one matrix. The column strides of all
+             matrices are 0 or 1, or the row strides of all are
+    """
+
+    dtype: str
+    program: Program
+    inputs: tuple[Operand, ...]
+
+
 class Allocation(Protocol):
     @property
     def address(self) -> int: ...
@@ -64,8 +80,8 @@ class _Problem(NamedTuple):
 
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
-    a: Operand
-    b: Operand
+    a: Operand | Computed
+    b: Operand | Computed
     outputs: tuple[Operand, ...]
     operands: tuple[Operand, ...]
 
@@ -73,9 +89,9 @@ class _Problem(NamedTuple):
         """Raise ArgumentError if there is no kernel for these strides."""
         if len(self.shape) != 3 or min(self.shape + self.batch) < 0:
             raise ArgumentError(f"a product has sizes (m, n, k) >= 0, not {self.shape} in a batch of {self.batch}")
-        if any(operand.strides is None for operand in (self.a, self.b, *self.outputs)):
+        if not _matrices(self.a) or not _matrices(self.b) or any(x.strides is None for x in self.outputs):
             raise ArgumentError("a number is not a matrix: operands and outputs of a product need strides")
-        for operand in (self.a, self.b, *self.tensors):
+        for operand in (*_matrices(self.a), *_matrices(self.b), *self.tensors):
             if len(operand.strides or ()) != len(self.batch) + 2:
                 raise ArgumentError(
                     f"{operand.strides} are not strides of {len(self.batch)} batch dimensions and a matrix"
@@ -108,18 +124,20 @@ class _Problem(NamedTuple):
         while problem.batch:
             m, n, k = problem.shape
             size = problem.batch[-1]
-            followed = [_strides(operand) for operand in (problem.a, *problem.tensors)]
-            if size != 1 and _strides(problem.b)[-3] != 0:
+            followed = [_strides(operand) for operand in (*_matrices(problem.a), *problem.tensors)]
+            if size != 1 and any(_strides(operand)[-3] != 0 for operand in _matrices(problem.b)):
                 break
             if size != 1 and m != 1 and any(strides[-3] != m * strides[-2] for strides in followed):
                 break
+            if size != 1 and m == 1 and isinstance(problem.a, Computed):
+                break  # the distance between rows could become one that its vectors cannot follow
             # A matrix of one row has no distance between rows: that of the batch takes its place.
             keep = -3 if m == 1 and size != 1 else -2
             problem = _Problem(
                 (m * size, n, k),
                 problem.batch[:-1],
-                _drop_stride(problem.a, keep),
-                _drop_stride(problem.b, -2),
+                _drop_strides(problem.a, keep),
+                _drop_strides(problem.b, -2),
                 tuple(_drop_stride(output, keep) for output in problem.outputs),
                 tuple(_drop_stride(operand, keep) for operand in problem.operands),
             )
@@ -129,15 +147,18 @@ class _Problem(NamedTuple):
         m, n, k = self.shape
         most_rows, _ = tile_shape(choose_unit(self.a.dtype, self.b.dtype, target), target)
         access = {None: "number", 0: "column", 1: "row"}
+        layout_a, layout_b = _layout(self.a, -1, k, m), _layout(self.b, -2, k, n)
         return GemmSpec(
             self.a.dtype,
             self.b.dtype,
-            _layout(k, k_stride=_strides(self.a)[-1], lines=m, line_stride=_strides(self.a)[-2]),
-            _layout(k, k_stride=_strides(self.b)[-2], lines=n, line_stride=_strides(self.b)[-1]),
+            layout_a,
+            layout_b,
             _tile_rows(m, most_rows),
             tuple(output.dtype for output in self.outputs),
             epilogue,
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in self.operands),
+            _prologue(self.a, *((-1, k) if layout_a == "along_k" else (-2, m))),
+            _prologue(self.b, *((-2, k) if layout_b == "along_k" else (-1, n))),
         )
 
 
@@ -156,6 +177,12 @@ def _strides(operand: Operand) -> tuple[int, ...]:
     return operand.strides
 
 
+def _matrices(operand: Operand | Computed) -> list[Operand]:
+    """What is in memory of A or B."""
+    inputs = operand.inputs if isinstance(operand, Computed) else (operand,)
+    return [x for x in inputs if x.strides is not None]
+
+
 def _column_stride(operand: Operand, columns: int) -> int | None:
     """The column stride; 1 for a single column; None for a number."""
     if operand.strides is None:
@@ -171,10 +198,41 @@ def _drop_stride(operand: Operand, keep: int) -> Operand:
     return Operand(operand.dtype, (*outer, operand.strides[keep], column))
 
 
-def _layout(k: int, *, k_stride: int, lines: int, line_stride: int) -> str:
-    if k_stride == 1 and k > 1:
+def _drop_strides(operand: Operand | Computed, keep: int) -> Operand | Computed:
+    if isinstance(operand, Operand):
+        return _drop_stride(operand, keep)
+    return operand._replace(inputs=tuple(_drop_stride(x, keep) for x in operand.inputs))
+
+
+def _layout(operand: Operand | Computed, k_axis: int, k: int, lines: int) -> str:
+    """The entry of `gemm_pack.LAYOUTS` for A or B, whose stride number `k_axis` is the one along K."""
+    line_axis = -3 - k_axis
+    if isinstance(operand, Computed):
+        for layout, axis, extent in (("along_k", k_axis, k), ("across_lines", line_axis, lines)):
+            if all(_vector_access(x, axis, extent) for x in operand.inputs):
+                return layout
+        raise ArgumentError(f"the inputs of a computed matrix are not contiguous in the same direction: {operand.inputs}")
+    strides = _strides(operand)
+    if strides[k_axis] == 1 and k > 1:
         return "along_k"
-    return "across_lines" if line_stride == 1 or lines == 1 else "strided"
+    return "across_lines" if strides[line_axis] == 1 or lines == 1 else "strided"
+
+
+def _vector_access(operand: Operand, axis: int, extent: int) -> str | None:
+    """How vectors in the direction of an axis read an input of a prologue; None if they cannot."""
+    if operand.strides is None:
+        return "number"
+    return {0: "splat", 1: "vector"}.get(operand.strides[axis] if extent > 1 else 1)
+
+
+def _prologue(operand: Operand | Computed, axis: int, extent: int) -> Prologue | None:
+    """The prologue of A or B with vectors in the direction of an axis."""
+    if isinstance(operand, Operand):
+        return None
+    accesses = (_vector_access(x, axis, extent) for x in operand.inputs)
+    return Prologue(
+        operand.program, tuple((x.dtype, access) for x, access in zip(operand.inputs, accesses, strict=True) if access)
+    )
 
 
 def _batch_offsets(batch: tuple[int, ...], operand: Operand) -> NDArray[np.int64]:
@@ -218,7 +276,7 @@ class Gemm:
     engine    compiles the kernels
     target    of the engine
     shape     (m, n, k) of every product
-    a, b      m x k and k x n matrices with any strides. float32, bfloat16 and float16, mixed or not, are
+    a, b      m x k and k x n matrices with any strides, or `Computed` ones. float32, bfloat16 and float16, mixed or not, are
               summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64 and int64 in
               their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
@@ -236,8 +294,8 @@ class Gemm:
         target: Target,
         shape: tuple[int, int, int],
         *,
-        a: Operand,
-        b: Operand,
+        a: Operand | Computed,
+        b: Operand | Computed,
         outputs: Sequence[Operand],
         epilogue: Program | None = None,
         operands: Sequence[Operand] = (),
@@ -257,9 +315,8 @@ class Gemm:
         m, n, k = problem.shape
         unit = self.spec.unit(self._target)
         steps = max(1, -(-k // unit.count))
-        (row_a, k_a), (k_b, column_b) = _strides(problem.a)[-2:], _strides(problem.b)[-2:]
-        pack_a = self._packing(self.spec.pack_a(self._target), problem.a, problem.batch, k, steps, m, row_a, k_a)
-        pack_b = self._packing(self.spec.pack_b(self._target), problem.b, problem.batch, k, steps, n, column_b, k_b)
+        pack_a = self._packing(self.spec.pack_a(self._target), problem.a, problem.batch, k, steps, m, k_axis=-1)
+        pack_b = self._packing(self.spec.pack_b(self._target), problem.b, problem.batch, k, steps, n, k_axis=-2)
         self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
         self._offset_b = pack_a.bytes
         self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
@@ -284,19 +341,27 @@ class Gemm:
     def _packing(
         self,
         spec: PackSpec,
-        operand: Operand,
+        operand: Operand | Computed,
         batch: tuple[int, ...],
         k: int,
         steps: int,
         lines: int,
-        line_stride: int,
-        k_stride: int,
+        *,
+        k_axis: int,
     ) -> _Packing:
-        size = ELEMENT_SIZE[operand.dtype]
-        offsets, index = np.unique(_batch_offsets(batch, operand), return_inverse=True)
+        line_axis, matrices = -3 - k_axis, _matrices(operand)
+        # Products that read the same matrices share a packed one.
+        every = np.stack([_batch_offsets(batch, matrix) for matrix in matrices], axis=1)
+        offsets, index = np.unique(every, axis=0, return_inverse=True)
         panels = -(-lines // spec.width)
         bytes_ = panel_bytes(spec, steps, self._target)
-        meta = np.array([k, steps, lines, panels, line_stride * size, k_stride * size, bytes_, *offsets], np.int64)
+        if isinstance(operand, Computed):
+            across = line_axis if spec.layout == "along_k" else k_axis
+            strides, outer = [0, 0], [_strides(x)[across] * ELEMENT_SIZE[x.dtype] for x in matrices]
+        else:
+            size = ELEMENT_SIZE[operand.dtype]
+            strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
+        meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
         module = pack_module("pack", spec, self._target)
         loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
         return _Packing(loop, index.ravel(), panels, bytes_)
@@ -311,22 +376,25 @@ class Gemm:
         launch: Callable[..., None],
         allocate: Callable[[int], Allocation],
         outputs: Sequence[int],
-        a: int,
-        b: int,
+        a: Sequence[int | float],
+        b: Sequence[int | float],
         *operands: int | float,
     ) -> None:
         """Compute the product.
 
         launch    of the pool
         allocate  gives memory for a number of bytes; it must live as long as the object it returns
-        outputs   addresses; a, b and operands likewise, except that numbers are given as they are. An output may be
-                  the memory of a or b, which are packed before, or of an operand with the same strides
+        outputs   addresses
+        a, b      the address of a matrix, or the addresses and numbers that a computed one is made from
+        operands  of the epilogue: addresses and numbers
+
+        An output may be the memory of a or b, which are packed before, or of an operand with the same strides.
         """
         if self._empty:
             return
         scratch = allocate(self._scratch_bytes)
         packed_a = -(-scratch.address // _ALIGNMENT) * _ALIGNMENT
         packed_b = packed_a + self._offset_b
-        launch(*self._pack_a, packed_a, a)
-        launch(*self._pack_b, packed_b, b)
+        launch(*self._pack_a, packed_a, *a)
+        launch(*self._pack_b, packed_b, *b)
         launch(*self._multiply, packed_a, packed_b, *outputs, *operands)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from npu_tensor.errors import DTypeError
-from npu_tensor.runtime.cpu.emitter import Emitter, Value
+from npu_tensor.runtime.cpu.emitter import REGISTER_ELEMENT, Emitter, Value
 from npu_tensor.runtime.cpu.target import Target
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "byte_offset",
     "choose_unit",
     "emit_tile",
+    "load_number",
     "load_value",
     "tile_shape",
     "unit_lanes",
@@ -126,6 +127,20 @@ def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, ali
     """The value of any LLVM type at `index` in an array of them."""
     address = emitter.assign("ptr", f"getelementptr {type_}, ptr {pointer.name}, i64 {index}")
     return emitter.assign(type_, f"load {type_}, ptr {address.name}, align {align}")
+
+
+def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Value:
+    """A run-time number in every lane: a float64 or int64 stands in the pointer slot itself."""
+    element = REGISTER_ELEMENT[dtype]
+    if dtype in ("float32", "float64"):
+        number = load_value(emitter, "double", pointers, slot)
+        return emitter.splat(emitter.convert("fptrunc", number, element) if element == "float" else number)
+    number = load_value(emitter, "i64", pointers, slot)
+    if dtype == "bool":
+        number = emitter.compare("ne", number, 0)
+    elif element != "i64":
+        number = emitter.convert("trunc", number, element)
+    return emitter.splat(number)
 
 
 def _broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:

@@ -8,16 +8,18 @@ from functools import lru_cache
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ops.expression import Instruction, Program
-from npu_tensor.runtime.cpu.emitter import REGISTER_ELEMENT, Emitter, Value, emit_program, register_dtype
+from npu_tensor.runtime.cpu.emitter import Emitter, Value, emit_program, register_dtype
 from npu_tensor.runtime.cpu.gemm_micro import (
     Unit,
     byte_offset,
     choose_unit,
     emit_tile,
+    load_number,
     load_value,
     tile_shape,
 )
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec
+from npu_tensor.runtime.cpu.gemm_prologue import Prologue
 from npu_tensor.runtime.cpu.target import Target
 
 __all__ = ["MULTIPLY_META", "GemmSpec", "accumulator_dtype", "multiply_module"]
@@ -42,12 +44,13 @@ MULTIPLY_META = (
 class GemmSpec:
     """What the kernels of a product are compiled for.
 
-    layout_*   of `gemm_pack.LAYOUTS`
-    rows       of a tile
-    outputs    memory dtypes
-    epilogue   elementwise program: load slot 0 is the sum, slot i the operand i - 1; None stores the sum
-    operands   (memory dtype, access), where access is "row" (consecutive columns), "column" (one element
-               for all columns) or "number" (a run-time scalar)
+    layout_*    of `gemm_pack.LAYOUTS`
+    rows        of a tile
+    outputs     memory dtypes
+    epilogue    elementwise program: load slot 0 is the sum, slot i the operand i - 1; None stores the sum
+    operands    (memory dtype, access), where access is "row" (consecutive columns), "column" (one element
+                for all columns) or "number" (a run-time scalar)
+    prologue_*  what computes A or B; None if it is in memory
     """
 
     dtype_a: str
@@ -58,6 +61,8 @@ class GemmSpec:
     outputs: tuple[str, ...]
     epilogue: Program | None = None
     operands: tuple[tuple[str, str], ...] = ()
+    prologue_a: Prologue | None = None
+    prologue_b: Prologue | None = None
 
     def unit(self, target: Target) -> Unit:
         return choose_unit(self.dtype_a, self.dtype_b, target)
@@ -67,11 +72,13 @@ class GemmSpec:
 
     def pack_a(self, target: Target) -> PackSpec:
         unit = self.unit(target)
-        return PackSpec(self.dtype_a, unit, self.layout_a, self.rows, flip_sign=unit.name == "int8_quad")
+        quads = unit.name == "int8_quad"
+        return PackSpec(self.dtype_a, unit, self.layout_a, self.rows, flip_sign=quads, prologue=self.prologue_a)
 
     def pack_b(self, target: Target) -> PackSpec:
         unit = self.unit(target)
-        return PackSpec(self.dtype_b, unit, self.layout_b, self.columns(target), correct=unit.name == "int8_quad")
+        width, quads = self.columns(target), unit.name == "int8_quad"
+        return PackSpec(self.dtype_b, unit, self.layout_b, width, correct=quads, prologue=self.prologue_b)
 
     def program(self, target: Target) -> Program:
         """The epilogue, with the sum as register dtype of the accumulators."""
@@ -212,25 +219,11 @@ class _MultiplyWriter:
             return emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
 
         def scalar(slot: int, dtype: str) -> Value:
-            return self._number(first_operand + slot - 1, dtype)
+            return load_number(emitter, self.pointers, first_operand + slot - 1, dtype)
 
         for output, value in enumerate(emit_program(emitter, self.program, load, scalar)):
             address = emitter.address(starts[2 + output], matrix_column, outputs[output])
             emitter.store(outputs[output], value, address, mask)
-
-    def _number(self, slot: int, dtype: str) -> Value:
-        """A run-time number in every lane: a float64 or int64 stands in the pointer slot itself."""
-        emitter = self.emitter
-        element = REGISTER_ELEMENT[dtype]
-        if dtype in ("float32", "float64"):
-            number = load_value(emitter, "double", self.pointers, slot)
-            return emitter.splat(emitter.convert("fptrunc", number, element) if element == "float" else number)
-        number = load_value(emitter, "i64", self.pointers, slot)
-        if dtype == "bool":
-            number = emitter.compare("ne", number, 0)
-        elif element != "i64":
-            number = emitter.convert("trunc", number, element)
-        return emitter.splat(number)
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,8 @@ The operand is seen as *lines* (rows of A, columns of B) along K. Which of its t
 decides how a panel is copied: along K, square blocks are transposed in registers; across lines, vectors are
 copied and the elements of a unit interleaved; otherwise, and for what is left over, elements are copied one
 by one. Elements past the end of K are zero in both operands, so they never add anything, not even to NaN or
-infinity.
+infinity. An operand that has to be computed is computed block by block, into scratch memory from which
+each block is copied in the same ways.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from npu_tensor.runtime.cpu.emitter import ELEMENT_SIZE, MEMORY_ELEMENT, Emitter, Value
 from npu_tensor.runtime.cpu.gemm_micro import Unit, byte_offset, load_value, unit_lanes
+from npu_tensor.runtime.cpu.gemm_prologue import Block, Prologue, emit_block
 from npu_tensor.runtime.cpu.target import Target
 
 __all__ = ["LAYOUTS", "PACK_META", "PackSpec", "pack_module", "panel_bytes"]
@@ -23,10 +25,13 @@ __all__ = ["LAYOUTS", "PACK_META", "PackSpec", "pack_module", "panel_bytes"]
 LAYOUTS = ("along_k", "across_lines", "strided")
 
 # The leading int64 numbers of a pack kernel's meta array; strides and offsets are in bytes. The offset of
-# each matrix inside the operand follows.
+# each matrix inside the operand follows. With a prologue, the strides here are not used; there follow, for each
+# of its tensors, the stride across its vectors, and then for every matrix the offset inside each of these tensors.
 PACK_META = ("k", "steps", "lines", "panels", "line_stride", "k_stride", "panel_bytes")
 
 _CACHE_LINE = 64  # bytes, and the size of the largest vector register
+# What a prologue computes at a time: it stays in the level-1 cache beside its inputs and a part of the panel.
+_SCRATCH_BYTES = 8 << 10
 
 
 class PackSpec(NamedTuple):
@@ -35,6 +40,7 @@ class PackSpec(NamedTuple):
     width      lines per panel
     flip_sign  add 128 to int8 elements: A of an unsigned x signed product
     correct    begin each panel with -128 times the sum of each line: B of such a product
+    prologue   computes the operand, as if it had been stored as `dtype`; its vectors run in the direction of `layout`
     """
 
     dtype: str
@@ -43,6 +49,7 @@ class PackSpec(NamedTuple):
     width: int
     flip_sign: bool = False
     correct: bool = False
+    prologue: Prologue | None = None
 
 
 def panel_bytes(spec: PackSpec, steps: int, target: Target) -> int:
@@ -57,6 +64,11 @@ def _vector(lanes: int, element: str) -> str:
     return f"<{lanes} x {element}>"
 
 
+def _block_size(line_bytes: int, multiple: int) -> int:
+    """The largest power of two of elements along K that fits the scratch memory, at least `multiple`, one itself."""
+    return max(multiple, 1 << ((_SCRATCH_BYTES // line_bytes).bit_length() - 1))
+
+
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
     """(first line, lines) of vectors that cover a panel: whole registers, then smaller powers of two."""
     pieces, first = [], 0
@@ -65,17 +77,6 @@ def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
         pieces.append((first, size))
         first += size
     return pieces
-
-
-def _transpose(emitter: Emitter, rows: Sequence[Value]) -> list[Value]:
-    """The columns of a square matrix given by its rows: log2(lanes) perfect shuffles of its two halves."""
-    lanes = len(rows)
-    half = lanes // 2
-    masks = [[start + i // 2 + (i % 2) * lanes for i in range(lanes)] for start in (0, half)]
-    current = list(rows)
-    for _ in range(lanes.bit_length() - 1):
-        current = [emitter.shuffle(current[i], mask, current[i + half]) for i in range(half) for mask in masks]
-    return current
 
 
 class _PackWriter:
@@ -96,19 +97,24 @@ class _PackWriter:
     def module(self, name: str) -> str:
         emitter = self.emitter
         packed, operand = (load_value(emitter, "ptr", Value("%pointers", "ptr"), slot) for slot in range(2))
-        offsets = byte_offset(emitter, Value("%meta", "ptr"), 8 * len(PACK_META))
+        self.table = table = byte_offset(emitter, Value("%meta", "ptr"), 8 * len(PACK_META))
+        if self.spec.prologue is not None:
+            self.scratch = emitter.assign("ptr", f"alloca [{_SCRATCH_BYTES} x i8], align 64")
 
         def pack_panel(index: Value, _: list[Value]) -> Sequence[Value]:
             matrix = emitter.op("udiv", index, self.meta["panels"])
             first = emitter.mul(emitter.op("urem", index, self.meta["panels"]), self.spec.width)
             self.valid = self._minimum(emitter.sub(self.meta["lines"], first), self.spec.width)
-            offset = load_value(emitter, "i64", emitter.address(offsets, matrix, "int64"))
-            self.source = byte_offset(emitter, operand, offset)
-            self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
             self.panel = destination = byte_offset(emitter, packed, emitter.mul(index, self.meta["panel_bytes"]))
             if self.spec.correct:
                 self.panel = byte_offset(emitter, destination, self.spec.width * self.unit.bytes)
-            self._copy_elements(self._copy_vectors())
+            if self.spec.prologue is not None:
+                self._compute_blocks(self.spec.prologue, matrix, first)
+            else:
+                offset = load_value(emitter, "i64", emitter.address(table, matrix, "int64"))
+                self.source = byte_offset(emitter, operand, offset)
+                self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
+                self._copy_elements(self._copy_vectors())
             if self.spec.correct:
                 self._store_correction(destination)
             return ()
@@ -119,6 +125,46 @@ class _PackWriter:
 
     def _minimum(self, left: Value, right: int) -> Value:
         return self.emitter.select(self.emitter.compare("slt", left, right), left, right)
+
+    def _compute_blocks(self, prologue: Prologue, matrix: Value, first: Value) -> None:
+        """Compute and copy the panel that begins at line `first`, block by block along K."""
+        emitter, spec, whole, panel, valid = self.emitter, self.spec, self.meta, self.panel, self.valid
+        along_k = spec.layout == "along_k"
+        lines = -(-spec.width // emitter.lanes) * emitter.lanes
+        size = _block_size(lines * self.element_bytes, self.lanes * self.unit.count)
+        steps = size // self.unit.count
+        tensors = prologue.tensors
+        offsets = byte_offset(emitter, self.table, emitter.mul(emitter.add(matrix, 1), 8 * len(tensors)))
+        matrices = {}
+        for position, number in enumerate(tensors):
+            pointer = load_value(emitter, "ptr", Value("%pointers", "ptr"), 1 + number)
+            start = byte_offset(emitter, pointer, load_value(emitter, "i64", offsets, position))
+            matrices[number] = start, load_value(emitter, "i64", self.table, position)
+
+        def compute_block(step: Value, _: list[Value]) -> Sequence[Value]:
+            k_begin = emitter.mul(step, self.unit.count)
+            k = self._minimum(emitter.sub(whole["k"], k_begin), size)
+            if along_k:
+                block, inner = Block(first, valid, k_begin, k, whole["k"]), size
+            else:
+                block, inner = Block(k_begin, k, first, valid, whole["lines"]), lines
+            numbers = (Value("%pointers", "ptr"), 1)
+            emit_block(emitter, prologue, spec.dtype, block, matrices, numbers, self.scratch, inner)
+            self.meta = whole | {
+                "k": k,
+                "steps": self._minimum(emitter.sub(whole["steps"], step), steps),
+                "line_stride": emitter.constant((inner if along_k else 1) * self.element_bytes, "i64"),
+                "k_stride": emitter.constant((1 if along_k else inner) * self.element_bytes, "i64"),
+            }
+            self.source = self.scratch
+            self.panel = byte_offset(emitter, panel, emitter.mul(step, spec.width * self.unit.bytes))
+            # The scratch memory has room for all lines of a panel.
+            self.valid = emitter.constant(spec.width, "i64")
+            self._copy_elements(self._copy_vectors())
+            return ()
+
+        emitter.loop(0, whole["steps"], steps, (), compute_block)
+        self.meta, self.panel, self.valid = whole, panel, valid
 
     def _copy_vectors(self) -> Value:
         """Copy what vectors can copy: all lines of the first steps. Returns the number of these steps."""
@@ -209,7 +255,7 @@ class _PackWriter:
                 rows.append(self._bitcast(units, column_type))
             rows += [Value("poison", column_type)] * (lanes - lines)
             base = self._unit_address(step, first)
-            for i, column in enumerate(_transpose(emitter, rows)):
+            for i, column in enumerate(emitter.transpose(rows)):
                 self._store(column, byte_offset(emitter, base, i * self.spec.width * self.unit.bytes))
             return ()
 
@@ -337,7 +383,8 @@ class _PackWriter:
 def pack_module(name: str, spec: PackSpec, target: Target) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
 
-    pointers  [packed, operand]; packed is aligned to 64 bytes and has room for matrices x panels panels
-    meta      `PACK_META`, then the byte offset of every matrix
+    pointers  [packed, operand], or with a prologue [packed, its inputs...]; packed is aligned to 64 bytes and
+              has room for matrices x panels panels
+    meta      `PACK_META` and what its comment says
     """
     return _PackWriter(spec, target).module(name)

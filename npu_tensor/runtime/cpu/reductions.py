@@ -17,14 +17,16 @@ class Reduction:
     """How a row is reduced: accumulators per lane, in two levels.
 
     A loop over some thousand elements starts with `empty` accumulators and applies `step` to each vector;
-    then `widen` and `join` take them into the totals of the row. `finish` gives the value of the instruction.
+    then `widen` and `join` take them into the totals of the row. `finish` gives the value of the instruction, of
+    totals or, for rows of a few elements, of accumulators.
     """
 
     def __init__(self, emitter: Emitter, primitive: str, dtype: str) -> None:
         self.emitter = emitter
         self.primitive = primitive
         self.dtype = dtype
-        self.type = emitter.vector(REGISTER_ELEMENT[dtype])
+        self.element = REGISTER_ELEMENT[dtype]
+        self.type = emitter.vector(self.element)
 
     def identity(self) -> float | int:
         raise NotImplementedError
@@ -76,7 +78,7 @@ class _Sum(Reduction):
 
     def finish(self, totals: list[Value], across: bool) -> Value:
         total = super().finish(totals, across)
-        return self.emitter.convert("fptrunc", total, "float") if self.widens else total
+        return self.emitter.convert("fptrunc", total, "float") if total.element != self.element else total
 
 
 class _Product(Reduction):

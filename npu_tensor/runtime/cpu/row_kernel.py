@@ -6,9 +6,11 @@ inner length, the outer sizes from the outermost on, and for every operand in or
 strides and its inner stride, all in elements (a scalar has these entries too; they are not read). A row is
 one run along the inner dimension.
 
-Three forms, all of which can be split between threads by `begin` and `end`:
+Four forms, all of which can be split between threads by `begin` and `end`:
 
 * map: no instruction reduces. Positions are elements in row-major order.
+* tiles: a map some of whose operands are contiguous across rows rather than along them. Positions are square
+  tiles of `TILE` rows and elements, in row-major order; `tile_count` gives their number.
 * rows: positions are rows; the lanes of a vector are neighbours in the row. The row is walked once for each
   level of reductions that depend on one another, and once more to store what has one value per element.
 * columns: the same programs, for operands that are contiguous across rows rather than along them (a sum over
@@ -17,6 +19,7 @@ Three forms, all of which can be split between threads by `begin` and `end`:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -35,7 +38,7 @@ from npu_tensor.runtime.cpu.emitter import (
 from npu_tensor.runtime.cpu.reductions import Index, Reduction, make_reduction
 from npu_tensor.runtime.cpu.target import Target
 
-__all__ = ["Operand", "row_kernel"]
+__all__ = ["TILE", "Operand", "row_kernel", "tile_count"]
 
 # float32 sums go over to float64 after this many additions in each lane.
 SUM_BLOCK = 32
@@ -44,8 +47,13 @@ SUM_BLOCK = 32
 SCRATCH_LENGTH = 16384
 COLUMN_SCRATCH_LENGTH = 65536
 SCRATCH_ROWS = 2
+# Rows of up to this many vectors are kept in registers.
+SHORT_VECTORS = 4
 # The vectors that the column form handles at once.
 COLUMN_VECTORS = 4
+# Rows, and elements of each, that a map with transposed operands handles at once. Their cache lines and pages are
+# used several times while they are at hand.
+TILE = 64
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
 # An intermediate value is kept for a later walk rather than computed again from this many flops on.
@@ -54,13 +62,16 @@ SCRATCH_FLOPS = 12
 # How often an instruction's value changes.
 ONCE, PER_ROW, PER_ELEMENT = 0, 1, 2
 
+_ACCESSES = ("contiguous", "row", "strided", "scalar", "reversed", "alternate", "transposed")
+
 
 class Operand(NamedTuple):
     """How an operand lies in memory.
 
-    `access` is "contiguous" (inner stride 1), "row" (inner stride 0: one element per row), "strided" or, for
-    run-time numbers, "scalar". In the column form the stride meant is the one across rows, along the
-    innermost outer dimension.
+    `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
+    "reversed" (-1) and "alternate" (2), or "strided" (any). Run-time numbers are "scalar". In the column form
+    the stride meant is the one across rows, along the innermost outer dimension. An input of a map may be
+    "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
     """
 
     dtype: str
@@ -75,7 +86,7 @@ def row_kernel(
     target: Target,
     nontemporal: bool = False,
     columns: bool = False,
-    longest: int | None = None,
+    length: int | None = None,
 ) -> str:
     """The text of a module with the kernel `name`.
 
@@ -83,9 +94,9 @@ def row_kernel(
     dimensions; without any there is a single row. `nontemporal` lets a map without outer dimensions write
     past the caches, for outputs larger than these. `columns` asks for the column form, which needs `outer` >=
     1; there, outputs with one value per row are stored once and those with one per element along the inner
-    dimension. `longest` promises an upper bound of the inner length. Where expensive intermediate values are
-    to be kept for a second walk over a row, it spares the code for rows that are too long for that, about
-    half of the compilation.
+    dimension. `length` promises the inner length. Rows of a few vectors are then kept in registers; and where
+    expensive intermediate values are to be kept for a second walk over a row, the promise spares the code for
+    rows that are too long for that, about half of the compilation.
 
     Raises UnsupportedProgram for what has no vector code, ValueError for operands that contradict the
     program.
@@ -95,10 +106,19 @@ def row_kernel(
     if columns and outer < 1:
         raise ValueError("the column form needs an outer dimension")
     if columns:
-        return _ColumnKernel(name, program, operands, outer, target, longest).text()
+        return _ColumnKernel(name, program, operands, outer, target, length).text()
+    if any(operand.access == "transposed" for operand in operands):
+        if reduces or outer < 1:
+            raise ValueError("transposed operands are those of maps with an outer dimension")
+        return _TileKernel(name, program, operands, outer, target, False).text()
     if reduces:
-        return _RowKernel(name, program, operands, outer, target, longest).text()
+        return _RowKernel(name, program, operands, outer, target, length).text()
     return _MapKernel(name, program, operands, outer, target, nontemporal and outer == 0).text()
+
+
+def tile_count(outer: Sequence[int], inner: int) -> int:
+    """The positions of a map with transposed operands."""
+    return math.prod(outer[:-1]) * -(-outer[-1] // TILE) * -(-inner // TILE)
 
 
 def _check(program: Program, operands: tuple[Operand, ...]) -> None:
@@ -109,7 +129,7 @@ def _check(program: Program, operands: tuple[Operand, ...]) -> None:
     for number, operand in enumerate(operands):
         if operand.dtype not in MEMORY_ELEMENT:
             raise ValueError(f"operand {number} has the unknown dtype {operand.dtype!r}")
-        if operand.access not in ("contiguous", "row", "strided", "scalar"):
+        if operand.access not in _ACCESSES:
             raise ValueError(f"operand {number} has the unknown access {operand.access!r}")
     for slot, step in slots.items():
         operand = operands[len(program.outputs) + slot]
@@ -197,7 +217,7 @@ class _Kernel:
             self.bases.append(e.address(pointer, self.read_meta(first), operand.dtype))
             self.outer_strides.append([self.read_meta(first + 1 + axis) for axis in range(self.outer)])
             self.inner_strides.append(self.read_meta(first + 1 + self.outer))
-            if operand.access == "strided":
+            if operand.access in ("strided", "alternate"):
                 self.lane_offsets[number] = e.mul(e.splat(self.lane_stride(number)), e.lane_numbers())
 
     def read_meta(self, position: int) -> Value:
@@ -258,6 +278,17 @@ class _Kernel:
         if operand.access == "contiguous":
             return e.load(operand.dtype, e.address(pointer, place.lane, operand.dtype), place.mask)
         start = e.address(pointer, e.mul(place.lane, self.lane_stride(number)), operand.dtype)
+        if operand.access == "reversed":
+            order = list(range(e.lanes - 1, -1, -1))
+            mask = e.shuffle(place.mask, order) if place.mask else None
+            first = e.address(start, e.constant(1 - e.lanes, "i64"), operand.dtype)
+            return e.from_memory(operand.dtype, e.shuffle(e.load_raw(operand.dtype, first, mask), order))
+        if operand.access == "alternate" and place.mask is None:
+            # The second vector begins one element early and so ends with the last element that is wanted.
+            second = e.address(start, e.constant(e.lanes - 1, "i64"), operand.dtype)
+            halves = [e.load_raw(operand.dtype, address) for address in (start, second)]
+            order = [*range(0, e.lanes, 2), *range(e.lanes + 1, 2 * e.lanes, 2)]
+            return e.from_memory(operand.dtype, e.shuffle(halves[0], order, halves[1]))
         return e.gather(operand.dtype, start, self.lane_offsets[number], place.mask)
 
     def store(self, output: int, values: Sequence[Value], places: Sequence[_Place]) -> None:
@@ -376,11 +407,11 @@ class _MapKernel(_Kernel):
         )
 
     def body(self) -> None:
-        self.segments(self.inner, self.line)
+        self.segments(self.inner, lambda row, first, last: self.line(self.row_pointers(row), first, last))
 
-    def line(self, row: Value, first: Value, last: Value) -> None:
+    def line(self, pointers: list[Value], first: Value, last: Value) -> None:
+        """The elements `first` to `last` of the row that `pointers` point to."""
         e = self.emitter
-        pointers = self.row_pointers(row)
         known = self.evaluate_fixed(PER_ROW, self.program.outputs, self.known, pointers)
         unroll = _unroll(self.cost(self.program.outputs))
         step = unroll * e.lanes
@@ -437,6 +468,101 @@ class _MapKernel(_Kernel):
         return e.compare("eq", e.op("and", joined, 63), 0) if joined else e.constant(0, "i1")
 
 
+class _TileKernel(_MapKernel):
+    """Square tiles: of each transposed operand a row-major copy is made first, on the stack."""
+
+    def body(self) -> None:
+        e = self.emitter
+        height, width = self.sizes[-1], self.inner
+        self.copies = {
+            number: e.assign("ptr", f"alloca {MEMORY_ELEMENT[operand.dtype]}, i64 {TILE * TILE}, align 64")
+            for number, operand in enumerate(self.operands)
+            if operand.access == "transposed"
+        }
+        across, along = (e.op("udiv", e.add(size, TILE - 1), TILE) for size in (height, width))
+
+        def band(number: Value, first: Value, last: Value) -> None:
+            matrix = e.op("udiv", number, across)
+            row = e.mul(e.sub(number, e.mul(matrix, across)), TILE)
+            pointers = self.row_pointers(e.add(e.mul(matrix, height), row))
+            rows = e.smaller(e.sub(height, row), TILE)
+
+            def tile(position: Value, carried: list[Value]) -> list[Value]:
+                column = e.mul(position, TILE)
+                self.tile(pointers, rows, column, e.smaller(e.add(column, TILE), width))
+                return carried
+
+            e.loop(first, last, 1, [], tile)
+
+        self.segments(along, band)
+
+    def tile(self, pointers: list[Value], rows: Value, first: Value, last: Value) -> None:
+        """The elements `first` to `last` of as many rows as given, the first of which `pointers` point to."""
+        e = self.emitter
+        copies = {number: self.copy(number, pointers[number], rows, first, last) for number in self.copies}
+
+        def line(row: Value, carried: list[Value]) -> list[Value]:
+            moved = list(pointers)
+            for number, operand in enumerate(self.operands):
+                if number in copies:
+                    moved[number] = e.address(copies[number], e.mul(row, TILE), operand.dtype)
+                elif operand.access != "scalar":
+                    distance = e.mul(row, self.outer_strides[number][-1])
+                    moved[number] = e.address(pointers[number], distance, operand.dtype)
+            self.line(moved, first, last)
+            return carried
+
+        e.loop(0, rows, 1, [], line)
+
+    def copy(self, number: int, source: Value, rows: Value, first: Value, last: Value) -> Value:
+        """Copy a tile of a transposed operand, in blocks that are transposed in registers.
+
+        The address at which element 0 of the tile's first row would be, in rows of TILE elements. A block that
+        would reach past an edge of the tile lies further back instead; those of a tile smaller than a block
+        begin in the neighbouring tile.
+        """
+        e = self.emitter
+        dtype = self.operands[number].dtype
+        element, size = MEMORY_ELEMENT[dtype], ELEMENT_SIZE[dtype]
+        # Blocks of 64-bit elements are smaller: whole blocks fit in the registers.
+        count = e.lanes if size <= 4 else e.lanes // 2
+        type_ = f"<{count} x {element}>"
+        stride = self.inner_strides[number]
+        last_row, last_column = e.sub(rows, count), e.sub(last, count)
+        first_row, first_column = e.smaller(last_row, 0), e.smaller(first, last_column)
+        origin = e.sub(e.mul(first_row, -TILE), first_column)
+        copy = e.address(self.copies[number], origin, dtype)
+
+        def column(position: Value, carried: list[Value]) -> list[Value]:
+            position = e.smaller(position, last_column)
+            start = e.address(source, e.mul(position, stride), dtype)
+
+            def block(row: Value, carried: list[Value]) -> list[Value]:
+                row = e.smaller(row, last_row)
+                place = e.address(start, row, dtype)
+                columns = []
+                for _ in range(count):
+                    columns.append(e.assign(type_, f"load {type_}, ptr {place.name}, align {size}"))
+                    place = e.address(place, stride, dtype)
+                destination = e.address(copy, e.add(e.mul(row, TILE), position), dtype)
+                for number, line in enumerate(e.transpose(columns)):
+                    place = e.address(destination, e.constant(number * TILE, "i64"), dtype)
+                    e.store_raw(dtype, line, place)
+                return carried
+
+            return e.loop(first_row, rows, count, carried, block)
+
+        e.loop(first_column, last, count, [], column)
+        return copy
+
+    def load(self, slot: int, place: _Place) -> Value:
+        number = len(self.program.outputs) + slot
+        if number not in self.copies:
+            return super().load(slot, place)
+        dtype = self.operands[number].dtype
+        return self.emitter.load(dtype, self.emitter.address(place.pointers[number], place.lane, dtype), place.mask)
+
+
 class _Stage(NamedTuple):
     """One walk over a row: what it reduces or stores, and what it puts in and takes from scratch rows."""
 
@@ -457,10 +583,10 @@ class _ReducingKernel(_Kernel):
         operands: tuple[Operand, ...],
         outer: int,
         target: Target,
-        longest: int | None,
+        length: int | None,
     ) -> None:
         super().__init__(name, program, operands, outer, target)
-        self.longest = longest
+        self.length = length
 
     def stages(self, with_scratch: bool) -> list[_Stage]:
         """The walks over a row, in order."""
@@ -554,14 +680,14 @@ class _ReducingKernel(_Kernel):
             body(self.stages(with_scratch=False), {})
             return []
 
-        if not kept or (self.longest is not None and self.longest > fits):
+        if not kept or (self.length is not None and self.length > fits):
             computing_again()
             return
         length = available + e.lanes
         for number in kept:
             scratch[number] = e.assign("ptr", f"alloca float, i64 {length}, align 64")
         # A promise is not trusted with the stack: should it be broken, the kernel does nothing.
-        otherwise = computing_again if self.longest is None else list
+        otherwise = computing_again if self.length is None else list
         e.branch(e.compare("sle", self.inner, fits), keeping, otherwise)
 
     def evaluate_stage(
@@ -690,6 +816,10 @@ class _RowKernel(_ReducingKernel):
         return True
 
     def body(self) -> None:
+        if self.length is not None and self.length <= SHORT_VECTORS * self.emitter.lanes:
+            self.short_rows(self.length)
+            return
+
         def rows(stages: list[_Stage], scratch: dict[int, Value]) -> None:
             def row(number: Value, carried: list[Value]) -> list[Value]:
                 self.row(number, stages, scratch)
@@ -719,11 +849,58 @@ class _RowKernel(_ReducingKernel):
             totals = self.reduce(stage, rest, [known], scratch, totals)
             for reduction, total in zip(stage.reductions, totals, strict=True):
                 known[reduction] = self.reduction(reduction).finish(total, across=True)
+        self.store_per_row(known, pointers)
+
+    def short_rows(self, length: int) -> None:
+        """Rows of a few vectors, each loaded and evaluated once, without branches.
+
+        The code is the same for all lengths that end in the same vector without filling it.
+        """
+        e = self.emitter
+        stages = self.stages(with_scratch=False)
+        count = max(1, -(-length // e.lanes))
+        full, rest = count * e.lanes, e.sub(self.inner, (count - 1) * e.lanes)
+        starts = [e.constant(number * e.lanes, "i64") for number in range(count)]
+        masks = [None] * (count - 1) + [None if length == full else e.first_lanes(rest)]
+
+        def row(number: Value, carried: list[Value]) -> list[Value]:
+            pointers = self.row_pointers(number)
+            places = [_Place(pointers, start, start, start, mask) for start, mask in zip(starts, masks, strict=True)]
+            known = self.known
+            evaluated: list[dict[int, Value]] = [{} for _ in places]
+            for stage in stages:
+                known = self.evaluate_fixed(PER_ROW, stage.roots, known, pointers)
+                results = []
+                for place, own in zip(places, evaluated, strict=True):
+                    own.update(known)
+                    results.append(self.evaluate(stage.roots, own, place))
+                for position, output in enumerate(stage.outputs):
+                    self.store(output, [result[position] for result in results], places)
+                for position, instruction in enumerate(stage.reductions):
+                    values = [result[position] for result in results]
+                    known[instruction] = self.reduce_vectors(self.reduction(instruction), values, places)
+            self.store_per_row(known, pointers)
+            return carried
+
+        # The promised length is not trusted: should it be another, the kernel does nothing.
+        promised = e.compare("eq", self.inner, full) if length == full else e.compare("ult", rest, e.lanes)
+        e.loop(self.begin, e.select(promised, self.end, self.begin), 1, [], row)
+
+    def reduce_vectors(self, reduction: Reduction, values: list[Value], places: list[_Place]) -> Value:
+        """The reduction of a whole row, whose few elements need no wider type."""
+        e = self.emitter
+        totals = reduction.empty(self.index_at(places[0]))
+        for value, place in zip(values, places, strict=True):
+            inside = e.select(place.mask, value, reduction.identity()) if place.mask else value
+            totals = reduction.step(totals, inside, self.index_at(place))
+        return reduction.finish(totals, across=True)
+
+    def store_per_row(self, known: dict[int, Value], pointers: list[Value]) -> None:
         per_row = [output for output in range(len(self.program.outputs)) if self.stored_per_row(output)]
         known = self.evaluate_fixed(PER_ROW, [self.program.outputs[output] for output in per_row], known, pointers)
         for output in per_row:
             value = self.as_stored(output, known[self.program.outputs[output]])
-            e.store_scalar(self.operands[output].dtype, value, pointers[output])
+            self.emitter.store_scalar(self.operands[output].dtype, value, pointers[output])
 
     def whole_vectors(self, pointers: list[Value], count: int) -> Callable[[Value], list[_Place]]:
         return lambda position: self.places(pointers, position, count)

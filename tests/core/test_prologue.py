@@ -1,0 +1,298 @@
+"""Element-wise work that only an operand of a matrix product needs: no kernel of its own, the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import schedule
+from npu_tensor.config import config
+from npu_tensor.graph import capture
+from npu_tensor.tensor import Tensor
+
+# More than a vector and a block of every target along K; less than a panel, and panels with a rest, along M and N.
+SIZES = [(2, 2, 1), (3, 5, 2), (14, 32, 64), (29, 37, 67), (15, 33, 300)]
+
+
+@pytest.fixture(params=["host", "avx2", "sse2", "numpy"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The CPU device as it is, with lower instruction sets, and the NumPy reference."""
+    level = request.param
+    settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
+    with config.scope(**settings):
+        schedule.reset()
+        yield level
+    schedule.reset()
+
+
+def kernels(*tensors: Tensor) -> list[str]:
+    """Names of the tasks that pending tensors are cut into."""
+    return [placed.task.name for placed in schedule.plan(capture([t._node for t in tensors])).placed]
+
+
+def on_the_compiler(device: str, tensor: Tensor) -> bool:
+    """Whether every kernel of a pending tensor is compiled, where there is a compiler at all."""
+    placed = schedule.plan(capture([tensor._node])).placed
+    return device == "numpy" or all(entry.kernel.name != "numpy" for entry in placed)
+
+
+def data(*shape: int, seed: int = 0) -> tuple[Tensor, np.ndarray]:
+    values = np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+    return nt.from_numpy(values), values.astype(np.float64)
+
+
+def check(result: Tensor, expected: np.ndarray) -> None:
+    depth = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(result.numpy() / depth, expected / depth, rtol=0, atol=1e-5)
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_chain_on_a(device: str, sizes: tuple[int, int, int], transposed: bool) -> None:
+    m, n, k = sizes
+    (a, x), (w, y) = data(*((k, m) if transposed else (m, k))), data(k, n, seed=1)
+    if transposed:
+        a, x = a.T, x.T
+    out = (a * 2 + 1).relu() @ w
+    assert kernels(out) == ["mul+add+relu+contract"]
+    assert on_the_compiler(device, out)
+    check(out, relu(x * 2 + 1) @ y)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_chain_on_the_transposed_result(device: str, sizes: tuple[int, int, int], transposed: bool) -> None:
+    m, n, k = sizes
+    (a, x), (w, y) = data(*((m, k) if transposed else (k, m))), data(k, n, seed=1)
+    if transposed:
+        a, x = a.T, x.T
+    out = (a.exp() - 0.5).T @ w
+    assert kernels(out) == ["exp+sub+contract"]
+    check(out, (np.exp(x) - 0.5).T @ y)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_chain_on_b(device: str, sizes: tuple[int, int, int], transposed: bool) -> None:
+    m, n, k = sizes
+    (a, x), (w, y) = data(m, k), data(*((n, k) if transposed else (k, n)), seed=1)
+    if transposed:
+        w, y = w.T, y.T
+    out = a @ (w.tanh() + 2)
+    assert kernels(out) == ["tanh+add+contract"]
+    assert on_the_compiler(device, out)
+    check(out, x @ (np.tanh(y) + 2))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_gated_halves_of_one_tensor(device: str, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    (h, x), (w, y) = data(m, 2 * k), data(n, k, seed=1)
+    out = h[:, :k].silu() * h[:, k:] @ w.T
+    assert kernels(out) == ["silu+mul+contract"]
+    assert on_the_compiler(device, out)
+    check(out, silu(x[:, :k]) * x[:, k:] @ y.T)
+
+
+def test_swiglu_of_two_tensors_with_epilogue(device: str) -> None:
+    (g, x), (u, v), (w, y), (b, z) = data(21, 45), data(21, 45, seed=1), data(33, 45, seed=2), data(33, seed=3)
+    out = (nt.swiglu(g, u) @ w.T + b).relu()
+    assert len(kernels(out)) == 1
+    assert on_the_compiler(device, out)
+    check(out, relu(silu(x) * v @ y.T + z))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_vectors_along_rows_and_columns(device: str, transposed: bool) -> None:
+    (a, x), (w, y) = data(*((35, 29) if transposed else (29, 35))), data(35, 18, seed=1)
+    (row, r), (column, c), (one, o) = data(35, seed=2), data(29, 1, seed=3), data(1, seed=4)
+    if transposed:
+        a, x = a.T, x.T
+        row, r = nt.stack([row, row], 1)[:, 0].realize(), r
+    out = ((a + column) * one) @ w if transposed else ((a + column) * row - one) @ w
+    expected = ((x + c) * o) @ y if transposed else ((x + c) * r - o) @ y
+    assert len(kernels(out)) == 1
+    assert on_the_compiler(device, out)
+    check(out, expected)
+
+
+def test_both_operands(device: str) -> None:
+    (a, x), (w, y), (s, z) = data(17, 40), data(40, 23, seed=1), data(23, seed=2)
+    out = 1 / (a + 3) @ (w * s)
+    assert len(kernels(out)) == 1
+    assert on_the_compiler(device, out)
+    check(out, 1 / (x + 3) @ (y * z))
+
+
+def test_dequantised_weights(device: str) -> None:
+    rng = np.random.default_rng(5)
+    q = rng.integers(-128, 128, (40, 33), np.int8)
+    (a, x), (s, z) = data(17, 40), data(33, seed=2)
+    out = a @ (nt.from_numpy(q).float() * s)
+    assert len(kernels(out)) == 1
+    assert on_the_compiler(device, out)
+    check(out, x @ (q * z))
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"), [((3, 2, 9, 20), (20, 33)), ((3, 2, 9, 20), (2, 20, 33)), ((9, 20), (3, 20, 33))]
+)
+def test_batch(device: str, shape_a: tuple[int, ...], shape_b: tuple[int, ...]) -> None:
+    (a, x), (w, y), (b, z) = data(*shape_a), data(*shape_b, seed=1), data(20, seed=2)
+    out = (a.exp() * b) @ (w - 1)
+    assert len(kernels(out)) == 1
+    assert on_the_compiler(device, out)
+    check(out, (np.exp(x) * z) @ (y - 1))
+
+
+def test_heads_between_rows_and_columns(device: str) -> None:
+    """Attention's scores: the scaled queries are read in another order of dimensions than they are computed in."""
+    (q, x), (key, y) = data(2, 30, 4, 16), data(2, 30, 4, 16, seed=1)
+    out = (q * 0.25).permute(0, 2, 1, 3) @ key.permute(0, 2, 3, 1)
+    assert kernels(out) == ["mul+contract"]
+    assert on_the_compiler(device, out)
+    check(out, (x * 0.25).transpose(0, 2, 1, 3) @ y.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("dtype", [nt.bfloat16, nt.float16, nt.float32])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_bit_for_bit_as_if_stored(
+    device: str, dtype: nt.DType, sizes: tuple[int, int, int], transposed: bool
+) -> None:
+    m, n, k = sizes
+    (a, _), (c, _), (w, _) = data(m, k), data(m, k, seed=1), data(k, n, seed=2)
+    a, c, w = (t.to(dtype).realize() for t in (a, c, w))
+    if transposed:
+        a, c = (t.T.contiguous().realize().T for t in (a, c))
+
+    def operand() -> Tensor:
+        return (a * 0.3 + c).silu() * c
+
+    fused = operand() @ w
+    assert len(kernels(fused)) == 1
+    assert on_the_compiler(device, fused)
+    stored = operand().realize()
+    np.testing.assert_array_equal(fused.float().numpy(), (stored @ w).float().numpy())
+
+
+def test_conversion_of_an_operand(device: str) -> None:
+    (a, x), (w, y) = data(20, 50), data(50, 40, seed=1)
+    low = w.to(nt.bfloat16).realize()
+    out = a.to(nt.bfloat16) @ low
+    assert len(kernels(out)) == 1
+    np.testing.assert_allclose(out.float().numpy(), x @ y, atol=0.1)
+    stored = a.to(nt.bfloat16).realize()
+    np.testing.assert_array_equal(out.float().numpy(), (stored @ low).float().numpy())
+
+
+@pytest.mark.parametrize("k", [1, 5, 31, 33, 63, 65, 129])
+def test_what_zero_becomes_adds_nothing(device: str, k: int) -> None:
+    """exp(0) = 1 and 1 / 0 = inf past the end of K must not reach the sums, nor must rows past the end."""
+    (a, x), (w, y) = data(5, k), data(k, 3, seed=1)
+    check((a + 2).exp() @ w, np.exp(x + 2) @ y)
+    check(1 / (a + 2) @ w, 1 / (x + 2) @ y)
+    b, z = data(3, k, seed=2)
+    check(a @ (1 / (b + 2)).T, x @ (1 / (z + 2)).T)
+
+
+def test_no_terms(device: str) -> None:
+    a, w = nt.zeros(3, 0).realize(), nt.zeros(0, 4).realize()
+    np.testing.assert_array_equal(((a + 1).exp() @ w).numpy(), np.zeros((3, 4)))
+
+
+def test_living_intermediate_is_computed_once_and_kept(device: str) -> None:
+    (a, x), (w, y) = data(7, 5), data(5, 6, seed=1)
+    middle = a * 3
+    out = (middle + 1) @ w
+    assert kernels(out) == ["mul", "add+contract"]
+    check(out, (x * 3 + 1) @ y)
+    assert middle.is_realized
+    check(middle, x * 3)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda a, w: (a.exp() @ w) + (a.exp() @ (w * 2)),  # two products
+        lambda a, w: a.exp() @ a.exp(),  # both operands
+        lambda a, w: (a.exp() @ w) + a.exp(),  # the epilogue as well
+        lambda a, w: (a.exp() + a.exp()[0]) @ w,  # not as a whole
+    ],
+)
+def test_what_others_need_is_computed_once(device: str, build: Callable[[Tensor, Tensor], Tensor]) -> None:
+    (a, x), (w, y) = data(12, 12), data(12, 12, seed=1)
+    out = build(a, w)
+    assert sum(name.count("exp") for name in kernels(out)) == 1
+    e = np.exp(x)
+    expected = {0: e @ y + e @ (y * 2), 1: e @ e, 2: e @ y + e, 3: (e + e[0]) @ y}
+    candidates = [np.abs(out.numpy() - value).max() / np.abs(value).max() for value in expected.values()]
+    assert min(candidates) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda a, w: (a + a.T) @ w,  # no direction in which both are contiguous
+        lambda a, w: (a[:, ::2].exp() @ w[::2]),
+        lambda a, w: (a.exp()[:, 1:] @ w[1:]),  # a part of the result
+        lambda a, w: (a.exp().reshape(6, 24) @ nt.cat([w, w], 0)),
+        lambda a, w: nt.full((12, 12), 2.0).exp() @ w,  # nothing in memory
+    ],
+)
+def test_what_packing_cannot_read_has_its_own_kernel(device: str, build: Callable[[Tensor, Tensor], Tensor]) -> None:
+    (a, x), (w, y) = data(12, 12), data(12, 12, seed=1)
+    out = build(a, w)
+    assert "contract" in kernels(out)
+    candidates = [
+        (x + x.T) @ y,
+        np.exp(x[:, ::2]) @ y[::2],
+        np.exp(x[:, 1:]) @ y[1:],
+        np.exp(x).reshape(6, 24) @ np.concatenate([y, y]),
+        np.full((12, 12), np.exp(2.0)) @ y,
+    ]
+    same = [value for value in candidates if value.shape == out.shape]
+    assert min(np.abs(out.numpy() - value).max() / np.abs(value).max() for value in same) < 1e-5
+
+
+def test_epilogue_of_the_producer_goes_first(device: str) -> None:
+    """Where the kernel that makes the input can do the work when it stores it, that saves a wider packing loop."""
+    (a, x), (v, y), (w, z), (b, c) = data(9, 16), data(16, 12, seed=1), data(12, 10, seed=2), data(12, seed=3)
+    out = (a @ v + b).relu() @ w
+    assert kernels(out) == ["contract+add+relu", "contract"]
+    check(out, relu(x @ y + c) @ z)
+    out = (a.softmax(-1) * 2) @ v
+    assert kernels(out) == ["softmax+mul", "contract"]
+    check(out, np.exp(x) / np.exp(x).sum(-1, keepdims=True) * 2 @ y)
+
+
+def test_integers_are_not_computed_while_packing(device: str) -> None:
+    rng = np.random.default_rng(3)
+    a, w = (rng.integers(-9, 9, (8, 8), np.int32) for _ in range(2))
+    out = (nt.from_numpy(a) * 3) @ nt.from_numpy(w)
+    assert len(kernels(out)) == 2
+    np.testing.assert_array_equal(out.numpy(), a * 3 @ w)
+
+
+def test_run_time_numbers(device: str) -> None:
+    (a, x), (w, y) = data(8, 24), data(24, 10, seed=1)
+    for number in (0.5, -2.25):
+        check((number - a) @ w, (number - x) @ y)
+
+
+def test_explain_names_the_kernel_that_took_the_op() -> None:
+    (a, _), (w, _) = data(8, 24), data(24, 10, seed=1)
+    text = str(nt.explain((a * 2).relu() @ w))
+    assert text.count("fused into") == 2
+    assert "fused prologue" in text
