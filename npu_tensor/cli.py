@@ -17,7 +17,9 @@ from rich.text import Text
 import npu_tensor as nt
 from npu_tensor import demo as digits_demo
 from npu_tensor.config import Config, config
+from npu_tensor.functional import GGML_NAMES
 from npu_tensor.ops import OPS, Op
+from npu_tensor.tensor import FUNCTIONS
 
 __all__ = ["main", "ops_page"]
 
@@ -108,6 +110,18 @@ def ops_page() -> str:
         for op in declared:
             meaning = op.doc.partition("\n")[0]
             lines.append(_markdown_row((f"`{op.name}`", *_op_row(op)[1:], meaning)))
+    lines += [
+        "",
+        "## Functions made of several ops",
+        "",
+        "They record ops of the tables above, which fusion joins again where it can.",
+        "",
+        _markdown_row(("function", OP_HEADINGS[1], "meaning")),
+        "|---|---|---|",
+    ]
+    for name in sorted(FUNCTIONS.keys() - OPS.keys()):
+        meaning = (FUNCTIONS[name].__doc__ or "").partition("\n")[0]
+        lines.append(_markdown_row((f"`{name}`", GGML_NAMES.get(name, ""), meaning)))
     return "\n".join(lines) + "\n"
 
 
