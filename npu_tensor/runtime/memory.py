@@ -21,6 +21,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,18 +100,14 @@ class Buffer:
 
     address: int
     nbytes: int
+    _give_back: Callable[[int], object]
+    _owner: npt.NDArray[Any]  # set by from_array only
 
-    def __init__(
-        self,
-        address: int,
-        nbytes: int,
-        give_back: Callable[[int], object],
-        owner: npt.NDArray[Any] | None = None,
-    ) -> None:
+    # `Allocator.allocation` does the same without the call.
+    def __init__(self, address: int, nbytes: int, give_back: Callable[[int], object]) -> None:
         self.address = address
         self.nbytes = nbytes
         self._give_back = give_back
-        self._owner = owner
 
     def __del__(self) -> None:
         self._give_back(self.address)
@@ -125,12 +122,15 @@ class Buffer:
             raise ArgumentError("only a C-contiguous array can be used without a copy")
         if array.dtype.hasobject:
             raise ArgumentError("an array of Python objects cannot be used as memory")
-        return cls(array.__array_interface__["data"][0], array.nbytes, _keep, array)
+        buffer = cls(array.__array_interface__["data"][0], array.nbytes, _keep)
+        buffer._owner = array
+        return buffer
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The bytes of the buffer, for `numpy.asarray`. Read-only when the array it came from is."""
-        read_only = self._owner is not None and not self._owner.flags.writeable
+        owner: npt.NDArray[Any] | None = getattr(self, "_owner", None)
+        read_only = owner is not None and not owner.flags.writeable
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
 
     def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -223,6 +223,33 @@ class Allocator:
         if nbytes < 0:
             raise ArgumentError(f"a buffer cannot have {nbytes} bytes")
         return Buffer(self._take_large(-(-nbytes // _HUGE_PAGE) * _HUGE_PAGE), nbytes, self._give_back_large)
+
+    def allocation(self, nbytes: int) -> Callable[[], Buffer]:
+        """A function that does what `allocate(nbytes)` does, in two thirds of the time for small buffers.
+
+        Raises ArgumentError for a negative size. The function may raise MemoryError.
+        """
+        if not 0 <= nbytes <= _LARGEST_SMALL:
+            if nbytes < 0:
+                raise ArgumentError(f"a buffer cannot have {nbytes} bytes")
+            return partial(self.allocate, nbytes)
+        take, give_back, free = self._small[(nbytes + 63) >> 6]
+        cut = self._cut
+        new = object.__new__
+
+        def allocate() -> Buffer:
+            try:
+                address = take()
+            except IndexError:
+                address = cut(free)
+            # Python calls __init__ for 40 ns; the stores alone take 10.
+            buffer = new(Buffer)
+            buffer.address = address
+            buffer.nbytes = nbytes
+            buffer._give_back = give_back
+            return buffer
+
+        return allocate
 
     def release(self) -> int:
         """Give all free memory back to the system: large blocks, and slabs without a block in use.

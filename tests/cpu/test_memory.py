@@ -164,9 +164,48 @@ def test_out_of_memory() -> None:
     assert allocator.allocate(4 * MIB).nbytes == 4 * MIB
 
 
+@pytest.mark.parametrize("nbytes", SIZES)
+def test_allocation_of_one_size(nbytes: int) -> None:
+    """Buffers of both kinds never share a block, and go back to one place."""
+    allocator = Allocator()
+    allocate = allocator.allocation(nbytes)
+    buffers = [allocate() if turn % 3 else allocator.allocate(nbytes) for turn in range(60)]
+    assert all(buffer.nbytes == nbytes and buffer.address % ALIGNMENT == 0 for buffer in buffers)
+    addresses = sorted(buffer.address for buffer in buffers)
+    assert all(following - address >= max(nbytes, 1) for address, following in pairwise(addresses))
+    buffers[-1].as_array((nbytes,), np.uint8)[...] = 255
+    freed = buffers.pop().address
+    assert allocator.allocate(nbytes).address == freed
+    assert allocate().address == freed
+    assert repr(allocate()) == f"Buffer(address={freed:#x}, nbytes={nbytes})"
+    buffers.clear()
+    assert allocator.statistics().in_use == 0
+    assert allocator.release() > 0
+    assert allocate().nbytes == nbytes
+
+
+@pytest.mark.parametrize("nbytes", [1000, 3 * MIB])
+def test_allocation_keeps_the_memory_alive(nbytes: int) -> None:
+    allocate = Allocator().allocation(nbytes)
+    gc.collect()
+    buffer = allocate()
+    reference = weakref.ref(buffer)
+    view = buffer.as_array((nbytes,), np.uint8)
+    view[...] = 7
+    del buffer, allocate
+    gc.collect()
+    assert reference() is not None
+    assert (view == 7).all()
+    assert view.flags.writeable
+    del view
+    assert reference() is None
+
+
 def test_bad_sizes() -> None:
     with pytest.raises(ValueError, match="-1"):
         Allocator().allocate(-1)
+    with pytest.raises(ValueError, match="-1"):
+        Allocator().allocation(-1)
     with pytest.raises(TypeError):
         Allocator().allocate(1.5)  # type: ignore[arg-type]
 
@@ -254,9 +293,12 @@ def test_many_threads() -> None:
 
     def work(seed: int) -> None:
         generator = random.Random(seed)
+        fixed = allocator.allocation(80)
         for step in range(400):
             nbytes = 8 * generator.choice([1, 10, 600, 9000, 150_000, 300_000])
-            array = allocator.allocate(nbytes).as_array((nbytes // 8,), np.int64)
+            buffer = fixed() if nbytes == 80 else allocator.allocate(nbytes)
+            array = buffer.as_array((nbytes // 8,), np.int64)
+            del buffer
             array[...] = seed
             if step % 100 == 0:
                 allocator.release()

@@ -363,33 +363,29 @@ def _step(
 ) -> Step:
     """The closure that runs a kernel. The common arities are spelled out: this is the hot path of small tensors."""
     launch = owner.pool.launch
-    allocate = owner.allocator.allocate
     address = meta.ctypes.data
+    new_buffers = [owner.allocator.allocation(output.nbytes) for output in outputs]
     simple = len(outputs) == 1 and outputs[0].donor is None and not constants
-    if simple and all(kind is None for _, kind in arguments) and len(arguments) <= 2:
-        out, nbytes = outputs[0].item, outputs[0].nbytes
-        if len(arguments) == 1:
-            ((first, _),) = arguments
+    if simple and all(kind is None for _, kind in arguments) and len(arguments) in (1, 2):
+        out, new_buffer = outputs[0].item, new_buffers[0]
+        first, last = arguments[0][0], arguments[-1][0]
 
-            def run_one(values: list[Any], keep: object = meta) -> None:
-                values[out] = buffer = allocate(nbytes)
-                launch(kernel, address, n, grain, buffer.address, values[first].address)
+        def run_one(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            launch(kernel, address, n, grain, buffer.address, values[first].address)
 
-            return run_one
-        if len(arguments) == 2:
-            (first, _), (second, _) = arguments
+        def run_two(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            launch(kernel, address, n, grain, buffer.address, values[first].address, values[last].address)
 
-            def run_two(values: list[Any], keep: object = meta) -> None:
-                values[out] = buffer = allocate(nbytes)
-                launch(kernel, address, n, grain, buffer.address, values[first].address, values[second].address)
+        return run_one if len(arguments) == 1 else run_two
 
-            return run_two
+    results = [(output.item, output.donor, new) for output, new in zip(outputs, new_buffers, strict=True)]
 
     def run(values: list[Any], keep: object = meta) -> None:
         slots: list[Any] = []
-        for output in outputs:
-            buffer = allocate(output.nbytes) if output.donor is None else values[output.donor]
-            values[output.item] = buffer
+        for item, donor, new in results:
+            values[item] = buffer = new() if donor is None else values[donor]
             slots.append(buffer.address)
         for item, kind in arguments:
             slots.append(values[item].address if kind is None else kind(values[item]))
