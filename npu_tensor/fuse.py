@@ -8,7 +8,8 @@ only if all its consumers are in that kernel, so nothing is computed twice and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from npu_tensor.dtypes import DType
@@ -119,7 +120,7 @@ def _broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
 def _lift(layout: Layout, shape: tuple[int, ...], dims: tuple[int, ...]) -> Layout:
     """The layout of a per-row member's operand, over the whole shape; its own shape may keep reduced dims as 1."""
     if len(layout.shape) == len(shape):
-        inner = iter(stride for axis, stride in enumerate(layout.strides) if axis not in dims)
+        inner = iter([stride for axis, stride in enumerate(layout.strides) if axis not in dims])
     else:
         inner = iter(layout.strides)
     return Layout(shape, tuple(0 if axis in dims else next(inner) for axis in range(len(shape))), layout.offset)
@@ -137,28 +138,6 @@ def _same_positions(a: Layout, b: Layout) -> bool:
         and a.offset == b.offset
         and all(extent == 1 or s == t for extent, s, t in zip(a.shape, a.strides, b.strides, strict=True))
     )
-
-
-def _axes(reading: Layout, shape: tuple[int, ...]) -> list[int | None] | None:
-    """For every dimension of a reading of a contiguous tensor the dimension of the tensor that it walks along.
-
-    None for one that stands still. None for all if it reads anything but the whole tensor in some order of dimensions.
-    """
-    of_stride = {
-        stride: axis for axis, (extent, stride) in enumerate(zip(shape, contiguous_strides(shape), strict=True)) if extent > 1
-    }
-    axes = [
-        None if extent == 1 or stride == 0 else of_stride.get(stride, -1)
-        for extent, stride in zip(reading.shape, reading.strides, strict=True)
-    ]
-    walked = [axis for axis in axes if axis is not None]
-    same = all(axis is None or extent == shape[axis] for axis, extent in zip(axes, reading.shape, strict=True))
-    return axes if same and reading.offset == 0 and sorted(walked) == sorted(of_stride.values()) else None
-
-
-def _along(layout: Layout, axes: list[int | None], shape: tuple[int, ...]) -> Layout:
-    """The layout of an operand over a shape whose dimensions walk along `axes` of the operand's."""
-    return Layout(shape, tuple(0 if axis is None else layout.strides[axis] for axis in axes), layout.offset)
 
 
 class _Fuser:
@@ -233,7 +212,7 @@ class _Fuser:
         if kind == "matmul" and 1 in call.spec.shape[-2:]:
             return self._matrix_vector(call, sources)
         if kind in ("matmul", "data"):
-            return Form(kind, call.spec.shape, (), False, tuple(sources))  # type: ignore[arg-type]
+            return Form(kind, call.spec.shape, (), False, tuple(sources))
         shape, dims = call.spec.shape, call.dims
         if kind == "row":
             assert isinstance(call.operands[0], Spec)
@@ -285,6 +264,8 @@ class _Fuser:
     def _join(self, item: int, group: Group) -> bool:
         """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too."""
         form = self.forms[item]
+        if item in group.items:
+            return True
         if group.kind == "data" or form.kind == "data" or len(group.items) >= MAX_OPS:
             return False
         if len(self._sources(group)) + len(form.operands) > MAX_INPUTS:
@@ -299,11 +280,11 @@ class _Fuser:
         if form.kind == "map" and form.shape != group.shape and group.kind in ("map", "row"):
             dims = group.dims or self._reduction_above(item, group)
             per_row = _row_layout(group.shape, dims)
-            if dims and form.shape in _row_shapes(group.shape, dims):
-                if all(_same_positions(layout, per_row) for layout in readings):
-                    group.kind, group.dims = "row", dims
-                    group.members[item] = True
-                    return True
+            aligned = all(_same_positions(layout, per_row) for layout in readings)
+            if dims and aligned and form.shape in _row_shapes(group.shape, dims):
+                group.kind, group.dims = "row", dims
+                group.members[item] = True
+                return True
         if form.kind == "matmul" and group.kind == "map" and full and form.shape == group.shape:
             if item in self.kept:
                 return False
@@ -315,66 +296,84 @@ class _Fuser:
         return False
 
     def _join_prologue(self, item: int, group: Group) -> bool:
-        """Let an element-wise op become part of what computes an operand of the matrix product."""
-        form, consumers = self.forms[item], self.consumers[item]
-        if form.kind != "map" or item in self.kept or not _in_float32(self.call(item)):
-            return False
+        """Let an operand of the matrix product, and all element-wise ops that only serve it, be computed by packing."""
         assert group.contraction is not None
-        if consumers == [group.contraction]:
-            if self._is_epilogue(item):
-                return False
-            number = next(n for n, (source, _) in enumerate(self.forms[group.contraction].operands) if source == item)
-            items = {item}
-        else:
-            found = [n for n, prologue in group.prologues.items() if prologue.issuperset(consumers)]
-            if not found:
-                return False
-            number = found[0]
-            items = {item, *group.prologues[number]}
-            whole = _full_layout(form.shape)
-            readings = [x for consumer in consumers for source, x in self.forms[consumer].operands if source == item]
-            if not all(layout is not None and _same_positions(layout, whole) for layout in readings):
-                return False
-        if not self._can_be_packed(number, items, group):
+        if self.consumers[item] != [group.contraction] or not self._is_prologue(item):
             return False
-        group.prologues[number] = items
+        items = self._prologue(item)
+        if items is None:
+            return False
+        number = next(n for n, (source, _) in enumerate(self.forms[group.contraction].operands) if source == item)
+        joined = replace(group, prologues={**group.prologues, number: items})
+        if len(joined.items) > MAX_OPS or len(self._sources(joined)) > MAX_INPUTS:
+            return False
+        if not self._can_be_packed(number, joined):
+            return False
+        group.prologues = joined.prologues
         return True
 
-    def _is_epilogue(self, item: int) -> bool:
-        """Whether what leads to an op is element-wise work on one result that a kernel can do when it stores this."""
-        shape, inside, stack = self.forms[item].shape, {item}, [item]
+    def _is_prologue(self, item: int) -> bool:
+        """Whether an op can be part of a prologue: element-wise in float32, where its conditions are allowed."""
+        return (
+            self.forms[item].kind == "map"
+            and item not in self.kept
+            and self.spec(item).dtype.register in ("float32", "bool")
+        )
+
+    def _prologue(self, root: int) -> set[int] | None:
+        """`root` and the ops that only serve it; None if the kernel that makes their input can do them as it stores."""
+        whole = _full_layout(self.forms[root].shape)
+        inside, stack = {root}, [root]
         while stack:
             for source, layout in self.forms[stack.pop()].operands:
                 form = self.forms.get(source)
                 if form is None or layout is None or source in inside or not inside.issuperset(self.consumers[source]):
                     continue
-                full = _same_positions(layout, _full_layout(shape))
-                if form.kind == "row" and (full or form.shape == shape):
-                    return True
+                readings = [x for c in self.consumers[source] for y, x in self.forms[c].operands if y == source and x]
+                full = all(_same_positions(reading, whole) for reading in readings)
+                if form.kind == "row" and (full or form.shape == whole.shape):
+                    return None
                 if form.kind == "matmul" and full and source not in self.kept:
-                    return True
-                if form.kind == "map":
+                    return None
+                if full and form.shape == whole.shape and self._is_prologue(source):
                     inside.add(source)
                     stack.append(source)
-        return False
+        return inside
 
-    def _can_be_packed(self, number: int, items: set[int], group: Group) -> bool:
+    def _can_be_packed(self, number: int, group: Group) -> bool:
         """Whether vectors along the rows, or along the columns, of an operand can read all that computes it."""
         assert group.contraction is not None
         if _operand_register(self.call(group.contraction), number) != "float32":
             return False
-        _, reading = self.forms[group.contraction].operands[number]
+        root, reading = self.forms[group.contraction].operands[number]
         assert reading is not None
-        axes = _axes(reading, self.forms[max(items)].shape)
-        if axes is None or any(axis is None and e > 1 for axis, e in zip(axes[-2:], reading.shape[-2:], strict=True)):
-            return False
+        pairs = list(zip(reading.shape, reading.strides, strict=True))
+        read = math.prod(extent for extent, stride in pairs if stride)
+        if read > self.spec(root).size or any(extent > 1 and stride == 0 for extent, stride in pairs[-2:]):
+            return False  # elements would be computed several times
+        items = group.prologues[number]
         layouts = [
-            _along(layout, axes, reading.shape)
+            self._viewed_operand(layout, number, group.contraction)
             for item in items
             for source, layout in self.forms[item].operands
             if source not in items and layout is not None
         ]
-        return bool(layouts) and any(all(x.strides[axis] in (0, 1) for x in layouts) for axis in (-1, -2))
+        return bool(layouts) and any(
+            all(x is not None and (x.shape[axis] == 1 or x.strides[axis] in (0, 1)) for x in layouts)
+            for axis in (-1, -2)
+        )
+
+    def _viewed_operand(self, layout: Layout, number: int, contraction: int) -> Layout | None:
+        """What lies over the result that an operand of a matrix product is a view of, over the operand itself."""
+        root, _ = self.forms[contraction].operands[number]
+        views = [self.inputs[contraction][number]]
+        while views[-1] != root:
+            views.append(self.inputs[views[-1]][0])
+        found: Layout | None = layout
+        for call in (self.call(view) for view in reversed(views[:-1])):
+            assert call.op.layout is not None
+            found = None if found is None else call.op.layout(found, call.spec.shape, call.attributes)
+        return found
 
     def _reduction_above(self, item: int, group: Group) -> tuple[int, ...]:
         """The dimensions of a reduction over the group's shape that `item` only post-processes; () if there is none.
@@ -450,11 +449,11 @@ class _Fuser:
             accumulator = builder.load(0, _operand_register(call, 0))
             values[group.contraction] = accumulator.astype(call.spec.dtype.register)
 
-        def over(item: int) -> list[tuple[int, Layout | None]]:
+        def permuted(item: int) -> list[tuple[int, Layout | None]]:
             return [(x, layout and _permuted(layout, order)) for x, layout in self.operands_over(item, group)]
 
         # Slot 0 of an epilogue is the sum of products.
-        inputs = self._record(group.members, over, builder, values, 0 if group.contraction is None else 1)
+        inputs = self._record(group.members, permuted, builder, values, 0 if group.contraction is None else 1)
         last = max(group.members)
         outputs = []
         for item in sorted(group.members):
@@ -494,6 +493,7 @@ class _Fuser:
                 continue
             call = self.call(item)
             symbols: list[Symbol] = []
+            computed = [source in values for source, _ in self.forms[item].operands]
             for source, layout in operands_over(item):
                 value = values.get(source)
                 if value is None:
@@ -504,28 +504,27 @@ class _Fuser:
                     else:
                         value = builder.scalar(slot, _operand_register(call, len(symbols)))
                 symbols.append(value)
-            values[item] = _apply(call, symbols, copied=item in self.copied)
+            values[item] = symbols[0] if item in self.copied else _apply(call, symbols, computed)
         return list(inputs)
 
     def _factor(self, group: Group, number: int) -> tuple[list[Input], Prologue | None]:
-        """An operand of the matrix product: its inputs over the batch and its own rows and columns, and its prologue."""
+        """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue."""
         assert group.contraction is not None
-        source, layout = self.forms[group.contraction].operands[number]
-        assert layout is not None
-        reading = layout
-        matrix = (*self.call(group.contraction).spec.shape[:-2], *reading.shape[-2:])
+        contraction = group.contraction
+        source, reading = self.forms[contraction].operands[number]
+        assert reading is not None
+        matrix = (*self.call(contraction).spec.shape[:-2], *reading.shape[-2:])
         dtype = self.spec(source).dtype
         items = group.prologues.get(number)
         if items is None:
             return [Input(source, dtype, _broadcast(reading, matrix))], None
-        axes = _axes(reading, self.forms[source].shape)
-        assert axes is not None
 
         def over(item: int) -> list[tuple[int, Layout | None]]:
-            return [
-                (x, layout and _broadcast(_along(layout, axes, reading.shape), matrix))
-                for x, layout in self.forms[item].operands
-            ]
+            found = []
+            for operand, layout in self.forms[item].operands:
+                viewed = None if layout is None else self._viewed_operand(layout, number, contraction)
+                found.append((operand, None if viewed is None else _broadcast(viewed, matrix)))
+            return found
 
         builder = Builder()
         values: dict[int, Symbol] = {}
@@ -551,11 +550,6 @@ def _permuted(layout: Layout, order: list[int]) -> Layout:
     )
 
 
-def _in_float32(call: Call) -> bool:
-    """Whether an op is computed where a prologue is: in vectors of float32, or of the truth of conditions."""
-    return call.spec.dtype.register in ("float32", "bool")
-
-
 def _operand_register(call: Call, operand: int) -> str:
     """The type in which the op computes an operand; a Python number becomes that too."""
     register = call.registers[operand]
@@ -563,10 +557,11 @@ def _operand_register(call: Call, operand: int) -> str:
     return register
 
 
-def _apply(call: Call, symbols: list[Symbol], *, copied: bool) -> Symbol:
-    """The op's body on symbols: operands converted to the op's registers, the result to its dtype's."""
-    if copied:
-        return symbols[0]
+def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
+    """The op's body on symbols: operands converted to the op's registers, the result to its dtype's.
+
+    computed: which operands have never been in memory, and so are not rounded to their dtype yet.
+    """
     if call.op.kind == "matmul":  # with one row or column: see _matrix_vector
         register = _operand_register(call, 0)
         left, right = (symbol.astype(register) for symbol in symbols)
@@ -575,7 +570,7 @@ def _apply(call: Call, symbols: list[Symbol], *, copied: bool) -> Symbol:
     rounded = call.op.name == "convert"
     operands = []
     for number, (symbol, operand) in enumerate(zip(symbols, call.operands, strict=True)):
-        if rounded and isinstance(operand, Spec) and not symbol.builder.is_load(symbol):
+        if rounded and isinstance(operand, Spec) and computed[number]:
             symbol = _round_to(symbol, operand.dtype)
         operands.append(symbol.astype(_operand_register(call, number)))
     parameters = {a.name for a in call.op.attributes}

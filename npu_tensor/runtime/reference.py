@@ -171,8 +171,7 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
         (array,) = inputs
         return np.asarray(array)
     (value,) = evaluate(prologue.program, list(inputs), 0)
-    shape = next(x.shape for x in inputs if isinstance(x, np.ndarray))
-    return np.broadcast_to(from_register(value, prologue.dtype), shape)
+    return np.ascontiguousarray(from_register(value, prologue.dtype))
 
 
 class ReferenceKernel:

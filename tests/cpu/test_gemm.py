@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.ops.expression import Builder, Instruction, Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Gemm, Operand, accumulator_dtype
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Operand, accumulator_dtype
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import Target, host_target
 
@@ -312,6 +312,104 @@ def test_nothing_outside_the_operands_is_accessed(level: str, dtype: str, at_end
         (check_integers if integral else check_floats)(result, a, b)
 
 
+def multiply_computed(
+    level: str, dtype: str, program: Program, inputs: Sequence[Sequence[np.ndarray | float]], n: int
+) -> np.ndarray:
+    """The float32 product of two computed matrices, without or with batch dimensions."""
+    target, engine, pool = machine(level)
+    first = next(x for x in inputs[0] if isinstance(x, np.ndarray))
+    (*batch, m, k) = first.shape
+    result = np.full((*batch, m, n), 77, np.float32)
+
+    def describe(matrices: Sequence[np.ndarray | float]) -> Computed:
+        operands = (
+            Operand(dtype_name(x), element_strides(x)) if isinstance(x, np.ndarray) else Operand("float64")
+            for x in matrices
+        )
+        return Computed(dtype, program, tuple(operands))
+
+    a, b = (describe(matrices) for matrices in inputs)
+    out = Operand("float32", element_strides(result))
+    gemm = Gemm(engine, target, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
+    arguments = [[x.ctypes.data if isinstance(x, np.ndarray) else x for x in matrices] for matrices in inputs]
+    gemm(pool.launch, Scratch, [result.ctypes.data], *arguments)
+    return result
+
+
+def reciprocal_program() -> Program:
+    """scale / x * y: infinite or NaN wherever it is computed of zeros."""
+    builder = Builder()
+    x, y, scale = builder.load(0, "float32"), builder.load(1, "float32"), builder.scalar(2, "float32")
+    return builder.program([scale / x * y])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    level=st.sampled_from(LEVELS),
+    dtype=st.sampled_from(FLOAT_DTYPES),
+    m=st.integers(1, 40),
+    n=st.integers(1, 40),
+    k=st.integers(1, 150),
+    order_a=st.permutations(range(2)),
+    order_b=st.permutations(range(2)),
+    thin=st.sampled_from([None, 0, 1]),
+)
+def test_computed_operands(
+    level: str, dtype: str, m: int, n: int, k: int, order_a: list[int], order_b: list[int], thin: int | None
+) -> None:
+    """As if they had been stored, in vectors along either direction, with inputs that repeat rows or columns."""
+    rng = np.random.default_rng(13)
+
+    def matrix(shape: tuple[int, int], order: list[int], dtype: str) -> np.ndarray:
+        values = rng.uniform(1, 2, shape).astype(numpy_dtype(dtype))
+        return among_poison(values, order)
+
+    inputs, stored = [], []
+    for shape, order in (((m, k), order_a), ((k, n), order_b)):
+        x, y = matrix(shape, order, dtype), matrix(shape, order, "float32")
+        if thin is not None:
+            y = np.broadcast_to(y[:1] if thin == 0 else y[:, :1], shape)
+        inputs.append((x, y, 3.0))
+        stored.append((np.float32(3) / x.astype(np.float32) * y).astype(x.dtype))
+    result = multiply_computed(level, dtype, reciprocal_program(), inputs, n)
+    check_floats(result, *stored)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="uses mprotect")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_nothing_outside_the_inputs_of_a_computed_operand_is_accessed(level: str, dtype: str, at_end: bool) -> None:
+    rng = np.random.default_rng(14)
+    (m, k), n = (29, 37), 45
+    for axes_a, axes_b in itertools.product(((0, 1), (1, 0)), repeat=2):
+        inputs, stored = [], []
+        for shape, axes in (((m, k), axes_a), ((k, n), axes_b)):
+            x, y = (
+                guarded(rng.uniform(1, 2, shape).astype(numpy_dtype(dtype)).transpose(axes), at_end).transpose(axes)
+                for _ in range(2)
+            )
+            inputs.append((x, y, 3.0))
+            stored.append((np.float32(3) / x.astype(np.float32) * y.astype(np.float32)).astype(x.dtype))
+        check_floats(multiply_computed(level, dtype, reciprocal_program(), inputs, n), *stored)
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_batch_of_computed_operands(rows: int) -> None:
+    """Some inputs are shared by the batch, some repeat rows; a batch of rows must not become one matrix blindly."""
+    rng = np.random.default_rng(15)
+    x = rng.uniform(1, 2, (3, 2, rows, 40)).astype(np.float32)
+    by_column = np.asfortranarray(x.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
+    y = np.broadcast_to(rng.uniform(1, 2, (1, 2, 1, 40)).astype(np.float32), x.shape)
+    w, v = (np.broadcast_to(rng.uniform(1, 2, (40, 33)).astype(np.float32), (3, 2, 40, 33)) for _ in range(2))
+    cases = [(x, y), (x, np.broadcast_to(y[0, 0, 0], x.shape))]
+    if rows > 1:
+        cases.append((by_column, np.broadcast_to(by_column[..., :1], x.shape)))
+    for left in cases:
+        result = multiply_computed("", "float32", reciprocal_program(), [(*left, 3.0), (w, v, 3.0)], 33)
+        check_floats(result, *(np.float32(3) / one * two for one, two in (left, (w, v))))
+
+
 def gelu_program() -> Program:
     """(gelu(sum + bias) * scale + residual, sum): operands bias, scale (a number) and residual."""
     builder = Builder()
@@ -413,6 +511,11 @@ def test_what_no_kernel_can_do_is_refused() -> None:
         Gemm(engine, target, (4, 4, 4), a=Operand("float32"), b=good, outputs=[good])
     with pytest.raises(ArgumentError, match="-1"):
         Gemm(engine, target, (4, -1, 4), a=good, b=good, outputs=[good])
+    mixed = Computed("float32", reciprocal_program(), (good, bad, Operand("float64")))
+    with pytest.raises(ArgumentError, match="same direction"):
+        Gemm(engine, target, (4, 4, 4), a=mixed, b=good, outputs=[good])
+    with pytest.raises(ArgumentError, match="need strides"):
+        Gemm(engine, target, (4, 4, 4), a=mixed._replace(inputs=(Operand("float64"),)), b=good, outputs=[good])
     program = Program((Instruction("load", (), "float64", 0),), (0,))
     with pytest.raises(ArgumentError, match="float64 sum"):
         Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], epilogue=program)

@@ -136,15 +136,15 @@ class _LoopKernel:
             for number, source in enumerate(inputs):
                 if source.layout is None or collapse(task.shape, [*regular, source.layout], task.rows) is not None:
                     continue
-                copy, inputs[number] = _bind_copy(self.owner, source)
+                copy, inputs[number] = _bind_copy(self.owner, source, _unused_item(task) + number)
                 copies.append(copy)
             if self.owner.pool.threads > 1:
                 split = split_rows(task, inputs)
                 if split is not None:
-                    return _in_sequence(copies, _bind_split(self.owner, *split))
+                    return _in_sequence(copies, _bind_split(self.owner, *split), task.outputs)
         assert task.program is not None
         step = _bind_loop(self.owner, task.program, task.shape, task.rows, inputs, list(task.outputs))
-        return _in_sequence(copies, step)
+        return _in_sequence(copies, step, task.outputs)
 
 
 def _touched(source: Input) -> int:
@@ -155,38 +155,42 @@ def _touched(source: Input) -> int:
     return math.prod(extents) * source.dtype.itemsize
 
 
-def _in_sequence(before: Sequence[_Copy], step: Step) -> Step:
+def _in_sequence(before: Sequence[_Copy], step: Step, outputs: Sequence[Output]) -> Step:
     if not before:
         return step
+    size = 1 + max(copy.item for copy in before)
 
     def run(values: list[Any]) -> None:
-        kept = [values[copy.item] for copy in before]
+        extended = [*values, *([None] * (size - len(values)))]
         for copy in before:
-            values[copy.item] = copy.run(values)
-        step(values)
-        for copy, value in zip(before, kept, strict=True):
-            values[copy.item] = value
+            extended[copy.item] = copy.run(values)
+        step(extended)
+        for output in outputs:
+            values[output.item] = extended[output.item]
 
     return run
 
 
 class _Copy:
-    """A row-major copy of an operand, which takes its place while one step runs."""
+    """A row-major copy of an operand for one step, which finds it as `item`.
 
-    def __init__(self, item: int, step: Step, size: int) -> None:
+    It does not take the place of the operand, which the step may read in another layout too.
+    """
+
+    def __init__(self, source: int, item: int, step: Step) -> None:
+        self.source = source
         self.item = item
         self.step = step
-        self.size = size
 
     def run(self, values: list[Any]) -> Buffer:
         """The buffer of the copy."""
-        scratch = [values[self.item], None]
+        scratch = [values[self.source], None]
         self.step(scratch)
         copied: Buffer = scratch[1]
         return copied
 
 
-def _bind_copy(owner: CpuDevice, source: Input) -> tuple[_Copy, Input]:
+def _bind_copy(owner: CpuDevice, source: Input, item: int) -> tuple[_Copy, Input]:
     assert source.layout is not None
     assert source.dtype is not None
     shape = source.layout.shape
@@ -195,7 +199,12 @@ def _bind_copy(owner: CpuDevice, source: Input) -> tuple[_Copy, Input]:
     whole = Layout(shape, contiguous_strides(shape))
     nbytes = math.prod(shape) * source.dtype.itemsize
     step = _bind_loop(owner, program, shape, 0, [source._replace(item=0)], [Output(1, source.dtype, whole, nbytes)])
-    return _Copy(source.item, step, nbytes), source._replace(layout=whole)
+    return _Copy(source.item, item, step), source._replace(item=item, layout=whole)
+
+
+def _unused_item(task: Task) -> int:
+    """From this number on, no item is one that the task reads or writes."""
+    return 1 + max([source.item for source in task.inputs] + [output.item for output in task.outputs])
 
 
 def _bind_loop(
@@ -446,7 +455,7 @@ class _ProductKernel:
         copies = []
         for number, source in enumerate(rest):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
-                copy, rest[number] = _bind_copy(owner, source)
+                copy, rest[number] = _bind_copy(owner, source, _unused_item(task) + number)
                 copies.append(copy)
         numbers = _number_types(task.program)
         gemm = Gemm(
@@ -480,7 +489,7 @@ class _ProductKernel:
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
 
-        return _in_sequence(copies, run)
+        return _in_sequence(copies, run, task.outputs)
 
 
 def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> Matrix | Computed:

@@ -211,7 +211,7 @@ def _layout(operand: Operand | Computed, k_axis: int, k: int, lines: int) -> str
         for layout, axis, extent in (("along_k", k_axis, k), ("across_lines", line_axis, lines)):
             if all(_vector_access(x, axis, extent) for x in operand.inputs):
                 return layout
-        raise ArgumentError(f"the inputs of a computed matrix are not contiguous in the same direction: {operand.inputs}")
+        raise ArgumentError(f"inputs of a computed matrix that are not contiguous in the same direction: {operand}")
     strides = _strides(operand)
     if strides[k_axis] == 1 and k > 1:
         return "along_k"
@@ -276,9 +276,9 @@ class Gemm:
     engine    compiles the kernels
     target    of the engine
     shape     (m, n, k) of every product
-    a, b      m x k and k x n matrices with any strides, or `Computed` ones. float32, bfloat16 and float16, mixed or not, are
-              summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64 and int64 in
-              their own dtype
+    a, b      m x k and k x n matrices with any strides, or `Computed` ones. float32, bfloat16 and float16,
+              mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64
+              and int64 in their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers

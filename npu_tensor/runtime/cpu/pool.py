@@ -9,7 +9,15 @@ How a loop runs
     workers that are *inside* it. It never waits for a worker that has not entered yet, so a worker that the
     operating system keeps off the CPU delays nobody; this is what keeps the pool fast on a busy machine,
     where pools with fixed shares and barriers fall to the pace of the scheduler.
-    Idle workers watch for a new job for about 100 us and then sleep in a futex.
+    Idle workers watch for a new job for about 200 us and then sleep in a futex.
+
+Where workers run
+    Linux likes to wake a thread on the CPU of the one that wakes it, and there a worker waits until the
+    caller, whom it should help, has done everything alone. So before a worker is woken, and when it is
+    started, the caller's CPU is taken from its affinity mask; once awake the worker has its old mask back.
+    When the last worker inside loses its CPU to another process, in the middle of its piece, the caller
+    moves it to the CPU on which it waits. The mask that a worker has, from its start or from whoever pinned
+    it, is never exceeded. Where the system refuses any of this, the scheduler decides.
 
 Who may call
     Any thread, at any time. One job runs in parallel at a time; a call that finds the pool busy (another
@@ -33,12 +41,15 @@ from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symb
 
 __all__ = ["Pool", "available_threads"]
 
-# How often an idle worker looks for a new job before it sleeps: about 100 us on Zen 4, longer than the gap
-# between two kernels of a plan and shorter than a scheduler slice.
-_WORKER_SPINS = 4000
+# How often an idle worker looks for a new job before it sleeps: about 200 us on Zen 4, longer than a few
+# lines of Python between two kernels and shorter than a scheduler slice. Waking takes 50 to 100 us.
+_WORKER_SPINS = 8000
 # How often the caller looks again for the last worker before it sleeps. A worker on a core of its own is done
 # by then; one that was put off its core gets the caller's.
 _CALLER_SPINS = 1000
+# How long the caller sleeps before it concludes that the last worker waits for a CPU: longer than most pieces,
+# much shorter than the 3 to 4 ms that a scheduler gives to a competitor.
+_PULL_AFTER_NANOSECONDS = 100_000
 
 # glibc takes a thread's default stack from `ulimit -s`, musl gives 128 KiB; row kernels need 256 KiB.
 # Only touched pages cost memory.
@@ -51,6 +62,16 @@ _FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
 _FUTEX_WAIT_PRIVATE = 128
 _FUTEX_WAKE_PRIVATE = 129
 _PTHREAD_CREATE_DETACHED = 1
+
+# The states of a worker's placement. Only the worker leaves _AWAKE, _PLACED and _PULLED. The caller turns
+# _ASLEEP or _WORKING into _MOVING, which is like a lock, and that into _PLACED (kept off the caller's CPU),
+# _PULLED (bound to it) or back.
+_AWAKE, _ASLEEP, _WORKING, _MOVING, _PLACED, _PULLED = range(6)
+
+# Each costs the caller about 1 us; where there are more cores than that, idle ones are easy to find.
+_PLACED_WORKERS = 16
+# Room for 1024 CPUs, like glibc's cpu_set_t.
+_MASK_BYTES = 128
 _SIG_SETMASK = 2
 
 # A faulting kernel should still reach faulthandler, so these stay unblocked: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
@@ -84,6 +105,7 @@ def _pool_ir(architecture: str) -> str:
     """
     declare_hint, hint = _SPIN_HINT[architecture]
     futex = _FUTEX_SYSCALL[architecture]
+    mask_words = _MASK_BYTES // 8
     blocked = -1
     for signal in _SYNCHRONOUS_SIGNALS:
         blocked &= ~(1 << (signal - 1))
@@ -96,6 +118,10 @@ declare i32 @pthread_attr_destroy(ptr)
 declare i32 @pthread_attr_setdetachstate(ptr, i32)
 declare i32 @pthread_attr_setstacksize(ptr, i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @pthread_getaffinity_np(i64, i64, ptr)
+declare i32 @pthread_setaffinity_np(i64, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+declare i32 @sched_getcpu()
 
 %job = type {{ ptr, ptr, ptr, i64, i64 }}            ; kernel, slots, meta, n, grain
 @job = internal global %job zeroinitializer, align 64
@@ -108,10 +134,15 @@ declare i32 @pthread_sigmask(i32, ptr, ptr)
 @threads = internal global i32 1, align 64           ; wanted, including the caller
 @workers = internal global i32 0                     ; started so far; changed only by the owner of the pool
 
+%cpus = type [{mask_words} x i64]
+%placement = type {{ i32, i64, %cpus }}               ; state, pthread_t, the worker's mask while it is changed
+@placements = internal global [{_PLACED_WORKERS + 1} x %placement] zeroinitializer, align 64
+@pull_after = internal constant [2 x i64] [i64 0, i64 {_PULL_AFTER_NANOSECONDS}]
+
 ; ---- futex -------------------------------------------------------------------------------------------------
-define internal void @wait_while(ptr %word, i32 %value) {{
+define internal void @wait_while(ptr %word, i32 %value, ptr %timeout) {{
   call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 {_FUTEX_WAIT_PRIVATE}, i32 %value,
-                               ptr null, ptr null, i64 0)
+                               ptr %timeout, ptr null, i64 0)
   ret void
 }}
 
@@ -150,10 +181,125 @@ done:
   ret void
 }}
 
+; ---- where workers run -------------------------------------------------------------------------------------
+; The entry of worker 1, 2, ...; entry 0 is for all workers beyond the table, which nobody moves.
+define internal ptr @placement_of(i32 %index) {{
+  %listed = icmp ule i32 %index, {_PLACED_WORKERS}
+  %entry = select i1 %listed, i32 %index, i32 0
+  %placement = getelementptr [{_PLACED_WORKERS + 1} x %placement], ptr @placements, i32 0, i32 %entry
+  ret ptr %placement
+}}
+
+; %target = the CPUs of %source that are %cpu (%same = true), or that are not.
+define internal void @select_cpus(ptr %target, ptr %source, i32 %cpu, i1 %same) {{
+entry:
+  %cpu.word = lshr i32 %cpu, 6
+  %cpu.bit = and i32 %cpu, 63
+  %shift = zext i32 %cpu.bit to i64
+  %bit = shl i64 1, %shift
+  %flip = select i1 %same, i64 0, i64 -1
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %i.next, %loop ]
+  %here = icmp eq i32 %i, %cpu.word
+  %only = select i1 %here, i64 %bit, i64 0
+  %wanted = xor i64 %only, %flip
+  %source.at = getelementptr i64, ptr %source, i32 %i
+  %target.at = getelementptr i64, ptr %target, i32 %i
+  %word = load i64, ptr %source.at
+  %kept = and i64 %word, %wanted
+  store i64 %kept, ptr %target.at
+  %i.next = add i32 %i, 1
+  %more = icmp ult i32 %i.next, {mask_words}
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+
+; Move a worker, which is in state {_MOVING}, to %cpu or away from it. Its state is then %moved, or %kept when
+; the system refuses: most of all when no CPU would be left.
+define internal void @move(ptr %placement, i32 %cpu, i1 %same, i32 %kept, i32 %moved) {{
+entry:
+  %target = alloca %cpus
+  %thread.at = getelementptr %placement, ptr %placement, i32 0, i32 1
+  %mask = getelementptr %placement, ptr %placement, i32 0, i32 2
+  %thread = load i64, ptr %thread.at
+  %unknown = call i32 @pthread_getaffinity_np(i64 %thread, i64 {_MASK_BYTES}, ptr %mask)
+  %known = icmp eq i32 %unknown, 0
+  br i1 %known, label %change, label %leave
+change:
+  call void @select_cpus(ptr %target, ptr %mask, i32 %cpu, i1 %same)
+  %refused = call i32 @pthread_setaffinity_np(i64 %thread, i64 {_MASK_BYTES}, ptr %target)
+  %accepted = icmp eq i32 %refused, 0
+  %state = select i1 %accepted, i32 %moved, i32 %kept
+  br label %leave
+leave:
+  %result = phi i32 [ %kept, %entry ], [ %state, %change ]
+  store atomic i32 %result, ptr %placement seq_cst, align 8
+  ret void
+}}
+
+; Move all workers in one state to the CPU of the calling thread or away from it.
+define internal void @move_all(i1 %same, i32 %from, i32 %moved) noinline {{
+entry:
+  %cpu = call i32 @sched_getcpu()
+  %started = load i32, ptr @workers
+  %many = icmp ugt i32 %started, {_PLACED_WORKERS}
+  %last = select i1 %many, i32 {_PLACED_WORKERS}, i32 %started
+  br label %loop
+loop:
+  %index = phi i32 [ 1, %entry ], [ %index.next, %next ]
+  %more = icmp ule i32 %index, %last
+  br i1 %more, label %claim, label %done
+claim:
+  %placement = call ptr @placement_of(i32 %index)
+  %attempt = cmpxchg ptr %placement, i32 %from, i32 {_MOVING} seq_cst seq_cst
+  %claimed = extractvalue {{ i32, i1 }} %attempt, 1
+  br i1 %claimed, label %move, label %next
+move:
+  call void @move(ptr %placement, i32 %cpu, i1 %same, i32 %from, i32 %moved)
+  br label %next
+next:
+  %index.next = add i32 %index, 1
+  br label %loop
+done:
+  ret void
+}}
+
+; A worker returns to state {_AWAKE} and to its own mask. One that is being moved at this moment does so later.
+define internal void @settle(ptr %placement) noinline {{
+entry:
+  %others = alloca %cpus
+  %mask = getelementptr %placement, ptr %placement, i32 0, i32 2
+  %state = load atomic i32, ptr %placement seq_cst, align 8
+  switch i32 %state, label %done [
+    i32 {_ASLEEP}, label %simple
+    i32 {_WORKING}, label %simple
+    i32 {_PLACED}, label %restore
+    i32 {_PULLED}, label %make_room
+  ]
+simple:
+  cmpxchg ptr %placement, i32 %state, i32 {_AWAKE} seq_cst seq_cst
+  ret void
+make_room:
+  ; The caller goes on here, on its own CPU.
+  %cpu = call i32 @sched_getcpu()
+  call void @select_cpus(ptr %others, ptr %mask, i32 %cpu, i1 false)
+  call i32 @sched_setaffinity(i32 0, i64 {_MASK_BYTES}, ptr %others)
+  br label %restore
+restore:
+  call i32 @sched_setaffinity(i32 0, i64 {_MASK_BYTES}, ptr %mask)
+  store atomic i32 {_AWAKE}, ptr %placement seq_cst, align 8
+  br label %done
+done:
+  ret void
+}}
+
 ; ---- a worker: %self is its number, from 1; it takes part while %self < @threads ---------------------------
 define internal ptr @worker(ptr %self) {{
 entry:
   %index = ptrtoint ptr %self to i32
+  %placement = call ptr @placement_of(i32 %index)
   ; Start as if one job had been missed: this thread was started for a job that is open already.
   %now = load atomic i32, ptr @generation seq_cst, align 4
   %before = sub i32 %now, 1
@@ -161,11 +307,12 @@ entry:
 idle:
   %seen = phi i32 [ %before, %entry ], [ %seen, %parked ], [ %seen.new, %look ], [ %seen.new, %leave ],
                   [ %seen.new, %wake_caller ]
+  call void @settle(ptr %placement)
   %wanted = load atomic i32, ptr @threads seq_cst, align 4
   %takes_part = icmp slt i32 %index, %wanted
   br i1 %takes_part, label %watch, label %parked
 parked:
-  call void @wait_while(ptr @threads, i32 %wanted)
+  call void @wait_while(ptr @threads, i32 %wanted, ptr null)
   br label %idle
 watch:
   %spins = phi i32 [ 0, %idle ], [ %spins.next, %again ], [ 0, %slept ]
@@ -180,11 +327,14 @@ again:
   %spins.next = add i32 %spins, 1
   br label %watch
 sleep:
+  call void @settle(ptr %placement)
+  cmpxchg ptr %placement, i32 {_AWAKE}, i32 {_ASLEEP} seq_cst seq_cst
   atomicrmw add ptr @sleepers, i32 1 seq_cst
-  call void @wait_while(ptr @generation, i32 %seen)
+  call void @wait_while(ptr @generation, i32 %seen, ptr null)
   br label %slept
 slept:
   atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  call void @settle(ptr %placement)
   br label %watch
 look:
   %state = load atomic i32, ptr @state seq_cst, align 4
@@ -196,6 +346,7 @@ enter:
   %entered = extractvalue {{ i32, i1 }} %attempt, 1
   br i1 %entered, label %join, label %look
 join:
+  cmpxchg ptr %placement, i32 {_AWAKE}, i32 {_WORKING} seq_cst seq_cst
   call void @work()
   br label %leave
 leave:
@@ -217,6 +368,7 @@ entry:
   %signals = alloca [16 x i64]
   %old_signals = alloca [16 x i64]
   %thread = alloca i64
+  %cpu = call i32 @sched_getcpu()
   call void @fill_signals(ptr %signals)
   call i32 @pthread_attr_init(ptr %attributes)
   call i32 @pthread_attr_setdetachstate(ptr %attributes, i32 {_PTHREAD_CREATE_DETACHED})
@@ -232,11 +384,21 @@ loop:
 start:
   %index.wide = zext i32 %index to i64
   %self = inttoptr i64 %index.wide to ptr
+  %placement = call ptr @placement_of(i32 %index)
+  %listed = icmp ule i32 %index, {_PLACED_WORKERS}
+  %first_state = select i1 %listed, i32 {_MOVING}, i32 {_AWAKE}
+  store atomic i32 %first_state, ptr %placement seq_cst, align 8
   %error = call i32 @pthread_create(ptr %thread, ptr %attributes, ptr @worker, ptr %self)
   %failed = icmp ne i32 %error, 0
   br i1 %failed, label %give_up, label %count
 count:
   store i32 %index, ptr @workers
+  br i1 %listed, label %move, label %loop
+move:
+  %thread.value = load i64, ptr %thread
+  %thread.at = getelementptr %placement, ptr %placement, i32 0, i32 1
+  store i64 %thread.value, ptr %thread.at
+  call void @move(ptr %placement, i32 %cpu, i1 false, i32 {_WORKING}, i32 {_PLACED})
   br label %loop
 give_up:
   store atomic i32 %index, ptr @threads seq_cst, align 4
@@ -303,6 +465,7 @@ rouse:
   %none = icmp eq i32 %asleep, 0
   br i1 %none, label %go, label %wake_some
 wake_some:
+  call void @move_all(i1 false, i32 {_ASLEEP}, i32 {_PLACED})
   ; No more than there are pieces for, besides the caller's.
   %rest = sub i64 %n, 1
   %helpers = udiv i64 %rest, %grain
@@ -329,13 +492,20 @@ again:
 sleep:
   ; A worker has been put off the CPU in the middle of its piece. Sleeping leaves it this core.
   store atomic i32 1, ptr @caller_sleeps seq_cst, align 4
+  call void @wait_while(ptr @state, i32 %inside, ptr @pull_after)
+  %inside.later = load atomic i32, ptr @state seq_cst, align 4
+  %one_left = icmp eq i32 %inside.later, 1
+  br i1 %one_left, label %pull, label %check
+pull:
+  ; Only the last one: several at work must not be gathered on one CPU.
+  call void @move_all(i1 true, i32 {_WORKING}, i32 {_PULLED})
   br label %check
 check:
   %inside.now = load atomic i32, ptr @state seq_cst, align 4
   %empty.now = icmp eq i32 %inside.now, 0
   br i1 %empty.now, label %awake, label %doze
 doze:
-  call void @wait_while(ptr @state, i32 %inside.now)
+  call void @wait_while(ptr @state, i32 %inside.now, ptr null)
   br label %check
 awake:
   store atomic i32 0, ptr @caller_sleeps seq_cst, align 4
@@ -397,6 +567,10 @@ _SYSTEM_SYMBOLS = (
     "pthread_attr_setdetachstate",
     "pthread_attr_setstacksize",
     "pthread_sigmask",
+    "pthread_getaffinity_np",
+    "pthread_setaffinity_np",
+    "sched_setaffinity",
+    "sched_getcpu",
 )
 
 
