@@ -137,7 +137,9 @@ class Tensor(Methods):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a read-only NumPy array that shares memory; bfloat16 has ml_dtypes' type."""
-        node = self.realize()._node
+        node = self._node  # read once: another thread may make this handle name a new value
+        if node.value is None:
+            _realize_nodes((node,))
         if node.value is PLACEHOLDER:
             raise no_value_yet()
         array = cast(Buffer, node.value).as_array(node.spec.shape, node.spec.dtype.numpy)
@@ -399,11 +401,16 @@ def _source(op: Op) -> str:
     specs = f"({''.join(f's{i}, ' for i in range(len(names)))})"
     attributes = _attribute_values(op)
     lines.append(f"    specs = {specs}")
-    if all(a.default is not inspect.Parameter.empty for a in op.attributes):
+    if not op.attributes:
+        lines += [
+            "    call = _calls.get(specs)",
+            "    if call is None: call = _calls[specs] = _resolve(_op, specs, (), frame)",
+        ]
+    elif all(a.default is not inspect.Parameter.empty for a in op.attributes):
         # With nothing but defaults, which is most calls, the specs alone are the key.
         defaults = " and ".join(f"{a.name} is _default{number}" for number, a in enumerate(op.attributes))
         lines += [
-            f"    if {defaults or True}:",
+            f"    if {defaults}:",
             "        call = _calls.get(specs)",
             f"        if call is None: call = _calls[specs] = _resolve(_op, specs, {attributes}, frame)",
             f"    else: call = _resolve(_op, specs, {attributes}, frame)",

@@ -15,7 +15,7 @@ import numpy as np
 from npu_tensor.dtypes import DType
 from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout
-from npu_tensor.ops.expression import Program
+from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.device import Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
 
@@ -149,6 +149,9 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
             value = _cast(values[arguments[0]], dtype)
         elif primitive == "index":
             value = np.arange(row_length)
+        elif PRIMITIVES[primitive].reduces:
+            row = values[arguments[0]]  # what does not vary along the row still counts once per element
+            value = _FUNCTIONS[primitive](np.broadcast_to(row, (*row.shape[:-1], row_length)))
         else:
             value = _FUNCTIONS[primitive](*(values[argument] for argument in arguments))
         values.append(value)
@@ -203,6 +206,8 @@ class ReferenceKernel:
         if task.kind == "data":
             assert task.call is not None
             result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
+            if any(isinstance(x, np.ndarray) and np.may_share_memory(result, x) for x in operands):
+                result = result.copy()  # the operand has an owner, who may let a later kernel overwrite it
             values[task.outputs[0].item] = Buffer.from_array(result)
             return
         buffers = [

@@ -218,3 +218,18 @@ def test_temporaries_are_freed_while_a_plan_runs() -> None:
     a.realize()
     # One result, and at most two matrices besides while it runs.
     assert nt.memory_stats()["in_use"] - before <= 2 * a.nbytes
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_row_invariant_result_beside_a_column_reduction(device: str, dim: int) -> None:
+    ones = nt.ones(64, 33) + 1
+    total = ones.sum(dim, True) * 10
+    total.realize()
+    np.testing.assert_array_equal(ones.numpy(), np.full((64, 33), 2.0))
+    np.testing.assert_array_equal(total.numpy(), np.full((64, 33), 2.0).sum(dim, keepdims=True) * 10)
+
+
+def test_data_op_that_returns_its_operand_does_not_share_it() -> None:
+    x = nt.tensor(2.0)
+    assert (x.cumsum(0) * 10).tolist() == 20.0
+    assert x.tolist() == 2.0

@@ -11,8 +11,10 @@ import numpy as np
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel, tile_count
+from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.target import Target, host_target
+from npu_tensor.runtime.cpu.tile_kernel import tile_count
 
 # All of this processor, and as if it were an older one.
 LEVELS = ["", "avx2", "sse2"]
@@ -35,7 +37,7 @@ def _engine(level: str) -> Engine:
 
 @cache
 def _compiled(level: str, program: Program, operands: tuple[Operand, ...], outer: int, options: tuple[Any, ...]) -> Any:
-    text = row_kernel("kernel", program, operands, outer, target(level), **dict(options))
+    text = loop_kernel("kernel", program, operands, outer, target(level), **dict(options))
     return _KERNEL(_engine(level).compile(text, "kernel")["kernel"])
 
 

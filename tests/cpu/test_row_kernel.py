@@ -13,7 +13,10 @@ import pytest
 from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Builder, Program, Symbol
-from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH, Operand, row_kernel, tile_count
+from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH
+from npu_tensor.runtime.cpu.tile_kernel import tile_count
 
 LENGTHS = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 70, 129, 1000]
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
@@ -599,19 +602,19 @@ TOTAL = program(lambda x: [emit("row_sum", x), x * 2], "float32")
 )
 def test_contradictions_are_refused(formula: Program, operands: tuple[Operand, ...], outer: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        row_kernel("kernel", formula, operands, outer, target(""))
+        loop_kernel("kernel", formula, operands, outer, target(""))
 
 
 @pytest.mark.parametrize(("formula", "outer"), [(NEGATIVE, 0), (TOTAL, 1)])
 def test_transposed_operands_are_those_of_maps_with_rows(formula: Program, outer: int) -> None:
     operands = (*[CONTIGUOUS] * len(formula.outputs), Operand("float32", "transposed"))
     with pytest.raises(ValueError, match="transposed"):
-        row_kernel("kernel", formula, operands, outer, target(""))
+        loop_kernel("kernel", formula, operands, outer, target(""))
 
 
 def test_the_column_form_needs_rows() -> None:
     with pytest.raises(ValueError, match="outer dimension"):
-        row_kernel("kernel", TOTAL, (CONTIGUOUS,) * 3, 0, target(""), columns=True)
+        loop_kernel("kernel", TOTAL, (CONTIGUOUS,) * 3, 0, target(""), columns=True)
 
 
 # ---------------------------------------------------------------------- targets

@@ -22,10 +22,12 @@ from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
+from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.row_kernel import Operand, row_kernel, tile_count
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.runtime.device import Input, Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.spec import Spec, contiguous_strides
@@ -221,11 +223,11 @@ def _bind_loop(
     layouts += [source.layout for source in inputs if source.layout is not None]
     space = collapse(shape, layouts, rows)
     assert space is not None
-    space, columns = _as_columns(space, rows, len(outputs))
+    columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
     operands, order = _operands(program, space, inputs, outputs, slots, columns, tiles)
-    ir = row_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns, space.inner)
+    ir = loop_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns, space.inner)
     kernel = owner.engine.compile(ir, "kernel")["kernel"]
     meta = _meta(space, operands, order)
     elements = math.prod(space.outer) * space.inner
@@ -259,13 +261,30 @@ def _number_types(program: Program) -> dict[int, type]:
     }
 
 
-def _as_columns(space: Space, rows: int, outputs: int) -> tuple[Space, bool]:
-    """Whether lanes should run across rows: when the large operands jump along a row but not across rows."""
-    if not rows or not space.outer:
-        return space, False
+def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], outputs: int) -> bool:
+    """Whether lanes should run across rows: when the large operands jump along a row but not across rows.
+
+    That form stores what does not vary along a row once, so every result with one value per element must vary.
+    """
+    if not space.outer or space.inner <= 1:
+        return False
     along = sum(stride not in (0, 1) for stride in space.inner_strides)
     across = sum(strides[-1] not in (0, 1) for strides in space.outer_strides)
-    return space, along > 0 and across == 0 and space.inner > 1
+    if not along or across:
+        return False
+    strides = iter(space.inner_strides[outputs:])
+    moving = {slot for slot, source in enumerate(inputs) if source.layout is not None and next(strides)}
+    varies: list[bool] = []
+    for primitive, arguments, _, value in program.instructions:
+        if primitive == "load":
+            varies.append(value in moving)
+        else:
+            within_row = any(varies[argument] for argument in arguments) and not PRIMITIVES[primitive].reduces
+            varies.append(primitive == "index" or within_row)
+    return all(
+        varies[value] or not stride
+        for value, stride in zip(program.outputs, space.inner_strides[:outputs], strict=True)
+    )
 
 
 def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space, bool]:
@@ -337,7 +356,7 @@ def _operands(
 
 
 def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]) -> np.ndarray[Any, Any]:
-    """The array of sizes and strides that the kernel reads; see row_kernel."""
+    """The array of sizes and strides that the kernel reads; see loop_kernel."""
     entries = [space.inner, *space.outer]
     for number in order:
         if number is None:

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.emitter import ELEMENT_SIZE
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, accumulator_dtype, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.gemm_prologue import Prologue
 from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE
 
 __all__ = ["Computed", "Gemm", "GemmSpec", "Operand", "accumulator_dtype"]
 

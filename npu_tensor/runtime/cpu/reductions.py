@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 
 from npu_tensor.ops.expression import Instruction
-from npu_tensor.runtime.cpu.emitter import BITS, REGISTER_ELEMENT, Emitter, Value, apply
+from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.primitives import apply
+from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
 __all__ = ["Index", "Reduction", "make_reduction"]
 
@@ -94,7 +96,7 @@ def _worst(dtype: str, for_maximum: bool) -> float | int:
     if dtype.startswith("float"):
         return -math.inf if for_maximum else math.inf
     width = BITS[REGISTER_ELEMENT[dtype]]
-    if dtype in ("uint8", "bool"):
+    if not is_signed(dtype):
         return 0 if for_maximum else (1 << width) - 1
     return -(1 << (width - 1)) if for_maximum else (1 << (width - 1)) - 1
 
@@ -123,7 +125,7 @@ class _Position(Reduction):
         e = self.emitter
         order = "gt" if self.primitive == "row_argmax" else "lt"
         if not self.dtype.startswith("float"):
-            return e.compare(("u" if self.dtype in ("uint8", "bool") else "s") + order, new, old)
+            return e.compare(("s" if is_signed(self.dtype) else "u") + order, new, old)
         return e.op("and", e.compare("u" + order, new, old), e.compare("ord", old, old))
 
     def step(self, accumulators: list[Value], value: Value, index: Index) -> list[Value]:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.emitter import Emitter, Value
+from npu_tensor.runtime.cpu.emitter import TABLE_SIZE, Emitter
+from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["FUNCTIONS"]
 
@@ -77,8 +76,6 @@ EXP2 = (
     0.693147180728449,
     0.9999999999616821,
 )
-# Elements of the tables that `Emitter.lookup` takes: what fits into one AVX512 register.
-TABLE_SIZE = 16
 # erf is a polynomial of this degree in each of the intervals of this width around 0, 1, ..., 15 times the width.
 ERF_DEGREE = 5
 ERF_WIDTH = 33 / 128

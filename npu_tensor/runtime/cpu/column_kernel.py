@@ -1,0 +1,103 @@
+"""The form of columns: neighbouring rows side by side, and each lane of a vector is a row of its own."""
+
+from __future__ import annotations
+
+from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, Place
+from npu_tensor.runtime.cpu.program_analysis import PER_ELEMENT, PER_ROW
+from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk
+from npu_tensor.runtime.cpu.stages import Stage
+from npu_tensor.runtime.cpu.values import Value
+
+__all__ = ["ColumnKernel"]
+
+# The elements of all rows handled at once of which an intermediate value is kept at most, on the stack.
+COLUMN_SCRATCH_LENGTH = 65536
+# The vectors that are handled at once.
+COLUMN_VECTORS = 4
+
+
+class ColumnKernel(ReducingBase):
+    """Neighbouring rows side by side, each lane a row."""
+
+    @property
+    def across(self) -> bool:
+        return False
+
+    def loads_vary(self) -> bool:
+        return True
+
+    def lane_stride(self, number: int) -> Value:
+        return self.outer_strides[number][-1]
+
+    def index(self, place: Place) -> Value:
+        return self.emitter.splat(place.position)
+
+    def stored_per_row(self, output: int) -> bool:
+        return self.analysis.frequency[self.program.outputs[output]] != PER_ELEMENT
+
+    def body(self) -> None:
+        # Several vectors side by side read neighbouring cache lines together.
+        unroll = COLUMN_VECTORS if self.analysis.cost(self.program.outputs) < EXPENSIVE else 1
+        e = self.emitter
+        width = self.sizes[-1]
+
+        def lines(stages: list[Stage], scratch: dict[int, Value]) -> None:
+            def line(number: Value, first: Value, last: Value) -> None:
+                pointers = self.row_pointers(e.mul(number, width))
+                step = unroll * e.lanes
+                count = e.sub(last, first)
+                stop = e.add(first, e.op("and", count, -step))
+
+                def whole(lane: Value, carried: list[Value]) -> list[Value]:
+                    self.group(pointers, self.lane_starts(lane, unroll), None, stages, scratch)
+                    return carried
+
+                def rest(lane: Value, carried: list[Value]) -> list[Value]:
+                    self.group(pointers, [lane], e.first_lanes(e.sub(last, lane)), stages, scratch)
+                    return carried
+
+                e.loop(first, stop, step, [], whole)
+                e.loop(stop, last, e.lanes, [], rest)
+
+            self.segments(width, line)
+
+        self.with_or_without_scratch(COLUMN_SCRATCH_LENGTH, unroll * e.lanes, lines)
+
+    def group(
+        self,
+        pointers: list[Value],
+        lanes: list[Value],
+        mask: Value | None,
+        stages: list[Stage],
+        scratch: dict[int, Value],
+    ) -> None:
+        """The rows that start at each of `lanes`, a vector each."""
+        e = self.emitter
+        zero = e.constant(0, "i64")
+
+        def places(index: Value) -> list[Place]:
+            moved = [
+                pointer if operand.access == "scalar" else e.address(pointer, e.mul(index, stride), operand.dtype)
+                for operand, pointer, stride in zip(self.operands, pointers, self.inner_strides, strict=True)
+            ]
+            kept = e.mul(index, len(lanes) * e.lanes)
+            return [Place(moved, index, lane, e.add(kept, slot * e.lanes), mask) for slot, lane in enumerate(lanes)]
+
+        walk = Walk(zero, self.inner, 1, places, long=True)
+        known = [dict(self.known) for _ in lanes]
+        for stage in stages:
+            known = [self.evaluate_fixed(PER_ROW, stage.roots, own, pointers) for own in known]
+            if stage.outputs:
+                self.store_outputs(stage, walk, known, scratch)
+                continue
+            totals = self.reduce(stage, walk, known, scratch, self.empty_totals(stage, places(zero)))
+            for number, reduction in enumerate(stage.reductions):
+                for slot, own in enumerate(known):
+                    total = totals[number * len(lanes) + slot]
+                    own[reduction] = self.reduction(reduction).finish(total, across=False)
+        per_row = self.outputs(per_row=True)
+        roots = [self.program.outputs[output] for output in per_row]
+        for own, place in zip(known, places(zero), strict=True):
+            values = self.evaluate_fixed(PER_ROW, roots, own, pointers)
+            for output, root in zip(per_row, roots, strict=True):
+                self.store(output, [values[root]], [place])

@@ -1,0 +1,264 @@
+"""What the forms of loops share: operands, the kernel's arguments, addresses, loads, stores and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.primitives import cast, emit_program
+from npu_tensor.runtime.cpu.program_analysis import ONCE, ProgramAnalysis, needed_instructions
+from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
+
+__all__ = ["ACCESSES", "EXPENSIVE", "LoopBase", "LoopSpec", "Operand", "Place", "unrolling"]
+
+# Loops are not unrolled whose body has at least this many flops.
+EXPENSIVE = 60
+
+ACCESSES = ("contiguous", "row", "strided", "scalar", "reversed", "alternate", "transposed")
+
+
+class Operand(NamedTuple):
+    """How an operand lies in memory.
+
+    `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
+    "reversed" (-1) and "alternate" (2), or "strided" (any). Run-time numbers are "scalar". In the column form
+    the stride meant is the one across rows, along the innermost outer dimension. An input of a map may be
+    "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
+    """
+
+    dtype: str
+    access: str
+
+
+class LoopSpec(NamedTuple):
+    """What a kernel is generated from; see loop_kernel."""
+
+    name: str
+    program: Program
+    operands: tuple[Operand, ...]
+    outer: int
+    target: Target
+    nontemporal: bool
+    length: int | None
+
+
+class Place(NamedTuple):
+    """Where a vector of elements is: pointers to position 0 of every operand, and which elements of these.
+
+    `position` is that along the inner dimension; `lane` is where the vector starts across the lanes'
+    dimension, which is the inner one except in the column form; `scratch` is the position in scratch rows.
+    """
+
+    pointers: list[Value]
+    position: Value
+    lane: Value
+    scratch: Value
+    mask: Value | None
+
+
+class LoopBase:
+    """A kernel of one form. Subclasses say in `body` how positions are walked over."""
+
+    def __init__(self, spec: LoopSpec) -> None:
+        self.spec = spec
+        self.program = spec.program
+        self.operands = spec.operands
+        self.outer = spec.outer
+        self.emitter = Emitter(spec.target)
+        inputs = spec.operands[len(spec.program.outputs) :]
+        row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary()}
+        self.analysis = ProgramAnalysis(spec.program, frozenset(row_slots))
+        self.known: dict[int, Value] = {}
+
+    def loads_vary(self) -> bool:
+        """Whether even operands with "row" access have to be loaded for every element."""
+        return False
+
+    def text(self) -> str:
+        self.read_arguments()
+        self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, [])
+        self.body()
+        return self.emitter.module(
+            self.emitter.function(f"@{self.spec.name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)")
+        )
+
+    def body(self) -> None:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ arguments
+
+    def read_arguments(self) -> None:
+        e = self.emitter
+        self.begin, self.end = Value("%begin", "i64"), Value("%end", "i64")
+        self.inner = self.read_meta(0)
+        self.sizes = [self.read_meta(1 + axis) for axis in range(self.outer)]
+        self.bases: list[Value] = []
+        self.outer_strides: list[list[Value]] = []
+        self.inner_strides: list[Value] = []
+        # For strided operands, the distances of a vector's elements from its first.
+        self.lane_offsets: dict[int, Value] = {}
+        for number, operand in enumerate(self.operands):
+            first = 1 + self.outer + number * (self.outer + 2)
+            slot = e.assign("ptr", f"getelementptr ptr, ptr %pointers, i64 {number}")
+            if operand.access == "scalar":
+                self.bases.append(slot)
+                self.outer_strides.append([])
+                self.inner_strides.append(e.constant(0, "i64"))
+                continue
+            pointer = e.assign("ptr", f"load ptr, ptr {slot.name}")
+            self.bases.append(e.address(pointer, self.read_meta(first), operand.dtype))
+            self.outer_strides.append([self.read_meta(first + 1 + axis) for axis in range(self.outer)])
+            self.inner_strides.append(self.read_meta(first + 1 + self.outer))
+            if operand.access in ("strided", "alternate"):
+                self.lane_offsets[number] = e.mul(e.splat(self.lane_stride(number)), e.lane_numbers())
+
+    def read_meta(self, position: int) -> Value:
+        address = self.emitter.assign("ptr", f"getelementptr i64, ptr %meta, i64 {position}")
+        return self.emitter.assign("i64", f"load i64, ptr {address.name}")
+
+    def lane_stride(self, number: int) -> Value:
+        """The distance in memory between the lanes of a strided operand."""
+        return self.inner_strides[number]
+
+    def row_pointers(self, row: Value) -> list[Value]:
+        """The addresses of the first element of a row in every operand."""
+        if self.outer == 0:
+            return self.bases
+        e = self.emitter
+        coordinates = [row] * self.outer
+        for axis in range(self.outer - 1, 0, -1):
+            quotient = e.op("udiv", coordinates[axis], self.sizes[axis])
+            coordinates[axis] = e.sub(coordinates[axis], e.mul(quotient, self.sizes[axis]))
+            coordinates[axis - 1] = quotient
+        pointers = []
+        for operand, base, strides in zip(self.operands, self.bases, self.outer_strides, strict=True):
+            pointer = base
+            for coordinate, stride in zip(coordinates, strides, strict=False):
+                pointer = e.address(pointer, e.mul(coordinate, stride), operand.dtype)
+            pointers.append(pointer)
+        return pointers
+
+    def segments(self, width: Value, body: Callable[[Value, Value, Value], None]) -> None:
+        """Cut positions from `begin` to `end` into lines of `width`: body(line, first, last) for each."""
+        e = self.emitter
+        if self.outer == 0:
+            body(e.constant(0, "i64"), self.begin, self.end)
+            return
+        divisor = e.larger(width, 1)
+        first_line = e.op("udiv", self.begin, divisor)
+        last_line = e.op("udiv", e.add(self.end, e.sub(divisor, 1)), divisor)
+        last_line = e.select(e.compare("slt", self.begin, self.end), last_line, 0)
+
+        def line(number: Value, carried: list[Value]) -> list[Value]:
+            start = e.mul(number, divisor)
+            first, last = e.sub(self.begin, start), e.sub(self.end, start)
+            first = e.larger(first, 0)
+            last = e.smaller(last, width)
+            body(number, first, last)
+            return carried
+
+        e.loop(first_line, last_line, 1, [], line)
+
+    # ------------------------------------------------------------------ elements
+
+    def load(self, slot: int, place: Place) -> Value:
+        e = self.emitter
+        number = len(self.program.outputs) + slot
+        operand, pointer = self.operands[number], place.pointers[number]
+        if operand.access == "row":
+            return e.load_scalar(operand.dtype, pointer)
+        if operand.access == "contiguous":
+            return e.load(operand.dtype, e.address(pointer, place.lane, operand.dtype), place.mask)
+        start = e.address(pointer, e.mul(place.lane, self.lane_stride(number)), operand.dtype)
+        if operand.access == "reversed":
+            order = list(range(e.lanes - 1, -1, -1))
+            mask = e.shuffle(place.mask, order) if place.mask else None
+            first = e.address(start, e.constant(1 - e.lanes, "i64"), operand.dtype)
+            return e.from_memory(operand.dtype, e.shuffle(e.load_raw(operand.dtype, first, mask), order))
+        if operand.access == "alternate" and place.mask is None:
+            # The second vector begins one element early and so ends with the last element that is wanted.
+            second = e.address(start, e.constant(e.lanes - 1, "i64"), operand.dtype)
+            halves = [e.load_raw(operand.dtype, address) for address in (start, second)]
+            order = [*range(0, e.lanes, 2), *range(e.lanes + 1, 2 * e.lanes, 2)]
+            return e.from_memory(operand.dtype, e.shuffle(halves[0], order, halves[1]))
+        return e.gather(operand.dtype, start, self.lane_offsets[number], place.mask)
+
+    def store(self, output: int, values: Sequence[Value], places: Sequence[Place]) -> None:
+        """Store an output's values at as many places."""
+        e = self.emitter
+        operand = self.operands[output]
+        if operand.access not in ("contiguous", "strided"):
+            raise ValueError(f"output {output} has one element per row, but the program one per position")
+        stored = e.all_to_memory(operand.dtype, [self.as_stored(output, value) for value in values])
+        for raw, place in zip(stored, places, strict=True):
+            pointer = place.pointers[output]
+            if operand.access == "contiguous":
+                e.store_raw(operand.dtype, raw, e.address(pointer, place.lane, operand.dtype), place.mask)
+            else:
+                start = e.address(pointer, e.mul(place.lane, self.lane_stride(output)), operand.dtype)
+                e.scatter_raw(operand.dtype, raw, start, self.lane_offsets[output], place.mask)
+
+    def as_stored(self, output: int, value: Value) -> Value:
+        """An output's value in the register dtype of its memory."""
+        dtype = self.program.instructions[self.program.outputs[output]].dtype
+        return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
+
+    def scalar(self, slot: int, dtype: str) -> Value:
+        e = self.emitter
+        slot_address = self.bases[len(self.program.outputs) + slot]
+        if dtype.startswith("float"):
+            value = e.assign("double", f"load double, ptr {slot_address.name}")
+            return e.splat(value if dtype == "float64" else e.convert("fptrunc", value, "float"))
+        value = e.assign("i64", f"load i64, ptr {slot_address.name}")
+        if dtype == "bool":
+            return e.splat(e.compare("ne", value, 0))
+        return e.splat(value if dtype == "int64" else e.convert("trunc", value, REGISTER_ELEMENT[dtype]))
+
+    def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
+        """The values of instructions at a place. `known` gains what is evaluated."""
+        return emit_program(
+            self.emitter,
+            self.program,
+            load=lambda slot: self.load(slot, place),
+            scalar=self.scalar,
+            index=lambda: self.index(place),
+            known=known,
+            roots=roots,
+        )
+
+    def index(self, place: Place) -> Value:
+        return self.emitter.add(self.emitter.splat(place.position), self.emitter.lane_numbers())
+
+    def places(self, pointers: list[Value], index: Value, count: int) -> list[Place]:
+        """`count` vectors side by side, the lanes along the inner dimension."""
+        return [Place(pointers, position, position, position, None) for position in self.lane_starts(index, count)]
+
+    def lane_starts(self, first: Value, count: int) -> list[Value]:
+        """Where each of `count` neighbouring vectors starts."""
+        e = self.emitter
+        return [first, *(e.add(first, number * e.lanes) for number in range(1, count))]
+
+    def evaluate_fixed(
+        self, frequency: int, roots: Sequence[int], known: dict[int, Value], pointers: list[Value]
+    ) -> dict[int, Value]:
+        """`known` and all that `roots` need which changes no more often than `frequency` says."""
+        result = dict(known)
+        needed = needed_instructions(self.program, roots, result)
+        fixed = [
+            number
+            for number in needed
+            if self.analysis.frequency[number] <= frequency and not self.analysis.reduces(number)
+        ]
+        zero = self.emitter.constant(0, "i64")
+        self.evaluate(fixed, result, Place(pointers, zero, zero, zero, None))
+        return result
+
+
+def unrolling(flops: int) -> int:
+    """How many vectors a loop handles at once: enough for long latencies, few where there is much code."""
+    if flops <= 8:
+        return 4
+    return 2 if flops < EXPENSIVE else 1

@@ -1,0 +1,84 @@
+"""Kernels of element-wise and row-wise programs as LLVM IR.
+
+A kernel is a function `void name(ptr pointers, ptr meta, i64 begin, i64 end)`. `pointers` is an array of
+8-byte slots: addresses of the operands, or the bits of run-time scalars. `meta` is an array of int64: the
+inner length, the outer sizes from the outermost on, and for every operand in order its offset, its outer
+strides and its inner stride, all in elements (a scalar has these entries too; they are not read). A row is
+one run along the inner dimension.
+
+Four forms, all of which can be split between threads by `begin` and `end`:
+
+* map: no instruction reduces. Positions are elements in row-major order.
+* tiles: a map some of whose operands are contiguous across rows rather than along them. Positions are square
+  tiles of `tile_kernel.TILE` rows and elements, in row-major order; `tile_count` gives their number.
+* rows: positions are rows; the lanes of a vector are neighbours in the row. The row is walked once for each
+  level of reductions that depend on one another, and once more to store what has one value per element.
+* columns: the same programs, for operands that are contiguous across rows rather than along them (a sum over
+  the first axis). Positions are rows; each lane is a row of its own, so no reduction crosses lanes.
+"""
+
+from __future__ import annotations
+
+from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
+from npu_tensor.runtime.cpu.loop_base import ACCESSES, LoopSpec, Operand
+from npu_tensor.runtime.cpu.map_kernel import MapKernel
+from npu_tensor.runtime.cpu.row_kernel import RowKernel
+from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.tile_kernel import TileKernel
+from npu_tensor.runtime.cpu.values import MEMORY_ELEMENT, register_dtype
+
+__all__ = ["loop_kernel"]
+
+
+def loop_kernel(
+    name: str,
+    program: Program,
+    operands: tuple[Operand, ...],
+    outer: int,
+    target: Target,
+    nontemporal: bool = False,
+    columns: bool = False,
+    length: int | None = None,
+) -> str:
+    """The text of a module with the kernel `name`.
+
+    `operands` are the outputs, then the slots that loads and scalars name. `outer` is the number of outer
+    dimensions; without any there is a single row. `nontemporal` lets a map without outer dimensions write
+    past the caches, for outputs larger than these. `columns` asks for the column form, which needs `outer` >=
+    1; there, outputs with one value per row are stored once and those with one per element along the inner
+    dimension. `length` promises the inner length. Rows of a few vectors are then kept in registers; and where
+    expensive intermediate values are to be kept for a second walk over a row, the promise spares the code for
+    rows that are too long for that, about half of the compilation.
+
+    Raises UnsupportedProgram for what has no vector code, ValueError for operands that contradict the
+    program.
+    """
+    _check(program, operands)
+    reduces = any(PRIMITIVES[instruction.primitive].reduces for instruction in program.instructions)
+    if columns and outer < 1:
+        raise ValueError("the column form needs an outer dimension")
+    transposed = any(operand.access == "transposed" for operand in operands)
+    if transposed and not columns and (reduces or outer < 1):
+        raise ValueError("transposed operands are those of maps with an outer dimension")
+    spec = LoopSpec(name, program, operands, outer, target, nontemporal and outer == 0, length)
+    form = ColumnKernel if columns else TileKernel if transposed else RowKernel if reduces else MapKernel
+    return form(spec).text()
+
+
+def _check(program: Program, operands: tuple[Operand, ...]) -> None:
+    """Raises ValueError unless the operands are what the program loads and stores."""
+    slots = {step.value: step for step in program.instructions if step.primitive in ("load", "scalar")}
+    if len(operands) < len(program.outputs) + max(slots, default=-1) + 1:
+        raise ValueError("a kernel needs an operand for every output and every slot")
+    for number, operand in enumerate(operands):
+        if operand.dtype not in MEMORY_ELEMENT:
+            raise ValueError(f"operand {number} has the unknown dtype {operand.dtype!r}")
+        if operand.access not in ACCESSES:
+            raise ValueError(f"operand {number} has the unknown access {operand.access!r}")
+    for slot, step in slots.items():
+        operand = operands[len(program.outputs) + slot]
+        if (step.primitive == "scalar") != (operand.access == "scalar"):
+            raise ValueError(f"slot {slot} is a {step.primitive} in the program, its access is {operand.access!r}")
+        if step.primitive == "load" and register_dtype(operand.dtype) != step.dtype:
+            raise ValueError(f"slot {slot} holds {operand.dtype}, the program loads {step.dtype}")

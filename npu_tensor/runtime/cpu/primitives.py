@@ -1,0 +1,237 @@
+"""The code of a `Program`'s primitives: a table from each to its function, conversions, whole programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from npu_tensor.errors import BuildError
+from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.runtime.cpu import float_formats, vector_math
+from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.program_analysis import needed_instructions
+from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
+
+__all__ = ["UnsupportedProgram", "apply", "cast", "emit_program"]
+
+
+class UnsupportedProgram(BuildError):
+    """A program that has no vector code on this device."""
+
+
+class _Step(NamedTuple):
+    """What a primitive's function gets to know: the operands and the dtypes of operands and result."""
+
+    operands: list[Value]
+    operand_dtype: str
+    dtype: str
+
+
+def _arithmetic(opcode: str, for_bool: str) -> Callable[[Emitter, _Step], Value]:
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        if step.dtype == "bool":
+            return emitter.op(for_bool, *step.operands)
+        # "contract" lets LLVM fuse a product into a following sum, where the target has that instruction.
+        name = f"f{opcode} contract" if step.dtype.startswith("float") else opcode
+        return emitter.op(name, *step.operands)
+
+    return emit
+
+
+def _extreme(predicate: str) -> Callable[[Emitter, _Step], Value]:
+    """maximum ("gt") or minimum ("lt"); NaN in either operand gives NaN."""
+
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        left, right = step.operands
+        if not step.dtype.startswith("float"):
+            signed = "s" if is_signed(step.dtype) else "u"
+            return emitter.select(emitter.compare(signed + predicate, left, right), left, right)
+        # The inner select is one x86 instruction, which gives the right operand if either is NaN.
+        better = emitter.select(emitter.compare("o" + predicate, left, right), left, right)
+        return emitter.select(emitter.compare("uno", left, left), left, better)
+
+    return emit
+
+
+def _comparison(predicate: str) -> Callable[[Emitter, _Step], Value]:
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        if step.operand_dtype.startswith("float"):
+            prefix = "u" if predicate == "ne" else "o"
+        else:
+            prefix = "" if predicate in ("eq", "ne") else "s" if is_signed(step.operand_dtype) else "u"
+        return emitter.compare(prefix + predicate, *step.operands)
+
+    return emit
+
+
+def _bitwise(opcode: str) -> Callable[[Emitter, _Step], Value]:
+    return lambda emitter, step: emitter.op(opcode, *step.operands)
+
+
+def _not(emitter: Emitter, step: _Step) -> Value:
+    return emitter.op("xor", step.operands[0], 1 if step.dtype == "bool" else -1)
+
+
+def _shift_left(emitter: Emitter, step: _Step) -> Value:
+    value, count = step.operands
+    return emitter.select(emitter.compare("ult", count, BITS[value.element]), emitter.op("shl", value, count), 0)
+
+
+def _shift_right(emitter: Emitter, step: _Step) -> Value:
+    value, count = step.operands
+    width = BITS[value.element]
+    if not is_signed(step.dtype):
+        return emitter.select(emitter.compare("ult", count, width), emitter.op("lshr", value, count), 0)
+    bounded = emitter.select(emitter.compare("ult", count, width), count, width - 1)
+    return emitter.op("ashr", value, bounded)
+
+
+def _neg(emitter: Emitter, step: _Step) -> Value:
+    return emitter.neg(step.operands[0])
+
+
+def _abs(emitter: Emitter, step: _Step) -> Value:
+    return emitter.abs(step.operands[0]) if is_signed(step.operand_dtype) else step.operands[0]
+
+
+def _rounding(method: Callable[[Emitter, Value], Value]) -> Callable[[Emitter, _Step], Value]:
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        return method(emitter, step.operands[0]) if step.dtype.startswith("float") else step.operands[0]
+
+    return emit
+
+
+def _floats_only(function: Callable[..., Value], name: str) -> Callable[[Emitter, _Step], Value]:
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        if not step.dtype.startswith("float"):
+            raise UnsupportedProgram(f"{name} of {step.dtype} is not defined")
+        return function(emitter, *step.operands)
+
+    return emit
+
+
+def _cast(emitter: Emitter, step: _Step) -> Value:
+    return cast(emitter, step.operands[0], step.operand_dtype, step.dtype)
+
+
+def cast(emitter: Emitter, x: Value, source: str, result: str) -> Value:
+    """Convert lanes of register dtype `source` to `result`.
+
+    Floats to integers: toward zero, saturated, NaN is 0.
+    """
+    element = REGISTER_ELEMENT[result]
+    if source == result:
+        return x
+    if result == "bool":
+        return emitter.compare("une" if source.startswith("float") else "ne", x, 0)
+    if source == "bool":
+        type_ = emitter.same_shape(x, element)
+        return emitter.select(x, emitter.constant(1, type_), emitter.constant(0, type_))
+    if source.startswith("float"):
+        if result.startswith("float"):
+            return emitter.convert("fpext" if result == "float64" else "fptrunc", x, element)
+        return _saturated_integer(emitter, x, result)
+    if result.startswith("float"):
+        return emitter.convert("sitofp" if is_signed(source) else "uitofp", x, element)
+    width, new_width = BITS[x.element], BITS[element]
+    if new_width < width:
+        return emitter.convert("trunc", x, element)
+    if new_width == width:
+        return x
+    return emitter.convert("sext" if is_signed(source) else "zext", x, element)
+
+
+def _saturated_integer(emitter: Emitter, x: Value, result: str) -> Value:
+    element = REGISTER_ELEMENT[result]
+    name = "llvm.fptosi.sat" if is_signed(result) else "llvm.fptoui.sat"
+    type_ = emitter.same_shape(x, element)
+    return emitter.intrinsic(name, x, result=type_, overloads=(type_, x.type))
+
+
+def _float32_only(function: Callable[..., Value], name: str) -> Callable[[Emitter, _Step], Value]:
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        if step.dtype != "float32":
+            raise UnsupportedProgram(f"{name} of {step.dtype} has no vector code")
+        return function(emitter, *step.operands)
+
+    return emit
+
+
+_PRIMITIVES: dict[str, Callable[[Emitter, _Step], Value]] = {
+    "cast": _cast,
+    "round_bfloat16": _float32_only(float_formats.round_bfloat16, "round_bfloat16"),
+    "round_float16": _float32_only(float_formats.round_float16, "round_float16"),
+    "add": _arithmetic("add", "or"),
+    "sub": _arithmetic("sub", "xor"),
+    "mul": _arithmetic("mul", "and"),
+    "div": _floats_only(Emitter.div, "div"),
+    "maximum": _extreme("gt"),
+    "minimum": _extreme("lt"),
+    "neg": _neg,
+    "abs": _abs,
+    "floor": _rounding(Emitter.floor),
+    "ceil": _rounding(Emitter.ceil),
+    "trunc": _rounding(Emitter.trunc),
+    "rint": _rounding(Emitter.rint),
+    "sqrt": _floats_only(Emitter.sqrt, "sqrt"),
+    **{name: _float32_only(function, name) for name, function in vector_math.FUNCTIONS.items()},
+    **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: _bitwise(name) for name in ("and", "or", "xor")},
+    "not": _not,
+    "shift_left": _shift_left,
+    "shift_right": _shift_right,
+    "select": lambda emitter, step: emitter.select(*step.operands),
+}
+
+
+def apply(emitter: Emitter, instruction: Instruction, operands: list[Value], operand_dtypes: Sequence[str]) -> Value:
+    """Emit one elementwise instruction. Raises UnsupportedProgram if it has no vector code."""
+    function = _PRIMITIVES.get(instruction.primitive)
+    if function is None:
+        raise UnsupportedProgram(f"{instruction.primitive} is not an elementwise primitive")
+    return function(emitter, _Step(operands, operand_dtypes[0], instruction.dtype))
+
+
+def emit_program(
+    emitter: Emitter,
+    program: Program,
+    load: Callable[[int], Value],
+    scalar: Callable[[int, str], Value] | None = None,
+    index: Callable[[], Value] | None = None,
+    known: dict[int, Value] | None = None,
+    roots: Iterable[int] | None = None,
+) -> list[Value]:
+    """Evaluate elementwise instructions; the values of `roots` (by default the outputs), as full vectors.
+
+    `load(slot)` gives the element of an operand, in the register dtype of its memory dtype; `scalar(slot,
+    dtype)` a run-time number; `index()` the i64 positions. `known` holds values of instructions that need no
+    evaluation, such as results of reductions, by instruction number; what is evaluated is added to it.
+    """
+    values = {} if known is None else known
+    wanted = list(program.outputs if roots is None else roots)
+    for number in needed_instructions(program, wanted, values):
+        values[number] = _evaluate(emitter, program, number, values, load, scalar, index)
+    return [values[number] for number in wanted]
+
+
+def _evaluate(
+    emitter: Emitter,
+    program: Program,
+    number: int,
+    values: dict[int, Value],
+    load: Callable[[int], Value],
+    scalar: Callable[[int, str], Value] | None,
+    index: Callable[[], Value] | None,
+) -> Value:
+    instruction = program.instructions[number]
+    if instruction.primitive == "constant":
+        return emitter.constant(instruction.value, emitter.vector(REGISTER_ELEMENT[instruction.dtype]))
+    if instruction.primitive == "load":
+        return load(instruction.value)
+    if instruction.primitive == "scalar" and scalar is not None:
+        return scalar(instruction.value, instruction.dtype)
+    if instruction.primitive == "index" and index is not None:
+        return index()
+    operands = [values[operand] for operand in instruction.operands]
+    dtypes = [program.instructions[operand].dtype for operand in instruction.operands]
+    return apply(emitter, instruction, operands, dtypes)

@@ -1,0 +1,192 @@
+"""What the forms of programs with reductions share: walks over rows, accumulators, and values kept between walks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from npu_tensor.runtime.cpu.loop_base import LoopBase, Place
+from npu_tensor.runtime.cpu.reductions import Index, Reduction, make_reduction
+from npu_tensor.runtime.cpu.stages import Stage, plan_stages
+from npu_tensor.runtime.cpu.values import Value
+
+__all__ = ["ReducingBase", "Walk"]
+
+# float32 sums go over to float64 after this many additions in each lane.
+SUM_BLOCK = 32
+
+
+class Walk(NamedTuple):
+    """Positions from `begin` in steps up to `end` along the inner dimension, and the vectors handled at each.
+
+    A walk that is not `long` has a few positions only.
+    """
+
+    begin: Value
+    end: Value
+    step: int
+    places: Callable[[Value], list[Place]]
+    long: bool
+
+
+class ReducingBase(LoopBase):
+    """The part of a row program that does not depend on what the lanes of a vector are."""
+
+    def stages(self, with_scratch: bool) -> list[Stage]:
+        """The walks over a row, in order."""
+        return plan_stages(self.analysis, self.outputs(per_row=False), with_scratch)
+
+    def outputs(self, per_row: bool) -> list[int]:
+        """The outputs that are stored once for each row, or the others."""
+        return [output for output in range(len(self.program.outputs)) if self.stored_per_row(output) == per_row]
+
+    def stored_per_row(self, output: int) -> bool:
+        """Whether an output is stored once for each row."""
+        raise NotImplementedError
+
+    @property
+    def across(self) -> bool:
+        """Whether the lanes of a vector belong to one row and are reduced in the end."""
+        raise NotImplementedError
+
+    def reduction(self, number: int) -> Reduction:
+        instruction = self.program.instructions[number]
+        operand_dtype = self.program.instructions[instruction.operands[0]].dtype
+        return make_reduction(self.emitter, instruction.primitive, operand_dtype)
+
+    def with_or_without_scratch(
+        self, available: int, width: int, body: Callable[[list[Stage], dict[int, Value]], None]
+    ) -> None:
+        """Emit body(stages, scratch rows): one that keeps values of `width` rows, if they fit, or one without.
+
+        Both are needed unless the longest row is known.
+        """
+        e = self.emitter
+        stages = self.stages(with_scratch=True)
+        kept = [number for stage in stages for number in stage.kept]
+        fits = available // width
+        scratch: dict[int, Value] = {}
+
+        def keeping() -> list[Value]:
+            body(stages, scratch)
+            return []
+
+        def computing_again() -> list[Value]:
+            body(self.stages(with_scratch=False), {})
+            return []
+
+        if not kept or (self.spec.length is not None and self.spec.length > fits):
+            computing_again()
+            return
+        length = available + e.lanes
+        for number in kept:
+            scratch[number] = e.assign("ptr", f"alloca float, i64 {length}, align 64")
+        # A promise is not trusted with the stack: should it be broken, the kernel does nothing.
+        otherwise = computing_again if self.spec.length is None else list
+        e.branch(e.compare("sle", self.inner, fits), keeping, otherwise)
+
+    def evaluate_stage(
+        self, stage: Stage, places: list[Place], known: list[dict[int, Value]], scratch: dict[int, Value]
+    ) -> list[list[Value]]:
+        """The values of a stage's roots at each place, from and to the scratch rows."""
+        e = self.emitter
+        results = []
+        for place, own in zip(places, known, strict=True):
+            values = dict(own)
+            for number in stage.found:
+                values[number] = e.load("float32", e.address(scratch[number], place.scratch, "float32"))
+            results.append(self.evaluate(stage.roots, values, place))
+            for number in stage.kept:
+                # Lanes outside the mask are stored as well: scratch rows have room for a vector more than a row.
+                e.store("float32", values[number], e.address(scratch[number], place.scratch, "float32"))
+        return results
+
+    def reduce(
+        self,
+        stage: Stage,
+        walk: Walk,
+        known: list[dict[int, Value]],
+        scratch: dict[int, Value],
+        totals: list[list[Value]],
+    ) -> list[list[Value]]:
+        """Walk over positions and take them into the totals.
+
+        `known` has one dictionary for each of the walk's vectors. `totals` are one for each reduction, or, if
+        lanes are rows, one for each reduction and vector.
+        """
+        e = self.emitter
+        widens = any(self.reduction(number).widens for number in stage.reductions)
+        if not (widens and walk.long):
+            return self.reduce_block(stage, walk, known, scratch, totals)
+        length = walk.step * SUM_BLOCK
+
+        def block(start: Value, carried: list[Value]) -> list[Value]:
+            part = walk._replace(begin=start, end=e.smaller(e.add(start, length), walk.end))
+            return _flat(self.reduce_block(stage, part, known, scratch, _grouped(carried, totals)))
+
+        return _grouped(e.loop(walk.begin, walk.end, length, _flat(totals), block), totals)
+
+    def reduce_block(
+        self,
+        stage: Stage,
+        walk: Walk,
+        known: list[dict[int, Value]],
+        scratch: dict[int, Value],
+        totals: list[list[Value]],
+    ) -> list[list[Value]]:
+        """`reduce` with a single level of accumulators."""
+        e = self.emitter
+        reductions = [self.reduction(number) for number in stage.reductions]
+        first_indices = [self.index_at(place) for place in walk.places(walk.begin)]
+        slots = len(first_indices)
+        empty = [reduction.empty(index) for reduction in reductions for index in first_indices]
+
+        def vectors(position: Value, carried: list[Value]) -> list[Value]:
+            accumulators = _grouped(carried, empty)
+            places = walk.places(position)
+            values = self.evaluate_stage(stage, places, known, scratch)
+            result = []
+            for number, reduction in enumerate(reductions):
+                for slot, place in enumerate(places):
+                    value = values[slot][number]
+                    if place.mask is not None and self.across:
+                        value = e.select(place.mask, value, reduction.identity())
+                    old = accumulators[number * slots + slot]
+                    result.append(reduction.step(old, value, self.index_at(place)))
+            return _flat(result)
+
+        accumulators = _grouped(e.loop(walk.begin, walk.end, walk.step, _flat(empty), vectors), empty)
+        result = list(totals)
+        for number, reduction in enumerate(reductions):
+            for slot in range(slots):
+                target = number if self.across else number * slots + slot
+                new = reduction.widen(accumulators[number * slots + slot])
+                result[target] = reduction.join(result[target], new)
+        return result
+
+    def store_outputs(self, stage: Stage, walk: Walk, known: list[dict[int, Value]], scratch: dict[int, Value]) -> None:
+        def vectors(position: Value, carried: list[Value]) -> list[Value]:
+            places = walk.places(position)
+            results = self.evaluate_stage(stage, places, known, scratch)
+            for number, output in enumerate(stage.outputs):
+                self.store(output, [result[number] for result in results], places)
+            return carried
+
+        self.emitter.loop(walk.begin, walk.end, walk.step, [], vectors)
+
+    def index_at(self, place: Place) -> Index:
+        return lambda: self.index(place)
+
+    def empty_totals(self, stage: Stage, places: list[Place]) -> list[list[Value]]:
+        indices = [self.index_at(place) for place in places]
+        reductions = [self.reduction(number) for number in stage.reductions]
+        return [reduction.widen(reduction.empty(index)) for reduction in reductions for index in indices]
+
+
+def _flat(groups: list[list[Value]]) -> list[Value]:
+    return [value for group in groups for value in group]
+
+
+def _grouped(values: Sequence[Value], like: list[list[Value]]) -> list[list[Value]]:
+    remaining = iter(values)
+    return [[next(remaining) for _ in group] for group in like]
