@@ -16,6 +16,7 @@ from npu_tensor.errors import (
     DTypeError as DTypeError,
     DeviceError as DeviceError,
     DimensionError as DimensionError,
+    DivisionError as DivisionError,
     LaunchError as LaunchError,
     NpuTensorError as NpuTensorError,
     ShapeError as ShapeError,

@@ -46,7 +46,7 @@ def _setting(variable: str, default: Any, doc: str) -> Any:
     return field(default_factory=read, metadata={"variable": variable, "default": default, "doc": doc})
 
 
-@dataclass
+@dataclass(slots=True)
 class Config:
     """All settings. `Config.table()` lists them for the documentation."""
 
@@ -62,6 +62,11 @@ class Config:
     cpu_compile: bool = _setting("NPU_TENSOR_CPU_COMPILE", True, "0: every op runs its NumPy reference")
     cache_path: str = _setting("NPU_TENSOR_CACHE_DIR", "", "directory of compiled kernels; default: the user's cache")
     pool_bytes: int = _setting("NPU_TENSOR_POOL_BYTES", 1 << 30, "free memory kept for reuse, in bytes")
+
+    def __post_init__(self) -> None:
+        for name, least in {"threads": 0, "max_depth": 1, "pool_bytes": 0}.items():
+            if getattr(self, name) < least:
+                raise ArgumentError(f"NPU_TENSOR_{name.upper()}={getattr(self, name)} must be at least {least}")
 
     @property
     def cache_dir(self) -> Path:

@@ -4,6 +4,7 @@
     ├── ShapeError      (ValueError)    operands whose shapes do not fit
     ├── DTypeError      (TypeError)     a dtype the op does not take
     ├── DimensionError  (IndexError)    a dimension or index out of range
+    ├── DivisionError   (ZeroDivisionError) an integer was divided by zero
     ├── ArgumentError   (ValueError)    any other bad argument value
     ├── DeviceError     (RuntimeError)  a device that does not exist or cannot be used
     ├── BuildError      (RuntimeError)  a kernel that could not be compiled
@@ -22,6 +23,7 @@ __all__ = [
     "DTypeError",
     "DeviceError",
     "DimensionError",
+    "DivisionError",
     "LaunchError",
     "NpuTensorError",
     "ShapeError",
@@ -29,7 +31,9 @@ __all__ = [
 
 
 class NpuTensorError(Exception):
-    """The base of all exceptions of the package."""
+    """The base of all exceptions of the package. `call` is the op that failed while it ran, where there is one."""
+
+    call: object = None
 
 
 class ShapeError(NpuTensorError, ValueError):
@@ -42,6 +46,10 @@ class DTypeError(NpuTensorError, TypeError):
 
 class DimensionError(NpuTensorError, IndexError):
     """A dimension or an index is out of range."""
+
+
+class DivisionError(NpuTensorError, ZeroDivisionError):
+    """An integer was divided by zero."""
 
 
 class ArgumentError(NpuTensorError, ValueError):

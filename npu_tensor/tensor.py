@@ -21,7 +21,7 @@ from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, source_line
-from npu_tensor.ops.declare import OPS, Call, Op, Operand
+from npu_tensor.ops.declare import OPS, Call, Op, Operand, keep
 from npu_tensor.ops.rules import comparison
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["FUNCTIONS", "Tensor", "from_array", "realize", "record", "wrap"]
+__all__ = ["FUNCTIONS", "Tensor", "from_array", "realize", "record", "user_frame", "wrap"]
 
 
 class Tensor(Methods):
@@ -142,9 +142,7 @@ class Tensor(Methods):
             _realize_nodes((node,))
         if node.value is PLACEHOLDER:
             raise no_value_yet()
-        array = cast(Buffer, node.value).as_array(node.spec.shape, node.spec.dtype.numpy)
-        array.flags.writeable = False
-        return array
+        return cast(Buffer, node.value).as_array(node.spec.shape, node.spec.dtype.numpy, writeable=False)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -278,10 +276,19 @@ def _format(tensor: Tensor) -> str:
 internal_files = {__file__}
 
 
-def _user_frame(frame: FrameType | None) -> tuple[CodeType, int] | None:
+def user_frame(frame: FrameType | None) -> tuple[CodeType, int] | None:
+    """Code and instruction offset of the innermost frame that is not the package's own."""
     while frame is not None and frame.f_code.co_filename in internal_files:
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def _frames_to_user() -> int:
+    """The stacklevel with which a warning of the calling function points at the user's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename in internal_files:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _operand(value: Any) -> tuple[Any, Operand, int]:
@@ -305,7 +312,7 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
         shown = ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in operands)
-        where = _user_frame(frame)
+        where = user_frame(frame)
         line = f" (recorded at {source_line(*where)})" if where else ""
         raise type(error)(f"{op.name}({shown}): {error}{line}") from None
 
@@ -313,7 +320,7 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
 def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:
     """The Tensor of a newly recorded node; runs it at once in eager mode or when the chain has become too long."""
     code = frame.f_code
-    where = (code, frame.f_lasti) if code.co_filename not in internal_files else _user_frame(frame)
+    where = (code, frame.f_lasti) if code.co_filename not in internal_files else user_frame(frame)
     node = Node(call, inputs, call.spec, depth, where)
     tensor = Tensor.__new__(Tensor)
     tensor._node = node
@@ -330,7 +337,7 @@ def _run_early(tensor: Tensor, depth: int) -> None:
         warnings.warn(
             f"{depth} ops were recorded in one chain without reading a value; running them now "
             f"(at {tensor._node.line}). Call realize() inside the loop, or raise NPU_TENSOR_MAX_DEPTH.",
-            stacklevel=4,
+            stacklevel=_frames_to_user(),
         )
     tensor.realize()
 
@@ -404,7 +411,7 @@ def _source(op: Op) -> str:
     if not op.attributes:
         lines += [
             "    call = _calls.get(specs)",
-            "    if call is None: call = _calls[specs] = _resolve(_op, specs, (), frame)",
+            "    if call is None: call = _keep(_calls, specs, _resolve(_op, specs, (), frame))",
         ]
     elif all(a.default is not inspect.Parameter.empty for a in op.attributes):
         # With nothing but defaults, which is most calls, the specs alone are the key.
@@ -412,7 +419,7 @@ def _source(op: Op) -> str:
         lines += [
             f"    if {defaults}:",
             "        call = _calls.get(specs)",
-            f"        if call is None: call = _calls[specs] = _resolve(_op, specs, {attributes}, frame)",
+            f"        if call is None: call = _keep(_calls, specs, _resolve(_op, specs, {attributes}, frame))",
             f"    else: call = _resolve(_op, specs, {attributes}, frame)",
         ]
     else:
@@ -435,6 +442,7 @@ def _compile(op: Op) -> Callable[..., Tensor]:
         "_finish": _finish,
         "_flat": _flat,
         "_getframe": sys._getframe,
+        "_keep": keep,
         "_op": op,
         "_operand": _operand,
         "_resolve": _resolve,

@@ -11,7 +11,7 @@ import numpy as np
 
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.graph import source_line
-from npu_tensor.tensor import FUNCTIONS, Tensor, _user_frame, from_array, internal_files
+from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "register", "tensor_of"]
 
@@ -76,7 +76,7 @@ def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuT
     if _LOCATED in message:
         return type(error)(f"{name}: {message}")
     shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
-    where = _user_frame(sys._getframe(1))
+    where = user_frame(sys._getframe(1))
     line = f"{_LOCATED}{source_line(*where)})" if where else ""
     return type(error)(f"{name}({shown}): {message}{line}")
 

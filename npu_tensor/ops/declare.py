@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from npu_tensor.spec import Spec
 
-__all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "op"]
+__all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "keep", "op"]
 
 Kind = Literal["map", "row", "matmul", "view", "data"]
 """What a kernel for the op looks like.
@@ -165,8 +165,22 @@ class Op:
             raise TypeError(f"{self.name}() got an attribute of the wrong type: {error}") from None
         if found is None:
             named = {a.name: value for a, value in zip(self.attributes, attributes, strict=True)}
-            found = self.calls.setdefault(key, Call(self, operands, self.rule(operands, named)))
+            found = keep(self.calls, key, Call(self, operands, self.rule(operands, named)))
         return found
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+MOST_KEPT = 1 << 14
+"""Entries of a look-up table by shapes; programs with ever new shapes start it anew."""
+
+
+def keep(table: dict[Key, Value], key: Key, value: Value) -> Value:
+    """Enter `value` unless another thread was faster; returns what is in the table. Bounded by MOST_KEPT."""
+    if len(table) >= MOST_KEPT:
+        table.clear()
+    return table.setdefault(key, value)
 
 
 OPS: Final[dict[str, Op]] = {}

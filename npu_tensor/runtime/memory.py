@@ -133,10 +133,12 @@ class Buffer:
         read_only = owner is not None and not owner.flags.writeable
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
 
-    def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def as_array(
+        self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True
+    ) -> npt.NDArray[Any]:
         """An array on the first bytes of the buffer, in C order. Any dtype of fixed size, also of ml_dtypes.
 
-        Raises ArgumentError when it does not fit.
+        NumPy cannot be talked into writing to one that is not writeable. Raises ArgumentError when it does not fit.
         """
         dtype = np.dtype(dtype)
         count = 1
@@ -147,10 +149,25 @@ class Buffer:
             raise ArgumentError(
                 f"shape {shape} of {dtype} needs {needed} bytes, the buffer has {self.nbytes}"
             )
-        return np.asarray(self)[:needed].view(dtype).reshape(shape)
+        whole = np.asarray(self if writeable else _ReadOnly(self))
+        return whole[:needed].view(dtype).reshape(shape)
 
     def __repr__(self) -> str:
         return f"Buffer(address={self.address:#x}, nbytes={self.nbytes})"
+
+
+class _ReadOnly:
+    """The memory of a buffer for readers; keeps the buffer alive."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        interface = self.buffer.__array_interface__
+        return {**interface, "data": (interface["data"][0], True)}
 
 
 def _keep(address: int) -> None:

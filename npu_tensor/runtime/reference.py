@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.dtypes import DType
+from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
 from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import PRIMITIVES, Program
@@ -177,6 +178,15 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
     return np.ascontiguousarray(from_register(value, prologue.dtype))
 
 
+def _located(error: Exception, call: Call) -> NpuTensorError:
+    """An error that the user's values caused, with the op and its operands; `call` lets the scheduler add the line."""
+    shown = ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in call.operands)
+    kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
+    located = kind(f"{call.op.name}({shown}): {error}")
+    located.call = call
+    return located
+
+
 class ReferenceKernel:
     """Runs a task in NumPy on the CPU."""
 
@@ -205,7 +215,10 @@ class ReferenceKernel:
         ]
         if task.kind == "data":
             assert task.call is not None
-            result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
+            try:
+                result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
+            except (LookupError, ZeroDivisionError) as error:
+                raise _located(error, task.call) from error
             if any(isinstance(x, np.ndarray) and np.may_share_memory(result, x) for x in operands):
                 result = result.copy()  # the operand has an owner, who may let a later kernel overwrite it
             values[task.outputs[0].item] = Buffer.from_array(result)

@@ -148,3 +148,43 @@ def test_scope_restores_settings() -> None:
     with pytest.raises(AttributeError), config.scope(no_such_setting=1):
         pass
     assert not hasattr(config, "no_such_setting")
+
+
+def test_errors_while_running_name_the_op_its_operands_and_the_line() -> None:
+    with pytest.raises(IndexError, match=r"take_points\(float32\[3\], int64\[1\]\).*recorded at test_process.py:\d+"):
+        nt.zeros(3)[nt.tensor([5])].tolist()
+    with pytest.raises(ZeroDivisionError, match=r"floor_divide\(int64\[2\], int64\[2\]\).*test_process.py:\d+"):
+        (nt.tensor([1, 2]) // nt.tensor([0, 1])).tolist()
+
+
+def test_exported_array_cannot_be_made_writeable() -> None:
+    array = nt.ones(3).numpy()
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        array.flags.writeable = True
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(AttributeError):
+        config.eagr = True  # type: ignore[attr-defined]
+    done = run_python("import npu_tensor as nt; (nt.ones(3) + 1).tolist()", NPU_TENSOR_CPU_FEATURES="foo")
+    assert done.returncode != 0
+    assert "'foo' is no level" in done.stderr
+
+
+def test_reading_while_another_thread_changes_the_tensor_in_place() -> None:
+    x = nt.zeros(3)
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for _ in range(300):
+                assert len(set(x.tolist())) == 1
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for _ in range(300):
+        x.add_(1)
+    thread.join()
+    assert not failures, failures[0]

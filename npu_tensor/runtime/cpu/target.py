@@ -7,6 +7,8 @@ from functools import cache, cached_property
 
 import llvmlite.binding as llvm
 
+from npu_tensor.errors import ArgumentError
+
 __all__ = ["Target", "host_target"]
 
 # x86 vector extensions, each with the ones that directly build on it: turning one off turns those off as
@@ -119,9 +121,12 @@ def host_target(disabled: str = "") -> Target:
     "avx2" and "sse2" keep that extension and nothing above it. What builds on a disabled feature is disabled
     too.
     """
-    features = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    known = llvm.get_host_cpu_features()
+    features = {name for name, present in known.items() if present}
     removed: set[str] = set()
     for word in filter(None, (part.strip() for part in disabled.split(","))):
+        if word not in _LEVELS and word.lstrip("-") not in known:
+            raise ArgumentError(f"NPU_TENSOR_CPU_FEATURES: {word!r} is no level ({', '.join(_LEVELS)}) and no feature")
         removed |= _with_dependents(_LEVELS.get(word, word.lstrip("-")), features)
     return Target(
         triple=llvm.get_process_triple(),
