@@ -41,6 +41,9 @@ test: $(VENV)/.installed-test
 	@$(BIN)/python -c 'import torch' 2>/dev/null || \
 		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@echo 'the ops again: NumPy reference only, then the oldest instruction set'
+	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q tests/ops
+	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q tests/ops
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.dispatch
