@@ -7,6 +7,8 @@ print(y)
 Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.stubs` writes.
 """
 
+import builtins
+
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
 from npu_tensor.config import config
@@ -46,5 +48,6 @@ __all__ = [
     "memory_stats",
     "realize",
     "set_num_threads",
-    *sorted(_NAMES),
+    # A star import must not hide Python's own sum, any, float and the like.
+    *sorted(name for name in _NAMES if not hasattr(builtins, name)),
 ]

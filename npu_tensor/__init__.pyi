@@ -171,7 +171,7 @@ def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = Fa
 def einsum(equation: builtins.str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
 
-    An ellipsis stands for broadcast dimensions. A label repeated inside one operand is not supported."""
+    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal."""
 def elu(input: Operand, /, alpha: builtins.float = 1.0) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
@@ -219,7 +219,9 @@ def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tenso
 
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change."""
 def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does."""
+    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
+
+    Raises ArgumentError if an integer dtype cannot hold it."""
 def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` in the input's shape and dtype."""
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
@@ -264,6 +266,8 @@ def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.
     """input with the slices at the positions `index` along dim set to value."""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """The slices of input at the positions in the vector `index` along dim."""
+def is_tensor(obj: builtins.object) -> builtins.bool:
+    """Whether obj is a Tensor."""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
 def isfinite(input: Operand, /) -> Tensor:
@@ -377,6 +381,8 @@ def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps
     """input / max(p-norm over dim, eps)."""
 def not_equal(input: Any, other: Any, /) -> Any:
     """input != other."""
+def numel(input: Tensor) -> builtins.int:
+    """Number of elements."""
 def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
     """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index."""
 def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
@@ -456,7 +462,9 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0. scale
     defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a group of query heads."""
 def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
-    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others."""
+    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    Negative indices are out of range, as in gather."""
 def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """The slice at `index` along dim, without it."""
 def selu(input: Operand, /) -> Tensor:
@@ -536,13 +544,16 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
 
     Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
-    Raises ShapeError for ragged lists and DTypeError for what is not a number."""
+    Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
+    an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`."""
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """As repeat; fewer numbers than dimensions leave the leading ones alone."""
 def top_k(input: Tensor, k: builtins.int) -> Tensor:
     """int32 indices of the k largest elements of each row."""
 def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
-    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted."""
+    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+
+    NaN counts as the largest; which of equal elements is taken is not defined."""
 def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Dimensions dim0 and dim1 swapped."""
 def tril(input: Operand, /, diagonal: builtins.int = 0) -> Tensor:

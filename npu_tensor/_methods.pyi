@@ -20,6 +20,10 @@ class Methods:
         """input[index]."""
     def __iter__(self) -> Iterator[Tensor]:
         """"""
+    def __pos__(self) -> Tensor:
+        """"""
+    def __round__(self, digits: builtins.int | None = None) -> Tensor:
+        """"""
     def __setitem__(self, index: Any, value: Operand) -> None:
         """"""
     def abs(self, /) -> Tensor:
@@ -274,6 +278,8 @@ class Methods:
         """The slices of input at the positions in the vector `index` along dim."""
     def int(self) -> Tensor:
         """As int32."""
+    def is_contiguous(self) -> builtins.bool:
+        """True: values are always row-major."""
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |input - other| <= atol + rtol * |other|, element by element."""
     def isfinite(self, /) -> Tensor:
@@ -413,6 +419,16 @@ class Methods:
         """In-place form of `neg`: this handle names the result, other handles keep the old value."""
     def negative(self, /) -> Any:
         """-input."""
+    def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        """Zeros of the given shape in the dtype of input, as `empty`."""
+    def new_full(self, size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        """`fill_value` everywhere, in the dtype of input."""
+    def new_ones(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        """Ones of the given shape in the dtype of input."""
+    def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        """A tensor of data, as `tensor`, in the dtype of input."""
+    def new_zeros(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+        """Zeros of the given shape in the dtype of input."""
     def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
         """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
     def norm(self, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
@@ -486,7 +502,9 @@ class Methods:
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scale`: this handle names the result, other handles keep the old value."""
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
-        """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others."""
+        """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+        Negative indices are out of range, as in gather."""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter`: this handle names the result, other handles keep the old value."""
     def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -560,6 +578,8 @@ class Methods:
         """1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `step`: this handle names the result, other handles keep the old value."""
+    def stride(self, dim: builtins.int | None = None) -> Any:
+        """Distance of neighbours in elements, for each dimension or for one. Values are always row-major."""
     def sub(self, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
         """input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -599,7 +619,9 @@ class Methods:
     def top_k(self, k: builtins.int) -> Tensor:
         """int32 indices of the k largest elements of each row."""
     def topk(self, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:
-        """The k largest (or smallest) elements along dim in order, and where they were. Always sorted."""
+        """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+
+        NaN counts as the largest; which of equal elements is taken is not defined."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Dimensions dim0 and dim1 swapped."""
     def tril(self, /, diagonal: builtins.int = 0) -> Tensor:
@@ -634,7 +656,7 @@ class Methods:
         """The same elements in row-major order under another shape; one extent may be -1."""
     def view_as(self, other: Tensor) -> Tensor:
         """The elements under the shape of other."""
-    def where(self, condition: Tensor, other: Operand) -> Tensor:
+    def where(self, condition: Tensor, other: Operand) -> Any:
         """"""
     def xielu(self, /, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
         """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).

@@ -82,6 +82,7 @@ _LOOKUP: dict[Any, DType] = {
     **{dtype.numpy: dtype for dtype in DTYPES},
     **{dtype: dtype for dtype in DTYPES},
     float: float32,
+    "float": float32,  # as the type of that name; NumPy would say float64
     int: int64,
     bool: bool_,
 }

@@ -27,12 +27,15 @@ __all__ = [
     "Capture",
     "Data",
     "Node",
+    "Watch",
     "capture",
     "current_order",
     "digraph",
     "no_value_yet",
     "operands",
     "source_line",
+    "source_text",
+    "watches",
 ]
 
 
@@ -115,8 +118,7 @@ class Node:
         """Text of the recording line, where the file can still be read."""
         if self.where is None:
             return ""
-        code, offset = self.where
-        return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
+        return source_text(*self.where)
 
 
 class Data(Node):
@@ -135,9 +137,43 @@ class Data(Node):
         self.handle = None
 
 
+class Watch:
+    """What a function does to handles while `jit` captures it, so that changes of outside ones can be taken back.
+
+    before: order number at the start. made: data nodes that the function created. changes: each handle from outside
+    that was made to name another node, the node that it named, and the recording line's code object and offset.
+    """
+
+    __slots__ = ("before", "changes", "made")
+
+    def __init__(self) -> None:
+        self.before = current_order()
+        self.made: set[Node] = set()
+        self.changes: list[tuple[Any, Node, tuple[CodeType, int] | None]] = []
+
+    def is_outside(self, node: Node) -> bool:
+        """Whether the node existed before the function was called."""
+        return node.order < self.before and node not in self.made
+
+    def restore(self) -> None:
+        """Let every changed handle name again what it named before."""
+        for handle, node, _ in self.changes:
+            handle._node = node
+            node.handle = weakref.ref(handle)
+
+
+watches: dict[int, Watch] = {}
+"""By thread identifier, the function that is being captured there. Empty nearly always, which is cheap to test."""
+
+
 def source_line(code: CodeType, offset: int) -> str:
     """Where an instruction stands, as "file.py:12"."""
     return f"{os.path.basename(code.co_filename)}:{_line_number(code, offset)}"
+
+
+def source_text(code: CodeType, offset: int) -> str:
+    """The text of an instruction's line, where the file can still be read."""
+    return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
 
 
 def _line_number(code: CodeType, offset: int) -> int:

@@ -4,23 +4,29 @@
     def step(x, w):
         return (x @ w).relu()
 
-Rules: the first call with new shapes, dtypes or Python values captures; results are always fresh tensors; tensors
-that the function reads from outside are read again at each call; Python numbers and random seeds are frozen.
+Rules: the first call with new shapes, dtypes or Python values captures; what the function computes comes back as fresh
+tensors; tensors that it reads from outside are read again at each call, through the handle that it found when it was
+captured; Python numbers and random seeds are frozen. Changing a handle from outside, arguments included, is an error.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
+from types import CodeType
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
+
+import numpy as np
 
 from npu_tensor.config import config
 from npu_tensor.errors import CaptureError
 from npu_tensor.events import listeners
-from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, current_order
+from npu_tensor.graph import PLACEHOLDER, Data, Node, Watch, capture, source_line, source_text, watches
 from npu_tensor.schedule import USER_ERRORS, Plan, launch_error, plan
+from npu_tensor.schedule import realize as realize_nodes
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, internal_files, realize, wrap
 
@@ -33,6 +39,9 @@ R = TypeVar("R")
 
 MANY_SIGNATURES = 8
 """Captures of one function after which a warning says which arguments keep changing."""
+
+MAX_SIGNATURES = 256
+"""Captures of one function that are kept; the oldest goes first."""
 
 
 class _Slot(NamedTuple):
@@ -50,8 +59,13 @@ def _flatten(value: Any, tensors: list[Tensor]) -> Any:
         return (type(value), *(_flatten(part, tensors) for part in value))
     if isinstance(value, dict):
         return (dict, *((key, _flatten(part, tensors)) for key, part in value.items()))
+    # As values 0.0 and -0.0 are equal, NaN is not even equal to itself, and NumPy numbers equal those of other types.
+    if isinstance(value, np.generic):
+        return (type(value), value.tobytes())
+    if isinstance(value, float):
+        return (type(value), float.__repr__(value))
     hash(value)  # raises the TypeError that names the type
-    return (type(value), value) if isinstance(value, (int, float)) else value
+    return (type(value), value)
 
 
 def _rebuild(value: Any, tensors: list[Tensor]) -> Any:
@@ -80,9 +94,9 @@ class _Captured(NamedTuple):
 
     specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
     of the tensor argument).
-    outside: (item, tensor from outside the function). results: (item, spec), or the tensor itself where the function
-    returns one that it read, or the number of an argument that it returns. result: what the function returned.
-    lines: where the ops were recorded.
+    outside: (item, tensor from outside the function). results: (item, spec); the node of a constant that the function
+    made; the tensor itself where the function returns one from outside, or the number of an argument that it returns.
+    result: what the function returned. lines: where the ops were recorded.
     """
 
     specs: tuple[Spec, ...]
@@ -90,7 +104,7 @@ class _Captured(NamedTuple):
     template: list[Any]
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
-    results: tuple[tuple[int, Spec] | Tensor | int, ...]
+    results: tuple[tuple[int, Spec] | Node | Tensor | int, ...]
     result: Any
     lines: tuple[str, ...]
 
@@ -107,53 +121,87 @@ def _miss(tensors: tuple[Tensor, ...]) -> Any:
 
 
 class Jitted(Generic[P, R]):
-    """A function that `jit` has wrapped. `captures` counts its signatures."""
+    """A function or method that `jit` has wrapped. `captures` counts its signatures."""
 
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._replays: dict[Any, Replay] = {}
         self._latest: Replay = _miss
+        self._captures = 0
+        self._methods: dict[int, Jitted[Any, R]] = {}
 
     @property
     def captures(self) -> int:
-        """The number of signatures captured so far."""
-        return len(self._replays)
+        """The number of signatures captured so far; of a method, those of all instances that still live."""
+        return self._captures + sum(method.captures for method in tuple(self._methods.values()))
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Jitted[P, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[..., R]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else functools.partial(self._call_method, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        # The hot path: the signature of the latest call again, positional tensors only.
-        if not kwargs:
+        # The hot path: the signature of the latest call again, positional tensors only, no capture in any thread.
+        if not (kwargs or watches):
             try:
                 result = self._latest(args)  # type: ignore[arg-type]
             except AttributeError:  # an argument that is no Tensor
                 return self._call(args, kwargs)
-            except CaptureError:  # called while another function is captured: becomes part of that
-                return self._function(*args, **kwargs)
             if result is not MISS:
-                return cast(R, result)
+                return result  # type: ignore[no-any-return]  # cast() would be a call
         return self._call(args, kwargs)
 
+    def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:
+        """A call with the instance as the first argument. An instance has captures of its own and takes them along."""
+        method = self._methods.get(id(instance))
+        if method is None:
+            try:
+                method = self._add_method(instance)
+            except TypeError:  # tuples, and objects with slots, which cannot be referred to weakly
+                return self(instance, *args, **kwargs)
+        return method(*args, **kwargs)
+
+    def _add_method(self, instance: Any) -> Jitted[Any, R]:
+        number = id(instance)
+        methods = self._methods
+        reference = weakref.ref(instance, lambda _: methods.pop(number, None))
+        function: Callable[..., R] = self._function
+
+        @functools.wraps(function)
+        def bound(*args: Any, **kwargs: Any) -> R:
+            return function(reference(), *args, **kwargs)
+
+        methods[number] = method = Jitted(bound)
+        return method
+
     def _call(self, args: Any, kwargs: Any) -> R:
+        if watches and threading.get_ident() in watches:
+            return self._function(*args, **kwargs)  # inside another capture: becomes part of it
         tensors: list[Tensor] = []
         structure = _flatten((args, kwargs), tensors)
         specs = tuple(tensor._node.spec for tensor in tensors)
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
         key = specs if flat else (structure, specs)
-        if any(tensor._node.value is PLACEHOLDER for tensor in tensors):
-            return self._function(*args, **kwargs)  # inside another capture: becomes part of it
         replay = self._replays.get(key)
         if replay is None:
-            replay = self._replays[key] = _compile_replay(self._capture(args, kwargs, tensors))
+            replay = _compile_replay(self._capture(args, kwargs, tensors))
+            while len(self._replays) >= MAX_SIGNATURES:
+                self._replays.pop(next(iter(self._replays)))
+            self._replays[key] = replay
+            self._captures += 1
             self._warn_if_many()
         if flat:
             self._latest = replay
         return cast(R, replay(tuple(tensors)))
 
     def _warn_if_many(self) -> None:
-        if len(self._replays) == MANY_SIGNATURES + 1:
+        if self._captures == MANY_SIGNATURES + 1:
             shown = "; ".join(str(key) for key in list(self._replays)[-3:])
             warnings.warn(
-                f"{self._function.__qualname__} has been captured {len(self._replays)} times. Pass what changes "
+                f"{self._function.__qualname__} has been captured {self._captures} times. Pass what changes "
                 f"as a tensor of one shape. The latest arguments were: {shown}",
                 stacklevel=4,
             )
@@ -161,17 +209,16 @@ class Jitted(Generic[P, R]):
     def _capture(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> _Captured:
         placeholders = [wrap(Data(t._node.spec, PLACEHOLDER)) for t in tensors]
         specs = tuple(tensor._node.spec for tensor in tensors)
-        before = current_order()
-        result = self._function(*_rebuild(args, placeholders), **_rebuild(kwargs, placeholders))
+        numbers = {placeholder._node: number for number, placeholder in enumerate(placeholders)}
+        watch, result = _watched(self._function, _rebuild(args, placeholders), _rebuild(kwargs, placeholders))
         outputs: list[Tensor] = []
         _flatten(result, outputs)
-        roots = [tensor._node for tensor in outputs if tensor._node.value is None]
-        _realize_older(roots, before)
-        numbers = {placeholder._node: number for number, placeholder in enumerate(placeholders)}
+        result = _rebuild(result, [_BLANK] * len(outputs))
+        _realize_older([tensor._node for tensor in outputs], watch)
+        given = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
+        roots = [tensor._node for tensor in outputs if tensor not in given]
         if not roots:
-            result = _rebuild(result, [_BLANK] * len(outputs))
-            given = tuple(numbers.get(tensor._node, tensor) for tensor in outputs)
-            return _Captured(specs, None, [], (), (), given, result, ())
+            return _Captured(specs, None, [], (), (), tuple(map(given.__getitem__, outputs)), result, ())
         found = capture(roots)
         items = {node: item for item, node in found.nodes}
         _refuse_escapes([node for item, node in found.nodes if item in found.keep], roots)
@@ -179,24 +226,54 @@ class Jitted(Generic[P, R]):
         template: list[Any] = [None] * made.size
         arguments: list[tuple[int, int]] = []
         outside: list[tuple[int, Tensor]] = []
+        # Who gets such a result may change the handle that is captured, and only that; the constant stays.
+        constants = {tensor for tensor, value in given.items() if isinstance(value, Node)}
         for item, leaf in found.leaves:
             if not isinstance(leaf, Node):
                 template[item] = leaf
             elif leaf in numbers:
                 arguments.append((item, numbers[leaf]))
-            elif leaf.wanted and leaf.handle is not None:
-                outside.append((item, cast(Tensor, leaf.handle())))
+            elif leaf.handle is not None and leaf.wanted and (handle := leaf.handle()) not in constants:
+                outside.append((item, cast(Tensor, handle)))
             else:
                 template[item] = leaf.value
-        result = _rebuild(result, [_BLANK] * len(outputs))
         lines = tuple(node.line for _, node in found.nodes)
-        results = tuple(
-            (items[t._node], t._node.spec) if t._node in items else numbers.get(t._node, t) for t in outputs
-        )
+        results = tuple(given[t] if t in given else (items[t._node], t._node.spec) for t in outputs)
         return _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, lines)
 
 
-def _realize_older(roots: list[Node], before: int) -> None:
+def _watched(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[Watch, R]:
+    """Call a function on placeholders. CaptureError if it changes handles from outside, which keep their values."""
+    thread = threading.get_ident()
+    watch = watches[thread] = Watch()
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        del watches[thread]
+        watch.restore()
+    if watch.changes:
+        _, _, where = watch.changes[0]
+        raise _outside_change(where)
+    return watch, result
+
+
+def _outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
+    line = f", at {source_line(*where)}: {source_text(*where)}" if where else ""
+    return CaptureError(
+        f"jit cannot replay a change of a tensor outside the function, or of an argument{line}. "
+        "Return the new value instead"
+    )
+
+
+def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
+    """What `_Captured.results` says of a result that is not computed by the plan."""
+    node = tensor._node
+    if node in numbers:
+        return numbers[node]
+    return tensor if watch.is_outside(node) else node
+
+
+def _realize_older(roots: list[Node], watch: Watch) -> None:
     """Compute what was recorded before the capture, so that it counts as data read from outside."""
     seen = set(roots)
     stack = list(roots)
@@ -205,7 +282,7 @@ def _realize_older(roots: list[Node], before: int) -> None:
         node = stack.pop()
         if node.value is not None:
             continue
-        if node.order < before:
+        if watch.is_outside(node):
             older.append(node)
             continue
         for operand in node.inputs:
@@ -219,10 +296,7 @@ def _realize_older(roots: list[Node], before: int) -> None:
 def _refuse_escapes(kept: list[Node], roots: list[Node]) -> None:
     for node in kept:
         if node not in roots and node.wanted:
-            raise CaptureError(
-                f"jit cannot replay a change of a tensor outside the function, at {node.line}: {node.source}. "
-                "Return the new value instead"
-            )
+            raise _outside_change(node.where)
 
 
 def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
@@ -256,6 +330,7 @@ def _compile_replay(found: _Captured) -> Replay:
         "listeners": listeners,
         "plan": found.plan,
         "lines": found.lines,
+        "realize": realize_nodes,
         "build": functools.partial(_rebuild, found.result),
     }
     names = [f"constant{item}" for item in range(len(found.template))]
@@ -271,11 +346,21 @@ def _compile_replay(found: _Captured) -> Replay:
         names[item] = f"value{item}"
         lines += [
             f"    value{item} = node{number}.value",
-            f"    if value{item} is None: value{item} = tensors[{number}].realize()._node.value",
+            f"    if value{item} is None:",
+            f"        realize((node{number},))",
+            f"        value{item} = node{number}.value",
         ]
     for item, tensor in found.outside:
-        names[item] = f"outside{item}.realize()._node.value"
+        names[item] = f"value{item}"
         namespace[f"outside{item}"] = tensor
+        # Another thread may let the handle name another node at any time, so it is asked once.
+        lines += [
+            f"    node = outside{item}._node",
+            f"    value{item} = node.value",
+            f"    if value{item} is None:",
+            "        realize((node,))",
+            f"        value{item} = node.value",
+        ]
     if found.plan is not None:
         lines += [f"    values = [{', '.join(names)}]", *_run_lines(found.plan, namespace)]
     results = []
@@ -286,10 +371,15 @@ def _compile_replay(found: _Captured) -> Replay:
         elif isinstance(result, int):
             results.append(f"tensors[{result}]")
         else:
-            item, namespace[f"spec{position}"] = result
+            if isinstance(result, Node):
+                namespace[f"spec{position}"], namespace[f"given{position}"] = result.spec, result.value
+                value = f"given{position}"
+            else:
+                item, namespace[f"spec{position}"] = result
+                value = f"values[{item}]"
             lines += [
                 f"    result{position} = new(Tensor)",
-                f"    node = Data(spec{position}, values[{item}])",
+                f"    node = Data(spec{position}, {value})",
                 f"    result{position}._node = node",
                 f"    node.handle = ref(result{position})",
             ]
@@ -304,6 +394,7 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
     Arguments may be nested tuples, lists and dicts of tensors and hashable Python values; the latter are part of the
-    signature. Raises CaptureError where the function reads a value or changes a tensor outside itself.
+    signature. Raises CaptureError where the function reads a value or changes a tensor outside itself or an argument;
+    such tensors keep their values. A method is captured for each instance; attributes that are no tensors are frozen.
     """
     return Jitted(function)

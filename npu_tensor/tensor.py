@@ -12,6 +12,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
+from threading import get_ident
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,7 @@ import numpy as np
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
-from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, source_line
+from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, source_line, watches
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, keep
 from npu_tensor.ops.rules import comparison
 from npu_tensor.runtime.memory import Buffer
@@ -222,6 +223,8 @@ class Tensor(Methods):
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = record(OPS["convert"], (result,), (self.dtype,))
+        if watches:
+            _note_change(self, sys._getframe(1))
         self._node = result._node
         self._node.handle = weakref.ref(self)
         return self
@@ -240,7 +243,16 @@ def wrap(node: Node) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor._node = node
     node.handle = weakref.ref(tensor)
+    if watches and (watch := watches.get(get_ident())) is not None:
+        watch.made.add(node)
     return tensor
+
+
+def _note_change(tensor: Tensor, frame: FrameType) -> None:
+    """Tell the capture in this thread, if any, that a handle from outside is about to name another node."""
+    watch = watches.get(get_ident())
+    if watch is not None and watch.is_outside(tensor._node):
+        watch.changes.append((tensor, tensor._node, user_frame(frame)))
 
 
 def realize(*tensors: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from npu_tensor.dtypes import (
 )
 from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functional.creation import check_device
-from npu_tensor.functional.register import Operand, composite, register
-from npu_tensor.tensor import FUNCTIONS, RECORDERS, Tensor
+from npu_tensor.functional.register import Operand, composite, fitting, register
+from npu_tensor.ops import OPS
+from npu_tensor.tensor import _UFUNCS, FUNCTIONS, RECORDERS, Tensor
 
 __all__ = ["result_type"]
 
@@ -100,6 +102,44 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     return RECORDERS["floor_divide"](RECORDERS["sub"](input, RECORDERS["fmod"](input, other)), other)
 
 
+# --- comparison with numbers
+
+
+def _comparable(number: Any, other: Any) -> Any:
+    """A number as the 16-bit float that it is compared with holds it, so that bfloat16(0.1) == 0.1, as in PyTorch."""
+    if not isinstance(other, Tensor) or other.dtype not in (bfloat16, float16):
+        return number
+    # NumPy's own operators pass their scalars on as arrays.
+    plain = number.item() if isinstance(number, (np.generic, np.ndarray)) and not number.ndim else number
+    if type(plain) not in (int, float):
+        return number
+    with np.errstate(over="ignore"):
+        return float(other.dtype.numpy.type(plain))
+
+
+def _install_comparison(name: str) -> None:
+    recorder = RECORDERS[name]
+
+    @functools.wraps(recorder)
+    def compare(input: Operand | np.generic, other: Operand | np.generic, /) -> Tensor:
+        return recorder(_comparable(input, other), _comparable(other, input))
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if type(other) is Tensor:
+            return recorder(self, other)
+        return compare(self, other) if isinstance(other, _ACCEPTED) else NotImplemented
+
+    register(name, compare)
+    setattr(Tensor, f"__{name}__", operator)
+    ufunc = OPS[name].ufunc
+    assert ufunc is not None
+    _UFUNCS[ufunc] = compare
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _install_comparison(_name)
+
+
 # Other names that PyTorch has for the same functions.
 for _alias, _name in {
     "divide": "div",
@@ -144,6 +184,8 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     limits = [limit for limit in (min, max) if limit is not None]
     if not any(isinstance(limit, (Tensor, np.ndarray)) for limit in limits):
         dtype = result_type(input, *limits)
+        if dtype.category == 1:
+            min, max = (None if limit is None else fitting(limit, dtype) for limit in (min, max))
         return RECORDERS["clamp"](input if dtype is input.dtype else input.to(dtype), min, max)
     if min is not None:
         input = RECORDERS["maximum"](input, min)
@@ -174,6 +216,20 @@ def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
     wide = input.float() if input.dtype in (bfloat16, float16) else input
     moved = (wide * factor if decimals > 0 else wide / factor).round()
     return (moved / factor if decimals > 0 else moved * factor).to(input.dtype)
+
+
+def _round_operator(self: Tensor, digits: int | None = None) -> Tensor:
+    return rounded(self, decimals=digits or 0)
+
+
+def _positive_operator(self: Tensor) -> Tensor:
+    if self.dtype is bool_:
+        raise DTypeError("+ is not defined for bool; convert with .to(...)")
+    return self
+
+
+composite("__round__", function=False)(_round_operator)
+composite("__pos__", function=False)(_positive_operator)
 
 
 @composite()
@@ -208,7 +264,7 @@ def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: b
     for argument in args:
         if isinstance(argument, Tensor):
             dtype, device = argument.dtype, argument.device
-        elif isinstance(argument, str) and argument.partition(":")[0] not in _DTYPE_NAMES:
+        elif isinstance(argument, str) and not _names_dtype(argument):
             device = argument
         elif isinstance(argument, bool):  # PyTorch's positional non_blocking
             continue
@@ -233,7 +289,14 @@ _CASTS = {
     "byte": uint8,
     "bool": bool_,
 }
-_DTYPE_NAMES = {name for dtype in _CASTS.values() for name in (dtype.name, dtype.short)}
+
+
+def _names_dtype(name: str) -> bool:
+    try:
+        as_dtype(name)
+    except DTypeError:
+        return False
+    return True
 
 
 def _cast_method(name: str, dtype: DType) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import DType, as_dtype, default_dtype, float32, int64
+from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from npu_tensor.functional.register import composite
+from npu_tensor.functional.register import composite, fitting
 from npu_tensor.tensor import RECORDERS, Tensor, from_array
 
 __all__ = ["Generator", "manual_seed"]
 
 _fill = RECORDERS["fill"]
+_FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
 Size = Any
 DTypeLike = Any
 
@@ -51,13 +52,17 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
 
     Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
-    Raises ShapeError for ragged lists and DTypeError for what is not a number.
+    Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
+    an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`.
     """
     check_device(device)
     if isinstance(data, Tensor):
         return data.clone() if dtype is None else data.clone().to(dtype)
     if isinstance(data, (np.ndarray, np.generic)):
-        return from_array(np.asarray(data), dtype)
+        array = np.asarray(data)
+        if dtype is not None and as_dtype(dtype).category == 1 and array.dtype in _FLOATS:
+            return from_array(array).to(dtype)  # one place says what becomes of NaN and of large numbers
+        return from_array(array, dtype)
     try:
         array = np.asarray(data)
     except ValueError as error:
@@ -69,6 +74,9 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     if dtype is None and array.dtype == np.float64:
         is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
         dtype = None if is_array else float32
+    if dtype is not None and as_dtype(dtype).category == 1 and array.size:
+        for extreme in (array.min(), array.max()):  # either is NaN if one element is
+            fitting(extreme, as_dtype(dtype))
     return from_array(array, dtype)
 
 
@@ -97,7 +105,7 @@ def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
 
 def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:
     check_device(device)
-    return _fill(value, shape, as_dtype(dtype))
+    return _fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
 
 
 @composite(method=False)
@@ -120,13 +128,18 @@ def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
 
 @composite(method=False, ggml="FILL")
 def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does."""
+    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
+
+    Raises ArgumentError if an integer dtype cannot hold it.
+    """
     shape = extents((size,))
     if isinstance(fill_value, Tensor):
         check_device(device)
         return (fill_value if dtype is None else fill_value.to(dtype)).reshape(()).expand(shape)
     if isinstance(fill_value, np.generic):
         fill_value = fill_value.item()
+    if not isinstance(fill_value, (bool, int, float)):
+        raise TypeError(f"fill_value must be a number, not {type(fill_value).__name__}")
     return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)), device)
 
 
@@ -163,6 +176,11 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = (x.item() if isinstance(x, (Tensor, np.generic)) else x for x in (start, end, step))
+    for number in (start, end, step):
+        if not isinstance(number, (int, float)):
+            raise TypeError(f"arange takes numbers, not {type(number).__name__}")
+        if not math.isfinite(number):
+            raise ArgumentError(f"start, end and step must be finite, not {number}")
     if not step or (end - start) * step < 0:
         raise ArgumentError(f"step {step} does not lead from {start} to {end}")
     if dtype is None:
@@ -186,6 +204,51 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = Non
     """n rows and m (default n) columns with ones on the diagonal."""
     check_device(device)
     return RECORDERS["eye_matrix"](1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
+
+
+# --- like another tensor
+
+
+@composite(function=False)
+def new_zeros(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape in the dtype of input."""
+    return zeros(*size, dtype=dtype or input.dtype, device=device)
+
+
+@composite(function=False)
+def new_ones(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the given shape in the dtype of input."""
+    return ones(*size, dtype=dtype or input.dtype, device=device)
+
+
+@composite(function=False)
+def new_empty(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape in the dtype of input, as `empty`."""
+    return zeros(*size, dtype=dtype or input.dtype, device=device)
+
+
+@composite(function=False)
+def new_full(input: Tensor, size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` everywhere, in the dtype of input."""
+    return full(size, fill_value, dtype or input.dtype, device)
+
+
+@composite(function=False)
+def new_tensor(input: Tensor, data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A tensor of data, as `tensor`, in the dtype of input."""
+    return tensor(data, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def is_tensor(obj: object) -> bool:
+    """Whether obj is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+@composite(method=False)
+def numel(input: Tensor) -> int:
+    """Number of elements."""
+    return input.numel()
 
 
 # --- random numbers: every call draws one number from the generator, which seeds the stream of that tensor
@@ -225,6 +288,8 @@ def manual_seed(seed: int) -> Generator:
 
 
 def _random(op: str, numbers: tuple[int, ...], size: tuple[int, ...], dtype: DType, source: Any) -> Tensor:
+    if source is not None and not isinstance(source, Generator):
+        raise TypeError(f"generator must be a Generator, not {type(source).__name__}")
     seed = (source or default_generator).draw()
     return RECORDERS[op](seed, *numbers, size, dtype)
 
@@ -267,7 +332,12 @@ def randint(
         raise TypeError("randint needs high and size")
     if low >= high:
         raise ArgumentError(f"randint needs low < high, not {low} and {high}")
-    return _random("random_integers", (low, high), extents((size,)), as_dtype(dtype or int64), generator)
+    target = as_dtype(dtype or int64)
+    if not target.is_floating_point:
+        lowest, largest = (0, 1) if target is bool_ else (np.iinfo(target.numpy).min, np.iinfo(target.numpy).max)
+        if low < lowest or high - 1 > largest:
+            raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
+    return _random("random_integers", (low, high), extents((size,)), target, generator)
 
 
 @composite(method=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from npu_tensor.dtypes import bool_, int64
 from npu_tensor.errors import DimensionError, DTypeError, ShapeError
-from npu_tensor.functional.register import Operand, composite, tensor_of
+from npu_tensor.functional.register import Operand, composite, converted, fitting
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
 from npu_tensor.spec import broadcast_shapes
@@ -220,9 +220,12 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     return (value.reshape(own) if surplus else value).expand(shape)
 
 
-def put(input: Tensor, index: Any, value: Operand) -> Tensor:
-    """input with input[index] replaced by value, broadcast and converted to the dtype of input."""
-    source = tensor_of(value).to(input.dtype)
+def put(input: Tensor, index: Any, value: Operand, wrap: bool = True) -> Tensor:
+    """input with input[index] replaced by value, broadcast and converted to the dtype of input.
+
+    Elements of index tensors must not be negative unless `wrap`. ArgumentError for a number that does not fit.
+    """
+    source = converted(value, input.dtype)
     is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
     if is_whole_mask and source.numel() == 1:  # needs no look at the mask
         return RECORDERS["where"](index, source.reshape(()), input)
@@ -241,7 +244,7 @@ def put(input: Tensor, index: Any, value: Operand) -> Tensor:
     taken_dims = range(start, start + len(taken))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
     source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
-    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims))
+    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap))
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
@@ -288,11 +291,14 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
     if input is None or other is None:
         return nonzero(condition, as_tuple=True)
+    for value, tensor in ((input, other), (other, input)):
+        if isinstance(value, int) and isinstance(tensor, Tensor) and tensor.dtype.category == 1:
+            fitting(value, tensor.dtype)
     return RECORDERS["where"](condition, input, other)
 
 
-def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
-    return RECORDERS["where"](condition, self, other)
+def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
+    return where(condition, self, other)
 
 
 composite("where", function=False)(_where_method)
@@ -307,7 +313,10 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
 
 @composite()
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
-    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others."""
+    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    Negative indices are out of range, as in gather.
+    """
     place = dimension(dim, input.ndim)
     if index.ndim != input.ndim:
         raise ShapeError("index must have as many dimensions as input")
@@ -317,7 +326,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tens
     ]
     if isinstance(src, Tensor):
         src = get(src, tuple(slice(extent) for extent in index.shape))
-    return put(input, tuple(positions), src)
+    return put(input, tuple(positions), src, wrap=False)
 
 
 def _ones(axis: int, ndim: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from npu_tensor.functional.creation import zeros_like
-from npu_tensor.functional.register import Operand, composite, tensor_of
+from npu_tensor.functional.register import Operand, composite, converted, tensor_of
 from npu_tensor.ops import OPS
 from npu_tensor.tensor import FUNCTIONS, Tensor
 
@@ -43,7 +43,7 @@ def zero_in_place(input: Tensor) -> Tensor:
 @composite("fill_", function=False)
 def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
     """One number in place of the value."""
-    number = tensor_of(value).to(input.dtype)
+    number = converted(value, input.dtype)
     return input._assign(number.reshape(()).expand(input.shape))
 
 

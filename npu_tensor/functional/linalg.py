@@ -11,6 +11,7 @@ import numpy as np
 from npu_tensor.dtypes import int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, register, tensor_of
+from npu_tensor.functional.shape import diagonal
 from npu_tensor.tensor import _UFUNCS, RECORDERS, Tensor
 
 __all__: list[str] = []
@@ -171,8 +172,9 @@ def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str, di
             raise ShapeError(f"{term!r} in {equation!r} does not name the {tensor.ndim} dimensions")
         if not all(label.isalpha() for label in labels):
             raise ArgumentError(f"labels of {equation!r} must be letters")
-        if len(set(labels)) != len(labels):
-            raise ArgumentError(f"a label repeated in one operand ({term!r}) is not supported; use diagonal()")
+        for label, extent in zip(labels, tensor.shape, strict=True):
+            if extent != tensor.shape[labels.index(label)]:
+                raise ShapeError(f"label {label!r} is repeated in {term!r} with different extents")
         labelled.append(labels)
         for label, extent in zip(labels, tensor.shape, strict=True):
             if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
@@ -183,9 +185,20 @@ def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str, di
         if len(set(result)) != len(result) or not set(result) <= set(extents):
             raise ArgumentError(f"the result of {equation!r} must name labels of the operands, each once")
     else:
-        once = sorted(label for label in extents if sum(label in labels for labels in labelled) == 1)
+        once = sorted(label for label in extents if "".join(labelled).count(label) == 1)
         result = ellipsis + "".join(label for label in once if label not in ellipsis)
     return labelled, result, extents
+
+
+def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
+    """Each label once: where one is repeated, the diagonal of its dimensions."""
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            tensor = diagonal(tensor, 0, first, second)
+            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
+    return tensor, labels
 
 
 def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
@@ -237,16 +250,17 @@ def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[T
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
 
-    An ellipsis stands for broadcast dimensions. A label repeated inside one operand is not supported.
+    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal.
     """
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = tuple(operands[0])
     tensors = [tensor_of(operand) for operand in operands]
     labelled, result, _ = _parse(equation, tensors)
-    current, labels = tensors[0], labelled[0]
-    for position in range(1, len(tensors)):
+    parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, labelled, strict=True)]
+    current, labels = parts[0]
+    for position in range(1, len(parts)):
         keep = set(result).union(*labelled[position + 1 :])
-        current, labels = _contracted(current, labels, tensors[position], labelled[position], keep)
+        current, labels = _contracted(current, labels, *parts[position], keep)
     current, labels = _summed(current, labels, set(result))
     return current.permute(*(labels.index(label) for label in result))
 

@@ -15,7 +15,6 @@ from npu_tensor.dtypes import DType, float32
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functional.creation import arange
 from npu_tensor.functional.register import composite
-from npu_tensor.functional.shape import gather
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import RECORDERS, Tensor
 
@@ -207,11 +206,11 @@ def _class_losses(
         raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
     counts = target != ignore_index
     safe = RECORDERS["where"](counts, target, 0)
-    chosen = gather(log_probabilities, classes, safe.unsqueeze(classes)).squeeze(classes)
+    chosen = RECORDERS["gather_along"](log_probabilities, safe.unsqueeze(classes), classes, "target").squeeze(classes)
     per_class = None if weight is None else wide(weight)
     weights = counts.to(log_probabilities.dtype)
     if per_class is not None:
-        weights = weights * RECORDERS["take"](per_class, safe, 0)
+        weights = weights * RECORDERS["take"](per_class, safe, 0, "target")
     losses = -chosen * weights
     if smoothing:
         spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)

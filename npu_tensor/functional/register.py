@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from npu_tensor.errors import NpuTensorError
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.graph import source_line
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
-__all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "register", "tensor_of"]
+__all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,6 +96,33 @@ def tensor_of(value: Operand) -> Tensor:
     if isinstance(value, (bool, int, float)):
         return from_array(np.asarray(value, np.float32 if isinstance(value, float) else None))
     raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {type(value).__name__}")
+
+
+def fitting(value: Any, dtype: DType) -> float:
+    """A Python number as `dtype` holds it, floats toward zero; ArgumentError for what an integer dtype cannot hold.
+
+    Negative numbers wrap once in uint8, and numbers too large for a float dtype become infinite, as in PyTorch.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        raise TypeError(f"expected a Python number, not {type(value).__name__}")
+    if dtype.category == 0:
+        return bool(value)
+    if dtype.category == 2:
+        return float(value)
+    limits = np.iinfo(dtype.numpy)
+    lowest = limits.min or -limits.max
+    if not math.isfinite(value) or not lowest <= int(value) <= limits.max:
+        raise ArgumentError(f"value {value} does not fit {dtype.name}")
+    return int(value) % (limits.max + 1) if limits.min == 0 else int(value)
+
+
+def converted(value: Operand, dtype: DType) -> Tensor:
+    """A Tensor of `dtype`; of numbers, those that it can hold."""
+    if isinstance(value, (bool, int, float, np.generic)):
+        return from_array(np.asarray(fitting(value, dtype)), dtype)
+    return tensor_of(value).to(dtype)
 
 
 internal_files.add(__file__)

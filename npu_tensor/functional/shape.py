@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from npu_tensor.dtypes import promote
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functional.creation import arange, extents
-from npu_tensor.functional.register import Operand, composite, register, tensor_of
+from npu_tensor.functional.register import Operand, composite, fitting, register, tensor_of
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
-from npu_tensor.spec import broadcast_shapes
+from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.tensor import RECORDERS, Tensor, record
 
 __all__ = ["ValuesIndices", "cut", "joined"]
@@ -158,6 +158,19 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     if math.prod(sizes) != input.shape[place]:
         raise ShapeError(f"sizes {sizes} do not multiply to {input.shape[place]}")
     return input.reshape(*input.shape[:place], *sizes, *input.shape[place + 1 :])
+
+
+@composite(function=False)
+def stride(input: Tensor, dim: int | None = None) -> Any:
+    """Distance of neighbours in elements, for each dimension or for one. Values are always row-major."""
+    strides = contiguous_strides(input.shape)
+    return strides if dim is None else strides[dimension(dim, input.ndim)]
+
+
+@composite(function=False)
+def is_contiguous(input: Tensor) -> bool:
+    """True: values are always row-major."""
+    return True
 
 
 # --- repetition
@@ -388,7 +401,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
     widths = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
-    return RECORDERS["pad_widths"](input, widths, mode, 0 if value is None else value)
+    return RECORDERS["pad_widths"](input, widths, mode, 0 if value is None else fitting(value, input.dtype))
 
 
 @composite()
@@ -429,6 +442,8 @@ _diagonal = diagonal
 @composite()
 def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
     """`value` where mask, else input; keeps the input's dtype."""
+    if isinstance(value, (bool, int, float)):
+        value = fitting(value, input.dtype)
     result = RECORDERS["where"](mask, value, input)
     if result.dtype is input.dtype:
         return result
@@ -482,11 +497,9 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 @composite(ggml="TOP_K")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted."""
-    place = dimension(dim, input.ndim)
-    if not 0 <= k <= (input.shape[place] if input.ndim else 1):
-        raise DimensionError(f"k = {k} is out of range for dimension {place}")
-    indices = input.argsort(place, largest)
-    if input.ndim:
-        indices = cut(indices, place, 0, k)
-    return ValuesIndices(gather(input, place, indices), indices)
+    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+
+    NaN counts as the largest; which of equal elements is taken is not defined.
+    """
+    indices = RECORDERS["top_indices"](input, k, dim, largest)
+    return ValuesIndices(gather(input, dim, indices), indices)

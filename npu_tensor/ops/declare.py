@@ -86,6 +86,23 @@ class Call:
 
 Rule = Callable[[tuple[Operand, ...], dict[str, Any]], Resolution]
 
+# What an attribute of this annotation may be.
+_NUMBERS: Final[dict[str, tuple[type, ...]]] = {"float": (int, float), "int": (int,), "bool": (bool, int)}
+
+
+def _checked(attribute: Attribute, value: Any) -> Any:
+    """The value as a Python number where the annotation says float, int or bool; TypeError if it is none."""
+    wanted, *others = attribute.annotation.split(" | ")
+    kinds = _NUMBERS.get(wanted)
+    if kinds is None or attribute.kind is inspect.Parameter.VAR_POSITIONAL or (value is None and "None" in others):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, kinds):
+        hint = "; read the number of a tensor with .item()" if hasattr(value, "item") else ""
+        raise TypeError(f"{attribute.name} must be of type {wanted}, not {type(value).__name__}{hint}")
+    return value
+
 
 class Op:
     """One declared op. `call` is the only thing that recording needs."""
@@ -123,6 +140,8 @@ class Op:
                 self.variadic = True
             else:
                 annotation = parameter.annotation if parameter.annotation is not parameter.empty else "Any"
+                # A class where the module evaluates annotations, its text where it postpones that.
+                annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
                 attributes.append(Attribute(parameter.name, parameter.default, parameter.kind, annotation))
         self.operands: Final = tuple(operands)
         self.attributes: Final = tuple(attributes)
@@ -155,7 +174,8 @@ class Op:
     def call(self, operands: tuple[Operand, ...], attributes: tuple[Any, ...]) -> Call:
         """The Call for these operands; attributes in the order of declaration.
 
-        Raises ShapeError, DTypeError, DimensionError or ArgumentError if they do not fit.
+        Raises ShapeError, DTypeError, DimensionError or ArgumentError if they do not fit, TypeError for an attribute
+        that is not the number it is declared to be.
         """
         # The types are part of the key because 1 == True == 1.0 there.
         key = (operands, attributes, tuple(map(type, attributes))) if attributes else operands
@@ -164,7 +184,7 @@ class Op:
         except TypeError as error:
             raise TypeError(f"{self.name}() got an attribute of the wrong type: {error}") from None
         if found is None:
-            named = {a.name: value for a, value in zip(self.attributes, attributes, strict=True)}
+            named = {a.name: _checked(a, value) for a, value in zip(self.attributes, attributes, strict=True)}
             found = keep(self.calls, key, Call(self, operands, self.rule(operands, named)))
         return found
 

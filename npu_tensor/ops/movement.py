@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.dtypes import as_dtype, int64
-from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution, op
 from npu_tensor.ops.rules import dimension
@@ -256,7 +256,7 @@ def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
 @op(kind="data", rule=_along_rule, ggml="CUMSUM")
 def cumsum(input, /, dim: int, *, dtype=None):
     """Running sum along dim; integers give int64."""
-    return np.cumsum(input, axis=dim, dtype=input.dtype) if input.ndim else input
+    return np.cumsum(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
 
 
 def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -277,6 +277,30 @@ def argsort(input, /, dim: int = -1, descending: bool = False, stable: bool = Fa
     return np.flip(input.shape[dim] - 1 - backward, dim)
 
 
+def _top_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = _tensor(operands[0])
+    dim, k = dimension(attributes["dim"], x.ndim), attributes["k"]
+    if not 0 <= k <= (x.shape[dim] if x.ndim else 1):
+        raise DimensionError(f"k = {k} is out of range for dimension {dim} of {x}")
+    shape = (*x.shape[:dim], k, *x.shape[dim + 1 :]) if x.ndim else ()
+    return Resolution(Spec.of(shape, int64), (x.dtype.register,), {**attributes, "dim": dim})
+
+
+@op(kind="data", rule=_top_rule, ggml="TOP_K", public=False)
+def top_indices(input, /, k: int, dim: int, largest: bool):
+    """Where the k largest (or smallest) elements along dim are, in order; NaN counts as the largest."""
+    if not input.ndim or not k:
+        return np.zeros([*input.shape[:dim], k, *input.shape[dim + 1 :]] if input.ndim else (), np.int64)
+    extent = input.shape[dim]
+    chosen = slice(extent - k, None) if largest else slice(k)
+    # Partition and sort both put NaN last.
+    candidates = np.argpartition(input, extent - k if largest else k - 1, dim)
+    candidates = np.moveaxis(candidates, dim, -1)[..., chosen]
+    order = np.argsort(np.take_along_axis(np.moveaxis(input, dim, -1), candidates, -1), -1)
+    found = np.take_along_axis(candidates, order[..., ::-1] if largest else order, -1)
+    return np.moveaxis(found, -1, dim)
+
+
 # --- indexing by tensors
 
 
@@ -291,15 +315,15 @@ def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
     return Resolution(Spec.of(index.shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
-def _check_range(index: np.ndarray, extent: int) -> None:
-    if index.size and (index.min() < 0 or index.max() >= extent):
-        raise IndexError(f"index is out of range for extent {extent}: {index.min()} to {index.max()}")
+def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: int = 0) -> None:
+    if index.size and (index.min() < lowest or index.max() >= extent):
+        raise IndexError(f"{name} is out of range for extent {extent}: {index.min()} to {index.max()}")
 
 
 @op(kind="data", rule=_gather_rule, public=False)
-def gather_along(input, index, /, dim: int):
-    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
-    _check_range(index, input.shape[dim])
+def gather_along(input, index, /, dim: int, name: str = "index"):
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others. Errors call the index `name`."""
+    _check_range(index, input.shape[dim], name)
     crop = tuple(slice(None) if axis == dim else slice(extent) for axis, extent in enumerate(index.shape))
     return np.take_along_axis(input[crop], index.astype(np.int64), axis=dim)
 
@@ -309,13 +333,16 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     rules.index_dtype(index.dtype)
     dim = dimension(attributes["dim"], x.ndim)
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
-    return Resolution(Spec.of(shape, x.dtype), (None, None), {"dim": dim})
+    return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
 @op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False)
-def take(input, index, /, dim: int):
-    """Slices of input along dim, one per element of index, whose shape takes the place of dim."""
-    _check_range(index, input.shape[dim])
+def take(input, index, /, dim: int, name: str = "index"):
+    """Slices of input along dim, one per element of index, whose shape takes the place of dim.
+
+    Errors call the index `name`.
+    """
+    _check_range(index, input.shape[dim], name)
     return np.take(input, index, axis=dim)
 
 
@@ -328,17 +355,13 @@ def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     return Resolution(Spec.of((*shape, *kept), x.dtype), (None,) * len(operands), {})
 
 
-def _wrapped(index: np.ndarray, extent: int) -> np.ndarray:
-    if index.size and (index.min() < -extent or index.max() >= extent):
-        raise IndexError(f"index is out of range for extent {extent}: {index.min()} to {index.max()}")
-    return np.where(index < 0, index + extent, index)
-
-
 @op(kind="data", rule=_index_rule, public=False)
 def take_points(*tensors):
     """tensors[0][tensors[1], tensors[2], ...]: integer tensors index the leading dimensions together."""
     input, *indices = tensors
-    return input[tuple(_wrapped(index, extent) for index, extent in zip(indices, input.shape, strict=False))]
+    for index, extent in zip(indices, input.shape, strict=False):
+        _check_range(index, extent, lowest=-extent)
+    return input[tuple(indices)]
 
 
 def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -353,17 +376,20 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
 
 
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False)
-def put(*tensors, bounds: tuple[tuple[int, int, int], ...], dims: tuple[int, ...]):
+def put(*tensors, bounds: tuple[tuple[int, int, int], ...], dims: tuple[int, ...], wrap: bool = True):
     """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
 
-    The value has the dimensions of the indices first, then those of the part that are not in `dims`.
+    The value has the dimensions of the indices first, then those of the part that are not in `dims`. Negative indices
+    count from the end if `wrap`, and are out of range otherwise.
     """
     input, value, *indices = tensors
     result = np.array(input)
-    part = result[_slices(bounds)]
+    inside: tuple[Any, ...] = (..., *_slices(bounds))  # the ellipsis keeps an array, not a scalar, at no dimensions
+    part = result[inside]
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
-    wrapped = tuple(_wrapped(index, extent) for index, extent in zip(indices, front.shape, strict=False))
-    front[wrapped or ...] = value.astype(input.dtype)
+    for index, extent in zip(indices, front.shape, strict=False):
+        _check_range(index, extent, lowest=-extent if wrap else 0)
+    front[tuple(indices) or ...] = value.astype(input.dtype)
     return result
 
 
@@ -416,5 +442,3 @@ def random_integers(seed, low, high, /, shape, dtype):
 
 def _stream(seed: Any) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(int(seed)))
-
-

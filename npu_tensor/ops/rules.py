@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from npu_tensor.dtypes import DType, as_dtype, bool_, default_dtype, float32, int32, int64, promote
+from npu_tensor.dtypes import DType, as_dtype, bool_, default_dtype, float32, int32, int64, promote, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops.declare import Operand, Resolution, Rule
 from npu_tensor.spec import Spec, broadcast_shapes
@@ -93,10 +93,18 @@ def _map(operands: Sequence[Operand], out: DType, register: str, attributes: Att
     return Resolution(spec, (register,) * len(operands), attributes)
 
 
+def _require_whole_alpha(dtype: DType, attributes: Attributes) -> None:
+    """ArgumentError where integers would be multiplied by a float."""
+    alpha = attributes.get("alpha")
+    if dtype.category < 2 and isinstance(alpha, float):
+        raise ArgumentError(f"alpha must be an integer for operands of {dtype.name}, not {alpha}")
+
+
 @_dtypes("all")
 def arithmetic(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Promoted dtype in, the same out."""
     dtype = promoted(operands)
+    _require_whole_alpha(dtype, attributes)
     return _map(operands, dtype, dtype.register, attributes)
 
 
@@ -106,6 +114,7 @@ def numeric(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
     dtype = promoted(operands)
     if dtype is bool_:
         raise DTypeError("not defined for bool; use logical ops, or convert with .to(...)")
+    _require_whole_alpha(dtype, attributes)
     return _map(operands, dtype, dtype.register, attributes)
 
 
@@ -191,7 +200,7 @@ def reduction(result: str) -> Rule:
     """Rule of an op that reduces `dim` (None = all).
 
     result: "same", "sum" (integers widen to int64), "float" (floats only), "floating" (integers become float32),
-    "int64" or "bool".
+    "int64" or "bool" (uint8 of uint8, as in PyTorch).
     An attribute `dtype`, where declared, converts the input first.
     """
 
@@ -209,7 +218,8 @@ def reduction(result: str) -> Rule:
             dtype = float32
         if result == "float" and dtype.category < 2:
             raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
-        out = {"int64": int64, "bool": bool_}.get(result, dtype)
+        truth = uint8 if dtype is uint8 else bool_
+        out = {"int64": int64, "bool": truth}.get(result, dtype)
         keep = bool(attributes["keepdim"])
         shape = tuple(1 if axis in dims else extent for axis, extent in enumerate(x.shape) if keep or axis not in dims)
         register = "bool" if result == "bool" else dtype.register

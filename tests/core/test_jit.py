@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
+import math
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor import events
+from npu_tensor.jit import MANY_SIGNATURES, MAX_SIGNATURES
 
 
 def test_replay_equals_plain_function() -> None:
@@ -98,17 +107,244 @@ def test_reading_a_value_while_capturing_is_an_error(body) -> None:  # type: ign
         nt.jit(body)(nt.ones(2))
 
 
-def test_changing_a_tensor_outside_is_an_error() -> None:
-    total = nt.zeros(2)
+def _line_of(function: Callable[..., object], offset: int) -> str:
+    return f"test_jit.py:{inspect.getsourcelines(function)[1] + offset}"
 
-    @nt.jit
-    def f(x: nt.Tensor) -> nt.Tensor:
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_changing_a_tensor_outside_is_an_error(pending: bool) -> None:
+    total = nt.tensor([1.0, 2.0]) if not pending else nt.arange(1, 3).to(nt.float32)
+    untouched = total
+
+    def operator(x: nt.Tensor) -> nt.Tensor:
         nonlocal total
         total += x
         return total * 2
 
-    with pytest.raises(nt.CaptureError, match="outside"):
+    def unused(x: nt.Tensor) -> nt.Tensor:
+        total.add_(x).mul_(x)
+        return x * 2
+
+    def item(x: nt.Tensor) -> nt.Tensor:
+        total[0] = x[0]
+        return x
+
+    def returned(x: nt.Tensor) -> nt.Tensor:
+        return total.copy_(x)
+
+    for function in (operator, unused, item, returned):
+        line = _line_of(function, 1 if function in (unused, item, returned) else 2)
+        for _ in range(2):  # a failed capture leaves nothing behind
+            with pytest.raises(nt.CaptureError, match=f"outside.*{line}"):
+                nt.jit(function)(nt.ones(2))
+    assert total is untouched
+    assert total.tolist() == [1.0, 2.0]
+
+
+def test_changing_an_argument_is_an_error() -> None:
+    def f(x: nt.Tensor) -> nt.Tensor:
+        x *= 2
+        return x
+
+    given = nt.ones(2)
+    with pytest.raises(nt.CaptureError, match=f"argument.*{_line_of(f, 1)}"):
+        nt.jit(f)(given)
+    assert given.tolist() == [1.0, 1.0]
+
+
+def test_a_failing_function_leaves_tensors_outside_alone() -> None:
+    total = nt.tensor([1.0, 2.0])
+
+    @nt.jit
+    def f(x: nt.Tensor) -> nt.Tensor:
+        total.add_(x)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
         f(nt.ones(2))
+    assert total.tolist() == [1.0, 2.0]
+    total += 1  # not watched any more
+    assert total.tolist() == [2.0, 3.0]
+
+
+def test_changing_tensors_made_inside_is_fine() -> None:
+    @nt.jit
+    def f(x: nt.Tensor) -> tuple[nt.Tensor, nt.Tensor]:
+        constant = nt.tensor([1.0, 2.0])
+        constant += x
+        doubled = x * 2
+        doubled[0] = 9.0
+        known = (nt.ones(2) + 1).realize()
+        known += doubled
+        return constant, known
+
+    for start in (1.0, 5.0):
+        constant, known = f(nt.full((2,), start))
+        assert constant.tolist() == [1 + start, 2 + start]
+        assert known.tolist() == [11.0, 2 + 2 * start]
+
+
+def test_other_threads_may_change_tensors_during_a_capture() -> None:
+    total = nt.zeros(2)
+
+    @nt.jit
+    def f(x: nt.Tensor) -> nt.Tensor:
+        worker = threading.Thread(target=lambda: total.add_(1.0).realize())
+        worker.start()
+        worker.join()
+        return x + total
+
+    assert f(nt.ones(2)).tolist() == [2.0, 2.0]
+    assert total.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("make", [lambda: nt.tensor([1.0, 2.0]), lambda: nt.arange(1, 3).to(nt.float32).realize()])
+def test_constant_results_are_fresh(make: Callable[[], nt.Tensor]) -> None:
+    def twice(x: nt.Tensor) -> tuple[nt.Tensor, nt.Tensor]:
+        constant = make()
+        return constant, x + constant
+
+    alone, both = nt.jit(lambda x: make()), nt.jit(twice)
+    for _ in range(3):
+        constant = alone(nt.ones(2))
+        assert constant.tolist() == [1.0, 2.0]
+        constant += 5
+        constant, total = both(nt.ones(2))
+        assert constant.tolist() == [1.0, 2.0]
+        assert total.tolist() == [2.0, 3.0]
+        constant += 5
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_tensor_from_outside_is_returned_itself(pending: bool) -> None:
+    weight = nt.ones(2) * 3 if pending else nt.tensor([3.0, 3.0])
+    alone, both = nt.jit(lambda x: weight), nt.jit(lambda x: (x, weight, x + weight))
+    for step in range(2):
+        argument = nt.ones(2)
+        assert alone(argument) is weight
+        first, second, total = both(argument)
+        assert first is argument
+        assert second is weight
+        assert total.tolist() == [4.0 + step] * 2
+        weight += 1
+
+
+def test_tensors_made_at_the_first_call_and_kept_are_read_again() -> None:
+    state: dict[str, nt.Tensor] = {}
+
+    @nt.jit
+    def f(x: nt.Tensor) -> nt.Tensor:
+        if not state:
+            state["weight"] = nt.tensor([1.0, 2.0])
+        return x * state["weight"]
+
+    assert f(nt.ones(2)).tolist() == [1.0, 2.0]
+    state["weight"] += 10
+    assert f(nt.ones(2)).tolist() == [11.0, 12.0]
+
+
+def test_floats_are_told_apart_by_their_bits() -> None:
+    f = nt.jit(lambda x, number: x * number)
+    ones = nt.ones(2)
+    signs = [math.copysign(1.0, value) for number in (0.0, -0.0) for value in f(ones, number).tolist()]
+    assert signs == [1.0, 1.0, -1.0, -1.0]
+    for _ in range(5):
+        assert all(map(math.isnan, f(ones, math.nan).tolist()))
+    assert f.captures == 3
+
+
+def test_numbers_of_equal_value_and_other_type_are_told_apart() -> None:
+    f = nt.jit(lambda x, number: x + number)
+    numbers = (1, True, 1.0, np.int64(1), np.float32(1))
+    whole = nt.tensor([1, 2])
+    for _ in range(2):
+        assert [f(whole, number).dtype for number in numbers] == [(whole + number).dtype for number in numbers]
+    assert f.captures == len(numbers)
+
+
+def test_methods() -> None:
+    class Layer:
+        __hash__ = None  # type: ignore[assignment]  # as of a class that compares by value
+
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+            self.weight = nt.full((2,), factor)
+            self.calls = 0
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        @nt.jit
+        def forward(self, x: nt.Tensor, *, bias: float = 0.0) -> nt.Tensor:
+            """x * weight + bias."""
+            self.calls += 1
+            return x * self.weight + bias
+
+    two, three = Layer(2.0), Layer(3.0)
+    for _ in range(3):
+        assert two.forward(nt.ones(2)).tolist() == [2.0, 2.0]
+        assert three.forward(nt.ones(2)).tolist() == [3.0, 3.0]
+    assert (two.calls, three.calls) == (1, 1)
+    assert two.forward(nt.ones(2), bias=1.0).tolist() == [3.0, 3.0]
+    two.weight += 1
+    assert two.forward(nt.ones(2)).tolist() == [3.0, 3.0]
+    assert Layer(4.0).forward(nt.ones(2)).tolist() == [4.0, 4.0]
+    assert Layer.forward.__doc__ == "x * weight + bias."
+    outer = nt.jit(lambda x: two.forward(x + 1) * 2)
+    assert outer(nt.ones(2)).tolist() == [12.0, 12.0]
+
+    gone = weakref.ref(three)
+    weight = weakref.ref(three.weight)
+    del three
+    gc.collect()
+    assert gone() is None
+    assert weight() is None
+    assert Layer.forward.captures == 2  # those of `two`
+
+
+def test_method_of_an_object_without_weak_references() -> None:
+    class Point:
+        __slots__ = ("factor",)
+
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @nt.jit
+        def scale(self, x: nt.Tensor) -> nt.Tensor:
+            return x * self.factor
+
+    points = [Point(2.0), Point(3.0)]
+    for _ in range(2):
+        assert [point.scale(nt.ones(1)).item() for point in points] == [2.0, 3.0]
+
+
+def test_replay_asks_a_handle_once_for_its_value() -> None:
+    """Another thread makes the handle name pending values all the time; each replay sees one that existed."""
+    weight = nt.zeros(4)
+    f = nt.jit(lambda x: x + weight)
+    f(nt.zeros(4))
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            weight.add_(1.0)
+            weight.realize()
+
+    worker = threading.Thread(target=change)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # between any two steps, if possible
+    worker.start()
+    try:
+        latest = 0.0
+        for _ in range(1000):
+            values = f(nt.zeros(4)).tolist()
+            assert len(set(values)) == 1
+            assert values[0] >= latest
+            latest = values[0]
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        worker.join()
 
 
 def test_jit_inside_jit() -> None:
@@ -119,9 +355,59 @@ def test_jit_inside_jit() -> None:
     assert outer(nt.zeros(2)).tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_jit_inside_jit_of_computed_arguments(warm: bool) -> None:
+    inner = nt.jit(lambda x, y: (x * y, nt.tensor([7.0, 7.0])))
+    if warm:
+        inner(nt.ones(2), nt.ones(2))
+
+    @nt.jit
+    def outer(x: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        product, _ = inner(x + 1, nt.full((2,), 3.0))
+        bare, seven = inner(x, product)
+        constant, _ = inner(nt.ones(2), nt.ones(2))
+        constant += x
+        return product, bare, seven, constant
+
+    for start in (1.0, 2.0):
+        product, bare, seven, constant = outer(nt.full((2,), start))
+        assert product.tolist() == [3 * (start + 1)] * 2
+        assert bare.tolist() == [3 * (start + 1) * start] * 2
+        assert seven.tolist() == [7.0, 7.0]
+        assert constant.tolist() == [1 + start] * 2
+        seven += 1
+    assert inner.captures == int(warm)
+
+
+@pytest.mark.filterwarnings("ignore:.*has been captured")
+def test_signatures_are_bounded() -> None:
+    kept: list[weakref.ref[nt.Tensor]] = []
+
+    @nt.jit
+    def f(x: nt.Tensor, number: int) -> nt.Tensor:
+        weight = nt.tensor([float(number)])
+        outside.append(weight)
+        kept.append(weakref.ref(weight))
+        return x + weight
+
+    outside: list[nt.Tensor] = []
+    extra = 3
+    x = nt.ones(1)
+    for number in range(MAX_SIGNATURES + extra):
+        assert f(x, number).item() == number + 1
+    assert f.captures == MAX_SIGNATURES + extra
+    assert f(x, extra).item() == extra + 1  # still there
+    assert f.captures == MAX_SIGNATURES + extra
+    outside.clear()
+    gc.collect()
+    assert [number for number, weight in enumerate(kept) if weight() is None] == list(range(extra))
+    assert f(x, 0).item() == 1.0
+    assert f.captures == MAX_SIGNATURES + extra + 1
+
+
 def test_many_signatures_warn() -> None:
     f = nt.jit(lambda x: x + 1)
-    for n in range(8):
+    for n in range(MANY_SIGNATURES):
         f(nt.ones(n + 1))
     with pytest.warns(UserWarning, match="captured 9 times"):
         f(nt.ones(9))

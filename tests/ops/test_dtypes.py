@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from typing import Any
 
 import ml_dtypes
@@ -99,6 +100,54 @@ def test_floats_out_of_range_saturate(target: str) -> None:
     assert (x * 1.0).to(target).tolist() == expected
 
 
+@pytest.mark.parametrize("target", ["int8", "int16", "int32", "int64", "uint8"])
+def test_arrays_of_floats_saturate_when_they_become_tensors(target: str) -> None:
+    limits = np.iinfo(target)
+    for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16):
+        array = np.array([math.nan, math.inf, -math.inf, 2.9], kind)
+        assert nt.tensor(array, dtype=target).tolist() == [0, limits.max, limits.min, 2]
+    assert nt.tensor(np.array([3], np.uint16), dtype=target).tolist() == [3]
+
+
+@pytest.mark.parametrize("target", ["int8", "int16", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("value", [0, -1, 127, 128, 255, 256, -255, -256, 2.9, 0.5, 300.5, math.inf, math.nan, 2**40])
+def test_numbers_that_fit_as_in_pytorch(target: str, value: float) -> None:
+    """PyTorch's RuntimeError is an ArgumentError here; both let a negative number wrap once in uint8."""
+    theirs, ours = torch.ones(2, dtype=TORCH_DTYPES[target]), nt.ones(2, dtype=target)
+    mask = [True, False]
+    for make, oracle in (
+        (lambda: nt.full((2,), value, dtype=target), lambda: torch.full((2,), value, dtype=theirs.dtype)),
+        (lambda: ours.masked_fill(nt.tensor(mask), value), lambda: theirs.masked_fill(torch.tensor(mask), value)),
+        (lambda: ours.clone().fill_(value), lambda: theirs.clone().fill_(value)),
+    ):
+        try:
+            expected = oracle()
+        except RuntimeError:
+            with pytest.raises(nt.ArgumentError, match="does not fit"):
+                make()
+        else:
+            assert make().tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("comparison", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("number", [0.1, -0.1, 1 / 3, 1e10, -1e10, math.inf, math.nan, 257, 2049, True, 1e-9], ids=str)
+def test_numbers_are_rounded_before_they_are_compared(name: str, comparison: str, number: float) -> None:
+    theirs = torch.tensor([0.1, -0.1, 1 / 3, 256.0, 2048.0, 1.0, math.inf, 0.0], dtype=TORCH_DTYPES[name])
+    if name == "float16" and math.isfinite(number) and abs(number) > 65504:
+        expected = getattr(theirs.float(), comparison)(number)  # PyTorch rounds to infinity in some of them only
+        theirs, expected = theirs[:-2], expected[:-2]
+    else:
+        expected = getattr(theirs, comparison)(number)
+    x = nt.from_numpy(theirs.float().numpy()).to(name)
+    assert getattr(x, comparison)(number).tolist() == expected.tolist()
+    assert getattr(nt, comparison)(x, number).tolist() == expected.tolist()
+    assert getattr(operator, comparison)(x, number).tolist() == expected.tolist()
+    mirrored = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(comparison, comparison)
+    assert getattr(operator, mirrored)(number, x).tolist() == expected.tolist()
+    assert getattr(operator, mirrored)(np.float64(number), x).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_a_chain_is_at_least_as_exact_as_its_ops_one_by_one(name: str) -> None:
     """A fused chain rounds when it is stored: within one unit of float64, which PyTorch's op by op is not."""
@@ -113,6 +162,9 @@ def test_names_of_dtypes() -> None:
     assert nt.tensor([1.0], dtype=np.float16).dtype is nt.float16
     assert nt.tensor([1.0], dtype=int).dtype is nt.int64
     assert nt.zeros(1, dtype=nt.long).dtype is nt.int64
+    for text in ("float", "f4", "bf16", "i8", "int64", "f2"):
+        assert nt.zeros(1).to(text).dtype is nt.dtypes.as_dtype(text)
+    assert nt.zeros(1, dtype="float").dtype is nt.zeros(1, dtype=float).dtype is nt.float32
     with pytest.raises(nt.DTypeError, match="complex64"):
         nt.zeros(1, dtype="complex64")
     with pytest.raises(nt.DTypeError):

@@ -1,5 +1,6 @@
 """Bad arguments: the classes that PyTorch and NumPy users catch, and messages that name op, operands and line."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.functional.indexing import put
 
 X = nt.zeros(2, 3)
 V = nt.zeros(4)
@@ -26,7 +28,28 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.linear(X, nt.zeros(2, 2)), nt.ShapeError),
     (lambda: nt.einsum("ij,jk", X, V), nt.ShapeError),
     (lambda: nt.einsum("ij,jk", X), nt.ArgumentError),
-    (lambda: nt.einsum("ii", nt.zeros(2, 2)), nt.ArgumentError),
+    (lambda: nt.einsum("ii", X), nt.ShapeError),
+    (lambda: nt.einsum("ii->i", nt.zeros(1, 3)), nt.ShapeError),
+    (lambda: nt.tensor(300, dtype=nt.int8), nt.ArgumentError),
+    (lambda: nt.tensor([[1, 2], [3, 2**40]], dtype=nt.int32), nt.ArgumentError),
+    (lambda: nt.tensor([0.0, math.nan], dtype=nt.int32), nt.ArgumentError),
+    (lambda: nt.full((2,), 300, dtype=nt.int8), nt.ArgumentError),
+    (lambda: nt.full_like(I, math.inf), nt.ArgumentError),
+    (lambda: I.masked_fill(B, 2**31), nt.ArgumentError),
+    (lambda: I.clone().fill_(2**31), nt.ArgumentError),
+    (lambda: I.clamp(max=2**31), nt.ArgumentError),
+    (lambda: nt.where(B, 2**31, I), nt.ArgumentError),
+    (lambda: I.where(B, -(2**31) - 1), nt.ArgumentError),
+    (lambda: nt.pad(I, (1, 1), value=2**31), nt.ArgumentError),
+    (lambda: put(I, 0, 2**31), nt.ArgumentError),
+    (lambda: put(nt.zeros(2, dtype=nt.uint8), 0, -256), nt.ArgumentError),
+    (lambda: I.index_fill(0, nt.tensor([0]), 2**31), nt.ArgumentError),
+    (lambda: I.add(I, alpha=2.5), nt.ArgumentError),
+    (lambda: I.sub(I, alpha=2.0), nt.ArgumentError),
+    (lambda: nt.randint(0, 129, (2,), dtype=nt.int8), nt.ArgumentError),
+    (lambda: nt.randint(-1, 2, (2,), dtype=nt.uint8), nt.ArgumentError),
+    (lambda: nt.arange(0, math.inf), nt.ArgumentError),
+    (lambda: +B, nt.DTypeError),
     (lambda: nt.einsum("ij->ijk", X), nt.ArgumentError),
     (lambda: X.reshape(5), nt.ShapeError),
     (lambda: X.reshape(-1, -1), nt.ShapeError),
@@ -114,6 +137,17 @@ def test_bad_arguments(call: Callable[[], Any], kind: type[nt.NpuTensorError]) -
     "call",
     [
         lambda: X.sum("0"),
+        lambda: X.sum(keepdim="yes"),
+        lambda: X.clamp("a"),
+        lambda: nt.leaky_relu(X, "a"),
+        lambda: nt.scale(X, None),
+        lambda: nt.scale(X, nt.tensor(2.0)),
+        lambda: nt.layer_norm(X, 3, eps="a"),
+        lambda: X.tril(0.5),
+        lambda: X.topk(1.5),
+        lambda: nt.full((2,), "a"),
+        lambda: nt.arange("a"),
+        lambda: nt.rand(3, generator=5),
         lambda: X.sum(0.5),
         lambda: X + "a",
         lambda: X + None,
@@ -132,6 +166,24 @@ def test_bad_arguments(call: Callable[[], Any], kind: type[nt.NpuTensorError]) -
 def test_wrong_types_are_type_errors(call: Callable[[], Any]) -> None:
     with pytest.raises(TypeError):
         call()
+
+
+def test_attributes_are_numbers() -> None:
+    with pytest.raises(
+        TypeError, match=r"leaky_relu\(float32\[2, 3\]\): negative_slope must be of type float, not str"
+    ):
+        nt.leaky_relu(X, "a")
+    with pytest.raises(TypeError, match=r"scale\(.*\.item\(\)"):
+        nt.scale(X, nt.tensor(2.0))
+    assert nt.scale(V, np.float32(2), b=1).tolist() == [1.0] * 4
+    assert V.clamp(np.int64(1), None).tolist() == [1.0] * 4
+    assert V.sum(keepdim=np.True_).shape == (1,)
+
+
+def test_messages_name_value_and_dtype() -> None:
+    for call in (lambda: nt.tensor(300, dtype="int8"), lambda: nt.zeros(1, dtype="int8").masked_fill(B, 300)):
+        with pytest.raises(nt.ArgumentError, match="value 300 does not fit int8"):
+            call()
 
 
 def line_of(text: str) -> int:
@@ -165,6 +217,14 @@ def test_integer_division_by_zero() -> None:
     for call in (lambda: nt.tensor([1]) // 0, lambda: nt.tensor([1]) % nt.tensor([0])):
         with pytest.raises(ZeroDivisionError):
             call().numpy()
+
+
+def test_index_errors_name_what_is_out_of_range() -> None:
+    for weight in (None, nt.ones(3)):
+        with pytest.raises(IndexError, match="target is out of range for extent 3: 0 to 7"):
+            nt.cross_entropy(X, nt.tensor([0, 7]), weight).numpy()
+    with pytest.raises(IndexError, match="index is out of range for extent 3: -1 to -1"):
+        nt.zeros(3).scatter(0, nt.tensor([-1]), 1.0).numpy()
 
 
 def test_a_failed_run_leaves_tensors_usable() -> None:

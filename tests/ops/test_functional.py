@@ -1,5 +1,6 @@
 """Functions made of several ops, creation and shape functions, against PyTorch's functions of the same names."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -245,6 +246,13 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
             "ij,jk->ik": (M, normal(6, 3)),
             "ij,jk": (M, normal(6, 3)),
             "ij->ji": (M,),
+            "ii->i": (normal(4, 4),),
+            "ii": (normal(4, 4),),
+            "ijij->ji": (normal(2, 3, 2, 3),),
+            "iii->i": (normal(3, 3, 3),),
+            "b...ii->...b": (normal(2, 3, 4, 4),),
+            "ii,ij->j": (normal(4, 4), M),
+            "ij,jj": (normal(3, 4), normal(4, 4)),
             "ij->": (M,),
             "ij->j": (M,),
             "bij,bjk->bik": (X, normal(3, 5, 2)),
@@ -361,6 +369,8 @@ SPECIAL = {
     "rand randn randint randperm rand_like randn_like randint_like": "here: seed and distribution",
     "to float double half bfloat16 int long short char byte bool type_as": "test_dtypes, test_casts_and_to",
     "__getitem__ __setitem__ __iter__": "test_indexing",
+    "new_zeros new_ones new_empty new_full new_tensor is_tensor numel stride is_contiguous": "here: like torch",
+    "__pos__ __round__": "test_unary_operators",
     "add1": "test_add1",
     "repeat_as rope": "test_golden, as repeat and rope_ext",
 }
@@ -372,6 +382,78 @@ def test_every_function_has_an_oracle() -> None:
         named |= {case["op"] for case in json.loads(str(golden["cases"]))}
     in_place = {f"{name}_" for name in IN_PLACE} | {"copy_", "fill_", "zero_"}
     assert {*FUNCTIONS, *METHODS} - set(OPS) - named - in_place == set()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
+def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
+    x = nt.ones(2, dtype=dtype)
+    y = to_torch(x)
+    for name, arguments in {
+        "new_zeros": (2, 3),
+        "new_ones": ((3,),),
+        "new_full": ((2, 1), 1),
+        "new_tensor": ([[1, 0]],),
+    }.items():
+        ours, theirs = getattr(x, name)(*arguments), getattr(y, name)(*arguments)
+        assert ours.tolist() == theirs.tolist(), name
+        # PyTorch infers the dtype of new_tensor from the data.
+        assert to_torch(ours).dtype is (y.dtype if name == "new_tensor" else theirs.dtype), name
+    assert x.new_empty(3, 2).shape == (3, 2)
+    assert x.new_zeros(1, dtype=nt.int16).dtype is nt.int16
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (5,), (), (2, 0, 4)], ids=str)
+def test_extents_and_strides_like_torch(shape: tuple[int, ...]) -> None:
+    ours, theirs = nt.zeros(shape), torch.zeros(shape)
+    assert ours.stride() == theirs.stride()
+    assert [ours.stride(dim) for dim in range(ours.ndim)] == [theirs.stride(dim) for dim in range(theirs.ndim)]
+    assert ours.is_contiguous()
+    assert nt.numel(ours) == torch.numel(theirs)
+    assert nt.is_tensor(ours)
+    assert not nt.is_tensor(theirs)
+
+
+def test_unary_operators() -> None:
+    x = nt.tensor([1.26, -2.5, 3.5])
+    assert (+x).tolist() == x.tolist()
+    assert round(x).tolist() == [1.0, -2.0, 4.0]
+    assert round(x, 1).tolist() == torch.tensor([1.26, -2.5, 3.5]).round(decimals=1).tolist()
+
+
+def test_cumsum_of_zero_dimensions_is_a_value_of_its_own() -> None:
+    x = nt.tensor(3.0)
+    total = x.cumsum(0).realize()
+    assert total.tolist() == 3.0
+    assert not np.may_share_memory(total.numpy(), x.numpy())
+    body = OPS["cumsum"].body
+    array = np.array(3.0, np.float32)
+    assert not np.may_share_memory(body(array, 0), array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "uint8", "bool"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("dim", "k"), [(0, 3), (1, 0), (1, 1), (-1, 7), (2, 4), (1, 50)])
+def test_topk_against_sort(dtype: str, largest: bool, dim: int, k: int) -> None:
+    """Values in the order of a full sort, NaN largest; the indices lead to them, each once."""
+    values = np.random.default_rng(0).integers(-120, 120, (3, 50, 9)).astype(np.float32)
+    if dtype in ("float32", "float64", "bfloat16"):
+        values[:, ::11] = np.nan
+    x = torch.from_numpy(values).abs() if dtype == "uint8" else torch.from_numpy(values)
+    x = x.to(getattr(torch, dtype))
+    expected = x.sort(dim, descending=largest).values.narrow(dim, 0, k)
+    ours = from_torch(x).topk(k, dim, largest)
+    np.testing.assert_array_equal(to_torch(ours.values).double().numpy(), expected.double().numpy())
+    indices = to_torch(ours.indices)
+    np.testing.assert_array_equal(x.gather(dim, indices).double().numpy(), expected.double().numpy())
+    assert all(len(set(row)) == k for row in indices.movedim(dim, -1).flatten(0, 1).tolist())
+
+
+def test_any_and_all_keep_uint8() -> None:
+    array = torch.tensor([[0, 3, 0], [2, 2, 200]], dtype=torch.uint8)
+    for name, arguments in itertools.product(("any", "all"), ((), (0,), (1, True))):
+        ours, theirs = getattr(from_torch(array), name)(*arguments), getattr(array, name)(*arguments)
+        assert to_torch(ours).dtype is theirs.dtype is torch.uint8
+        assert ours.tolist() == theirs.tolist()
 
 
 def test_add1() -> None:

@@ -224,6 +224,24 @@ def test_bad_indices(index: Any, kind: type[Exception]) -> None:
         x[index] = 0
 
 
+@pytest.mark.parametrize("index", [(), Ellipsis, None, (None, Ellipsis), (Ellipsis, None, None)], ids=shown)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
+def test_setting_zero_dimensions(index: Any, dtype: str) -> None:
+    x = nt.tensor(0, dtype=dtype)
+    x[index] = 1
+    assert x.shape == ()
+    assert x.tolist() == 1
+    assert x.dtype.name == dtype
+
+
+def test_scatter_takes_no_negative_indices() -> None:
+    x = nt.zeros(3)
+    with pytest.raises(IndexError, match="out of range"):
+        x.scatter(0, nt.tensor([-1]), 1.0).numpy()
+    x[nt.tensor([-1])] = 1.0
+    assert x.tolist() == [0.0, 0.0, 1.0]
+
+
 def test_integer_tensors_out_of_range_are_an_error_when_they_run() -> None:
     for index in (nt.tensor([0, 2]), nt.tensor([-3])):
         with pytest.raises(IndexError, match="out of range"):
