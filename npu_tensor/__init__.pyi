@@ -54,11 +54,11 @@ int: DType
 long: DType
 short: DType
 
-def abs(input: Operand, /) -> Tensor:
+def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
-def absolute(input: Any, /) -> Any:
+def absolute(input: Any) -> Any:
     """Absolute value; the smallest integer wraps to itself."""
-def add(input: Operand, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
+def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input + alpha * other."""
 def add1(input: Tensor, other: Tensor) -> Tensor:
     """input + the one element of other."""
@@ -70,25 +70,25 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1
     """beta * input + alpha * (mat1 @ mat2)."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
-def all(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+def all(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Whether every element over dim is true (not zero)."""
 def allclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether all elements are close. Reads the value."""
-def amax(input: Operand, /, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
+def amax(input: Operand, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
     """Largest element over dim (empty = all); NaN wins."""
-def amin(input: Operand, /, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
+def amin(input: Operand, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
     """Smallest element over dim (empty = all); NaN wins."""
 def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Smallest and largest element over dim (None = all)."""
-def any(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Whether some element over dim is true (not zero)."""
 def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
-def argmax(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
-def argmin(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+def argmin(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
-def argsort(input: Operand, /, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
+def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
     """Indices that sort along dim, always stable; NaN counts as the largest."""
 def argwhere(input: Tensor) -> Tensor:
     """Positions of elements that are not zero, one row each. Reads the value."""
@@ -100,17 +100,17 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
     The running statistics are not updated: there is no training here."""
-def bitwise_and(input: Operand, other: Operand, /) -> Tensor:
+def bitwise_and(input: Operand, other: Operand) -> Tensor:
     """input & other."""
-def bitwise_left_shift(input: Operand, other: Operand, /) -> Tensor:
+def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
     """input << other."""
-def bitwise_not(input: Operand, /) -> Tensor:
+def bitwise_not(input: Operand) -> Tensor:
     """~input."""
-def bitwise_or(input: Operand, other: Operand, /) -> Tensor:
+def bitwise_or(input: Operand, other: Operand) -> Tensor:
     """input | other."""
-def bitwise_right_shift(input: Operand, other: Operand, /) -> Tensor:
+def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
     """input >> other; the sign is kept."""
-def bitwise_xor(input: Operand, other: Operand, /) -> Tensor:
+def bitwise_xor(input: Operand, other: Operand) -> Tensor:
     """input ^ other."""
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two stacks of equally many matrices."""
@@ -120,7 +120,7 @@ def broadcast_to(input: Tensor, size: Sequence[builtins.int]) -> Tensor:
     """Expanded to a shape, by the rules of broadcasting."""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
-def ceil(input: Operand, /) -> Tensor:
+def ceil(input: Operand) -> Tensor:
     """The smallest integer not below input."""
 def chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """At most `chunks` parts of equal size along dim; the last may be smaller."""
@@ -138,11 +138,11 @@ def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
-def cos(input: Operand, /) -> Tensor:
+def cos(input: Operand) -> Tensor:
     """Cosine of radians."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
     """Cosine of the angle between x1 and x2 over dim."""
-def count_equal(input: Operand, other: Operand, /) -> Tensor:
+def count_equal(input: Operand, other: Operand) -> Tensor:
     """How many elements are equal, as int64."""
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements over dim are not zero, as int64."""
@@ -150,7 +150,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape."""
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
     """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
-def cumsum(input: Operand, /, dim: Dims, *, dtype: Any = None) -> Tensor:
+def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Running sum along dim; integers give int64."""
 def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
     """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
@@ -172,7 +172,7 @@ def einsum(equation: builtins.str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal."""
-def elu(input: Operand, /, alpha: builtins.float = 1.0) -> Tensor:
+def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
@@ -182,19 +182,19 @@ def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
-def eq(input: Operand, other: Operand, /) -> Tensor:
+def eq(input: Operand, other: Operand) -> Tensor:
     """input == other."""
 def equal(input: Tensor, other: Tensor) -> builtins.bool:
     """Whether shape and all elements are equal. Reads the value."""
-def erf(input: Operand, /) -> Tensor:
+def erf(input: Operand) -> Tensor:
     """The error function."""
-def exp(input: Operand, /) -> Tensor:
+def exp(input: Operand) -> Tensor:
     """e to the power of input."""
-def exp2(input: Operand, /) -> Tensor:
+def exp2(input: Operand) -> Tensor:
     """2 to the power of input."""
-def expand(input: Operand, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
+def expand(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
-def expm1(input: Operand, /) -> Tensor:
+def expm1(input: Operand) -> Tensor:
     """exp(input) - 1, accurate near zero."""
 def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """n rows and m (default n) columns with ones on the diagonal."""
@@ -206,13 +206,13 @@ def fliplr(input: Tensor) -> Tensor:
     """Columns reversed."""
 def flipud(input: Tensor) -> Tensor:
     """Rows reversed."""
-def floor(input: Operand, /) -> Tensor:
+def floor(input: Operand) -> Tensor:
     """The largest integer not above input."""
-def floor_divide(input: Operand, other: Operand, /) -> Tensor:
+def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
-def fmod(input: Operand, other: Operand, /) -> Tensor:
+def fmod(input: Operand, other: Operand) -> Tensor:
     """What division rounded toward zero leaves; has the sign of input."""
-def frac(input: Operand, /) -> Tensor:
+def frac(input: Operand) -> Tensor:
     """input - trunc(input)."""
 def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tensor:
     """A tensor with the array's value and dtype.
@@ -226,7 +226,7 @@ def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None
     """`fill_value` in the input's shape and dtype."""
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
-def ge(input: Operand, other: Operand, /) -> Tensor:
+def ge(input: Operand, other: Operand) -> Tensor:
     """input >= other."""
 def geglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
     """gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
@@ -236,9 +236,9 @@ def geglu_quick(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.
     """gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
 def gelu(input: Tensor, approximate: builtins.str = 'none') -> Tensor:
     """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
-def gelu_erf(input: Operand, /) -> Tensor:
+def gelu_erf(input: Operand) -> Tensor:
     """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
-def gelu_quick(input: Operand, /) -> Tensor:
+def gelu_quick(input: Operand) -> Tensor:
     """input * sigmoid(1.702 * input)."""
 def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
@@ -246,19 +246,19 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     Floats of up to 32 bits come out as float32."""
 def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
     """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
-def greater(input: Any, other: Any, /) -> Any:
+def greater(input: Any, other: Any) -> Any:
     """input > other."""
-def greater_equal(input: Any, other: Any, /) -> Any:
+def greater_equal(input: Any, other: Any) -> Any:
     """input >= other."""
 def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
     """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
-def gt(input: Operand, other: Operand, /) -> Tensor:
+def gt(input: Operand, other: Operand) -> Tensor:
     """input > other."""
-def hardsigmoid(input: Operand, /) -> Tensor:
+def hardsigmoid(input: Operand) -> Tensor:
     """min(max(input + 3, 0), 6) / 6."""
-def hardswish(input: Operand, /) -> Tensor:
+def hardswish(input: Operand) -> Tensor:
     """input * min(max(input + 3, 0), 6) / 6."""
-def hardtanh(input: Operand, /, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
+def hardtanh(input: Operand, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
     """input limited to [min_val, max_val]."""
 def hstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
@@ -270,55 +270,55 @@ def is_tensor(obj: builtins.object) -> builtins.bool:
     """Whether obj is a Tensor."""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
-def isfinite(input: Operand, /) -> Tensor:
+def isfinite(input: Operand) -> Tensor:
     """Whether input is neither infinite nor NaN."""
-def isinf(input: Operand, /) -> Tensor:
+def isinf(input: Operand) -> Tensor:
     """Whether input is plus or minus infinity."""
-def isnan(input: Operand, /) -> Tensor:
+def isnan(input: Operand) -> Tensor:
     """Whether input is NaN."""
 def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
     """|input - target|: their mean, their sum, or all of them."""
-def l2_norm(input: Operand, /, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
+def l2_norm(input: Operand, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
     """input / max(sqrt(sum(input^2)), eps) over dim."""
 def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
     """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
-def le(input: Operand, other: Operand, /) -> Tensor:
+def le(input: Operand, other: Operand) -> Tensor:
     """input <= other."""
-def leaky_relu(input: Operand, /, negative_slope: builtins.float = 0.01) -> Tensor:
+def leaky_relu(input: Operand, negative_slope: builtins.float = 0.01) -> Tensor:
     """input where positive, else negative_slope * input."""
-def lerp(input: Operand, end: Operand, weight: Operand, /) -> Tensor:
+def lerp(input: Operand, end: Operand, weight: Operand) -> Tensor:
     """input + weight * (end - input)."""
-def less(input: Any, other: Any, /) -> Any:
+def less(input: Any, other: Any) -> Any:
     """input < other."""
-def less_equal(input: Any, other: Any, /) -> Any:
+def less_equal(input: Any, other: Any) -> Any:
     """input <= other."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
-def log(input: Operand, /) -> Tensor:
+def log(input: Operand) -> Tensor:
     """Natural logarithm; negative numbers give NaN."""
-def log10(input: Operand, /) -> Tensor:
+def log10(input: Operand) -> Tensor:
     """Logarithm to base 10."""
-def log1p(input: Operand, /) -> Tensor:
+def log1p(input: Operand) -> Tensor:
     """log(1 + input), accurate near zero."""
-def log2(input: Operand, /) -> Tensor:
+def log2(input: Operand) -> Tensor:
     """Logarithm to base 2."""
-def log_softmax(input: Operand, /, dim: Dims, dtype: Any = None) -> Tensor:
+def log_softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
     """log(softmax(input)) over dim, without overflow."""
-def logical_and(input: Operand, other: Operand, /) -> Tensor:
+def logical_and(input: Operand, other: Operand) -> Tensor:
     """Both are true (not zero)."""
-def logical_not(input: Operand, /) -> Tensor:
+def logical_not(input: Operand) -> Tensor:
     """input is false (zero)."""
-def logical_or(input: Operand, other: Operand, /) -> Tensor:
+def logical_or(input: Operand, other: Operand) -> Tensor:
     """Either is true."""
-def logical_xor(input: Operand, other: Operand, /) -> Tensor:
+def logical_xor(input: Operand, other: Operand) -> Tensor:
     """Exactly one is true."""
-def logsigmoid(input: Operand, /) -> Tensor:
+def logsigmoid(input: Operand) -> Tensor:
     """log(sigmoid(input)), without overflow."""
-def logsumexp(input: Operand, /, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
+def logsumexp(input: Operand, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
     """log(sum(exp(input))) over dim, without overflow."""
-def lt(input: Operand, other: Operand, /) -> Tensor:
+def lt(input: Operand, other: Operand) -> Tensor:
     """input < other."""
 def masked_fill(input: Tensor, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
     """`value` where mask, else input; keeps the input's dtype."""
@@ -330,17 +330,17 @@ def matmul(input: Operand, other: Operand) -> Tensor:
     Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
 def max(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
-def maximum(input: Operand, other: Operand, /) -> Tensor:
+def maximum(input: Operand, other: Operand) -> Tensor:
     """The larger of the two; NaN if either is NaN."""
-def mean(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Arithmetic mean over dim (None = all)."""
 def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
     """The lower median of all elements, or (values, indices) along dim. NaN wins."""
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
-def minimum(input: Operand, other: Operand, /) -> Tensor:
+def minimum(input: Operand, other: Operand) -> Tensor:
     """The smaller of the two; NaN if either is NaN."""
-def mish(input: Operand, /) -> Tensor:
+def mish(input: Operand) -> Tensor:
     """input * tanh(softplus(input))."""
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
@@ -350,24 +350,24 @@ def movedim(input: Tensor, source: builtins.int | Sequence[builtins.int], destin
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
 def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
     """(input - target) squared: their mean, their sum, or all of them."""
-def mul(input: Operand, other: Operand, /) -> Tensor:
+def mul(input: Operand, other: Operand) -> Tensor:
     """input * other."""
 def mul_mat(a: Tensor, b: Tensor) -> Tensor:
     """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
 
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32."""
-def multiply(input: Any, other: Any, /) -> Any:
+def multiply(input: Any, other: Any) -> Any:
     """input * other."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
     """`length` elements along dim from `start`."""
-def ne(input: Operand, other: Operand, /) -> Tensor:
+def ne(input: Operand, other: Operand) -> Tensor:
     """input != other."""
-def neg(input: Operand, /) -> Tensor:
+def neg(input: Operand) -> Tensor:
     """-input."""
-def negative(input: Any, /) -> Any:
+def negative(input: Any) -> Any:
     """-input."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: None = None, ignore_index: builtins.int = -100, reduce: None = None, reduction: builtins.str = 'mean') -> Tensor:
     """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input."""
@@ -375,11 +375,11 @@ def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
     """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
-def norm_rows(input: Operand, /, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
+def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
-def not_equal(input: Any, other: Any, /) -> Any:
+def not_equal(input: Any, other: Any) -> Any:
     """input != other."""
 def numel(input: Tensor) -> builtins.int:
     """Number of elements."""
@@ -397,11 +397,11 @@ def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'consta
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
     mode: constant (with value, default 0), reflect, replicate or circular. Negative widths of "constant" crop."""
-def permute(input: Operand, /, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
+def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Dimensions in another order."""
 def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
-def prod(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Product over dim (None = all); integers give int64."""
 def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
@@ -419,25 +419,25 @@ def randperm(n: builtins.int, generator: Generator | None = None, dtype: DTypeLi
     """A random order of 0 to n - 1, as int64."""
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
-def reciprocal(input: Operand, /) -> Tensor:
+def reciprocal(input: Operand) -> Tensor:
     """1 / input."""
 def reglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
     """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
-def relu(input: Operand, /) -> Tensor:
+def relu(input: Operand) -> Tensor:
     """max(input, 0); NaN stays NaN, as in PyTorch (GGML gives 0)."""
-def relu6(input: Operand, /) -> Tensor:
+def relu6(input: Operand) -> Tensor:
     """min(max(input, 0), 6)."""
-def remainder(input: Operand, other: Operand, /) -> Tensor:
+def remainder(input: Operand, other: Operand) -> Tensor:
     """What floor division leaves; has the sign of the divisor."""
 def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
     """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
-def reshape(input: Operand, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
+def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
     """The same elements in row-major order under another shape; one extent may be -1."""
 def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, eps: builtins.float | None = None) -> Tensor:
     """input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
 
     eps defaults to the machine epsilon of the type it is computed in."""
-def rms_norm_rows(input: Operand, /, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
+def rms_norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
 def roll(input: Tensor, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
@@ -448,13 +448,13 @@ def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *
     copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters."""
 def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
     """The nearest multiple of 10 ** -decimals, halves to even."""
-def round_half_away(input: Operand, /) -> Tensor:
+def round_half_away(input: Operand) -> Tensor:
     """The nearest integer, halves away from zero: GGML's ROUND."""
-def rsqrt(input: Operand, /) -> Tensor:
+def rsqrt(input: Operand) -> Tensor:
     """1 / sqrt(input)."""
 def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """other - alpha * input."""
-def scale(input: Operand, /, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
+def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
     """input * s + b."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, scale: builtins.float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
@@ -467,60 +467,60 @@ def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | built
     Negative indices are out of range, as in gather."""
 def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """The slice at `index` along dim, without it."""
-def selu(input: Operand, /) -> Tensor:
+def selu(input: Operand) -> Tensor:
     """Scaled elu with the constants of Klambauer et al., 2017."""
 def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
     The indices repeat over leading dimensions."""
-def sgn(input: Operand, /) -> Tensor:
+def sgn(input: Operand) -> Tensor:
     """The same as sign, under the name that it has in GGML."""
-def sigmoid(input: Operand, /) -> Tensor:
+def sigmoid(input: Operand) -> Tensor:
     """1 / (1 + exp(-input))."""
-def sign(input: Operand, /) -> Tensor:
+def sign(input: Operand) -> Tensor:
     """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
-def silu(input: Operand, /) -> Tensor:
+def silu(input: Operand) -> Tensor:
     """input * sigmoid(input)."""
 def silu_back(grad: Tensor, input: Tensor) -> Tensor:
     """grad times the derivative of silu at input."""
-def sin(input: Operand, /) -> Tensor:
+def sin(input: Operand) -> Tensor:
     """Sine of radians."""
 def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
     """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 
     The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
     per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column."""
-def softmax(input: Operand, /, dim: Dims, dtype: Any = None) -> Tensor:
+def softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
     """exp(input) / sum(exp(input)) over dim, without overflow."""
 def softmin(input: Tensor, dim: builtins.int, dtype: Any = None) -> Tensor:
     """softmax(-input) over dim."""
-def softplus(input: Operand, /, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
+def softplus(input: Operand, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
-def softsign(input: Operand, /) -> Tensor:
+def softsign(input: Operand) -> Tensor:
     """input / (1 + |input|)."""
 def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
     """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
 def split(input: Tensor, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """Parts of a given size along dim (the last may be smaller), or of given sizes."""
-def sqrt(input: Operand, /) -> Tensor:
+def sqrt(input: Operand) -> Tensor:
     """Square root; negative numbers give NaN."""
-def square(input: Operand, /) -> Tensor:
+def square(input: Operand) -> Tensor:
     """input * input."""
 def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Without the dimensions of extent 1, or without those of them that `dim` names."""
 def stack(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors of equal shape joined along a new dimension."""
-def std(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
+def std(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
     """Standard deviation over dim: sqrt(var)."""
 def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Standard deviation and mean over dim."""
-def step(input: Operand, /) -> Tensor:
+def step(input: Operand) -> Tensor:
     """1 where input > 0, else 0."""
-def sub(input: Operand, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
+def sub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input - alpha * other."""
-def subtract(input: Any, other: Any, /, *, alpha: Any = 1) -> Any:
+def subtract(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha * other."""
-def sum(input: Operand, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+def sum(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over dim (None = all); integers give int64. float32 partial sums."""
 def sum_rows(input: Tensor) -> Tensor:
     """Sum over the last dimension, which is kept with extent 1."""
@@ -536,9 +536,9 @@ def t(input: Tensor) -> Tensor:
     """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
     """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
-def tan(input: Operand, /) -> Tensor:
+def tan(input: Operand) -> Tensor:
     """Tangent of radians."""
-def tanh(input: Operand, /) -> Tensor:
+def tanh(input: Operand) -> Tensor:
     """Hyperbolic tangent."""
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
@@ -556,13 +556,13 @@ def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builti
     NaN counts as the largest; which of equal elements is taken is not defined."""
 def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Dimensions dim0 and dim1 swapped."""
-def tril(input: Operand, /, diagonal: builtins.int = 0) -> Tensor:
+def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
-def triu(input: Operand, /, diagonal: builtins.int = 0) -> Tensor:
+def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """input / other; integers give float32."""
-def trunc(input: Operand, /) -> Tensor:
+def trunc(input: Operand) -> Tensor:
     """The integer part, toward zero."""
 def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """The slices along dim, without it."""
@@ -580,7 +580,7 @@ def vstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined on top of each other, after making each a matrix at least."""
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
-def xielu(input: Operand, /, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
+def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
     """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
     alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""

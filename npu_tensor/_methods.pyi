@@ -26,13 +26,13 @@ class Methods:
         """"""
     def __setitem__(self, index: Any, value: Operand) -> None:
         """"""
-    def abs(self, /) -> Tensor:
+    def abs(self) -> Tensor:
         """Absolute value; the smallest integer wraps to itself."""
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `abs`: this handle names the result, other handles keep the old value."""
-    def absolute(self, /) -> Any:
+    def absolute(self) -> Any:
         """Absolute value; the smallest integer wraps to itself."""
-    def add(self, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
+    def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
         """input + the one element of other."""
@@ -50,23 +50,23 @@ class Methods:
         """beta * input + alpha * (mat1 @ mat2)."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (mat @ vec)."""
-    def all(self, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether every element over dim is true (not zero)."""
     def allclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
         """Whether all elements are close. Reads the value."""
-    def amax(self, /, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
+    def amax(self, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
         """Largest element over dim (empty = all); NaN wins."""
-    def amin(self, /, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
+    def amin(self, dim: Dims = (), keepdim: builtins.bool = False) -> Tensor:
         """Smallest element over dim (empty = all); NaN wins."""
     def aminmax(self, *, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Smallest and largest element over dim (None = all)."""
-    def any(self, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    def any(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether some element over dim is true (not zero)."""
-    def argmax(self, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
-    def argmin(self, /, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
+    def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
-    def argsort(self, /, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
+    def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
         """Indices that sort along dim, always stable; NaN counts as the largest."""
     def argwhere(self) -> Tensor:
         """Positions of elements that are not zero, one row each. Reads the value."""
@@ -74,27 +74,27 @@ class Methods:
         """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
-    def bitwise_and(self, other: Operand, /) -> Tensor:
+    def bitwise_and(self, other: Operand) -> Tensor:
         """input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_and`: this handle names the result, other handles keep the old value."""
-    def bitwise_left_shift(self, other: Operand, /) -> Tensor:
+    def bitwise_left_shift(self, other: Operand) -> Tensor:
         """input << other."""
     def bitwise_left_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_left_shift`: this handle names the result, other handles keep the old value."""
-    def bitwise_not(self, /) -> Tensor:
+    def bitwise_not(self) -> Tensor:
         """~input."""
     def bitwise_not_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_not`: this handle names the result, other handles keep the old value."""
-    def bitwise_or(self, other: Operand, /) -> Tensor:
+    def bitwise_or(self, other: Operand) -> Tensor:
         """input | other."""
     def bitwise_or_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_or`: this handle names the result, other handles keep the old value."""
-    def bitwise_right_shift(self, other: Operand, /) -> Tensor:
+    def bitwise_right_shift(self, other: Operand) -> Tensor:
         """input >> other; the sign is kept."""
     def bitwise_right_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_right_shift`: this handle names the result, other handles keep the old value."""
-    def bitwise_xor(self, other: Operand, /) -> Tensor:
+    def bitwise_xor(self, other: Operand) -> Tensor:
         """input ^ other."""
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `bitwise_xor`: this handle names the result, other handles keep the old value."""
@@ -106,7 +106,7 @@ class Methods:
         """Expanded to a shape, by the rules of broadcasting."""
     def byte(self) -> Tensor:
         """As uint8."""
-    def ceil(self, /) -> Tensor:
+    def ceil(self) -> Tensor:
         """The smallest integer not below input."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ceil`: this handle names the result, other handles keep the old value."""
@@ -134,15 +134,15 @@ class Methods:
         """Another handle on the same value. As values never change, nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
         """The value of src, broadcast and converted, in place of the own one."""
-    def cos(self, /) -> Tensor:
+    def cos(self) -> Tensor:
         """Cosine of radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `cos`: this handle names the result, other handles keep the old value."""
-    def count_equal(self, other: Operand, /) -> Tensor:
+    def count_equal(self, other: Operand) -> Tensor:
         """How many elements are equal, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
         """How many elements over dim are not zero, as int64."""
-    def cumsum(self, /, dim: Dims, *, dtype: Any = None) -> Tensor:
+    def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Running sum along dim; integers give int64."""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
@@ -162,33 +162,33 @@ class Methods:
         """Sum of the products of two vectors."""
     def double(self) -> Tensor:
         """As float64."""
-    def elu(self, /, alpha: builtins.float = 1.0) -> Tensor:
+    def elu(self, alpha: builtins.float = 1.0) -> Tensor:
         """input where positive, else alpha * (exp(input) - 1)."""
     def elu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `elu`: this handle names the result, other handles keep the old value."""
-    def eq(self, other: Operand, /) -> Tensor:
+    def eq(self, other: Operand) -> Tensor:
         """input == other."""
     def eq_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `eq`: this handle names the result, other handles keep the old value."""
     def equal(self, other: Tensor) -> builtins.bool:
         """Whether shape and all elements are equal. Reads the value."""
-    def erf(self, /) -> Tensor:
+    def erf(self) -> Tensor:
         """The error function."""
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `erf`: this handle names the result, other handles keep the old value."""
-    def exp(self, /) -> Tensor:
+    def exp(self) -> Tensor:
         """e to the power of input."""
-    def exp2(self, /) -> Tensor:
+    def exp2(self) -> Tensor:
         """2 to the power of input."""
     def exp2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `exp2`: this handle names the result, other handles keep the old value."""
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `exp`: this handle names the result, other handles keep the old value."""
-    def expand(self, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
+    def expand(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
     def expand_as(self, other: Tensor) -> Tensor:
         """Expanded to the shape of other."""
-    def expm1(self, /) -> Tensor:
+    def expm1(self) -> Tensor:
         """exp(input) - 1, accurate near zero."""
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `expm1`: this handle names the result, other handles keep the old value."""
@@ -204,25 +204,25 @@ class Methods:
         """Rows reversed."""
     def float(self) -> Tensor:
         """As float32."""
-    def floor(self, /) -> Tensor:
+    def floor(self) -> Tensor:
         """The largest integer not above input."""
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor`: this handle names the result, other handles keep the old value."""
-    def floor_divide(self, other: Operand, /) -> Tensor:
+    def floor_divide(self, other: Operand) -> Tensor:
         """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor_divide`: this handle names the result, other handles keep the old value."""
-    def fmod(self, other: Operand, /) -> Tensor:
+    def fmod(self, other: Operand) -> Tensor:
         """What division rounded toward zero leaves; has the sign of input."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `fmod`: this handle names the result, other handles keep the old value."""
-    def frac(self, /) -> Tensor:
+    def frac(self) -> Tensor:
         """input - trunc(input)."""
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `frac`: this handle names the result, other handles keep the old value."""
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
         """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
-    def ge(self, other: Operand, /) -> Tensor:
+    def ge(self, other: Operand) -> Tensor:
         """input >= other."""
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ge`: this handle names the result, other handles keep the old value."""
@@ -234,11 +234,11 @@ class Methods:
         """gelu_quick(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
     def gelu(self, approximate: builtins.str = 'none') -> Tensor:
         """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
-    def gelu_erf(self, /) -> Tensor:
+    def gelu_erf(self) -> Tensor:
         """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
     def gelu_erf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gelu_erf`: this handle names the result, other handles keep the old value."""
-    def gelu_quick(self, /) -> Tensor:
+    def gelu_quick(self) -> Tensor:
         """input * sigmoid(1.702 * input)."""
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gelu_quick`: this handle names the result, other handles keep the old value."""
@@ -248,25 +248,25 @@ class Methods:
         Floats of up to 32 bits come out as float32."""
     def glu(self, dim: builtins.int = -1) -> Tensor:
         """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
-    def greater(self, other: Any, /) -> Any:
+    def greater(self, other: Any) -> Any:
         """input > other."""
-    def greater_equal(self, other: Any, /) -> Any:
+    def greater_equal(self, other: Any) -> Any:
         """input >= other."""
-    def gt(self, other: Operand, /) -> Tensor:
+    def gt(self, other: Operand) -> Tensor:
         """input > other."""
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gt`: this handle names the result, other handles keep the old value."""
     def half(self) -> Tensor:
         """As float16."""
-    def hardsigmoid(self, /) -> Tensor:
+    def hardsigmoid(self) -> Tensor:
         """min(max(input + 3, 0), 6) / 6."""
     def hardsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardsigmoid`: this handle names the result, other handles keep the old value."""
-    def hardswish(self, /) -> Tensor:
+    def hardswish(self) -> Tensor:
         """input * min(max(input + 3, 0), 6) / 6."""
     def hardswish_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardswish`: this handle names the result, other handles keep the old value."""
-    def hardtanh(self, /, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
+    def hardtanh(self, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
         """input limited to [min_val, max_val]."""
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardtanh`: this handle names the result, other handles keep the old value."""
@@ -282,79 +282,79 @@ class Methods:
         """True: values are always row-major."""
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |input - other| <= atol + rtol * |other|, element by element."""
-    def isfinite(self, /) -> Tensor:
+    def isfinite(self) -> Tensor:
         """Whether input is neither infinite nor NaN."""
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isfinite`: this handle names the result, other handles keep the old value."""
-    def isinf(self, /) -> Tensor:
+    def isinf(self) -> Tensor:
         """Whether input is plus or minus infinity."""
     def isinf_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isinf`: this handle names the result, other handles keep the old value."""
-    def isnan(self, /) -> Tensor:
+    def isnan(self) -> Tensor:
         """Whether input is NaN."""
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isnan`: this handle names the result, other handles keep the old value."""
-    def l2_norm(self, /, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
+    def l2_norm(self, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
         """input / max(sqrt(sum(input^2)), eps) over dim."""
-    def le(self, other: Operand, /) -> Tensor:
+    def le(self, other: Operand) -> Tensor:
         """input <= other."""
     def le_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `le`: this handle names the result, other handles keep the old value."""
-    def leaky_relu(self, /, negative_slope: builtins.float = 0.01) -> Tensor:
+    def leaky_relu(self, negative_slope: builtins.float = 0.01) -> Tensor:
         """input where positive, else negative_slope * input."""
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `leaky_relu`: this handle names the result, other handles keep the old value."""
-    def lerp(self, end: Operand, weight: Operand, /) -> Tensor:
+    def lerp(self, end: Operand, weight: Operand) -> Tensor:
         """input + weight * (end - input)."""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lerp`: this handle names the result, other handles keep the old value."""
-    def less(self, other: Any, /) -> Any:
+    def less(self, other: Any) -> Any:
         """input < other."""
-    def less_equal(self, other: Any, /) -> Any:
+    def less_equal(self, other: Any) -> Any:
         """input <= other."""
-    def log(self, /) -> Tensor:
+    def log(self) -> Tensor:
         """Natural logarithm; negative numbers give NaN."""
-    def log10(self, /) -> Tensor:
+    def log10(self) -> Tensor:
         """Logarithm to base 10."""
     def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log10`: this handle names the result, other handles keep the old value."""
-    def log1p(self, /) -> Tensor:
+    def log1p(self) -> Tensor:
         """log(1 + input), accurate near zero."""
     def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log1p`: this handle names the result, other handles keep the old value."""
-    def log2(self, /) -> Tensor:
+    def log2(self) -> Tensor:
         """Logarithm to base 2."""
     def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log2`: this handle names the result, other handles keep the old value."""
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log`: this handle names the result, other handles keep the old value."""
-    def log_softmax(self, /, dim: Dims, dtype: Any = None) -> Tensor:
+    def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """log(softmax(input)) over dim, without overflow."""
-    def logical_and(self, other: Operand, /) -> Tensor:
+    def logical_and(self, other: Operand) -> Tensor:
         """Both are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_and`: this handle names the result, other handles keep the old value."""
-    def logical_not(self, /) -> Tensor:
+    def logical_not(self) -> Tensor:
         """input is false (zero)."""
     def logical_not_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_not`: this handle names the result, other handles keep the old value."""
-    def logical_or(self, other: Operand, /) -> Tensor:
+    def logical_or(self, other: Operand) -> Tensor:
         """Either is true."""
     def logical_or_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_or`: this handle names the result, other handles keep the old value."""
-    def logical_xor(self, other: Operand, /) -> Tensor:
+    def logical_xor(self, other: Operand) -> Tensor:
         """Exactly one is true."""
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logical_xor`: this handle names the result, other handles keep the old value."""
-    def logsigmoid(self, /) -> Tensor:
+    def logsigmoid(self) -> Tensor:
         """log(sigmoid(input)), without overflow."""
     def logsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `logsigmoid`: this handle names the result, other handles keep the old value."""
-    def logsumexp(self, /, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
+    def logsumexp(self, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
         """log(sum(exp(input))) over dim, without overflow."""
     def long(self) -> Tensor:
         """As int64."""
-    def lt(self, other: Operand, /) -> Tensor:
+    def lt(self, other: Operand) -> Tensor:
         """input < other."""
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lt`: this handle names the result, other handles keep the old value."""
@@ -370,21 +370,21 @@ class Methods:
         Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
     def max(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
         """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
-    def maximum(self, other: Operand, /) -> Tensor:
+    def maximum(self, other: Operand) -> Tensor:
         """The larger of the two; NaN if either is NaN."""
     def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `maximum`: this handle names the result, other handles keep the old value."""
-    def mean(self, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    def mean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Arithmetic mean over dim (None = all)."""
     def median(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
         """The lower median of all elements, or (values, indices) along dim. NaN wins."""
     def min(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
         """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
-    def minimum(self, other: Operand, /) -> Tensor:
+    def minimum(self, other: Operand) -> Tensor:
         """The smaller of the two; NaN if either is NaN."""
     def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `minimum`: this handle names the result, other handles keep the old value."""
-    def mish(self, /) -> Tensor:
+    def mish(self) -> Tensor:
         """input * tanh(softplus(input))."""
     def mish_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mish`: this handle names the result, other handles keep the old value."""
@@ -394,7 +394,7 @@ class Methods:
         """Dimensions `source` moved to the places `destination`; the others keep their order."""
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions `source` moved to the places `destination`; the others keep their order."""
-    def mul(self, other: Operand, /) -> Tensor:
+    def mul(self, other: Operand) -> Tensor:
         """input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `mul`: this handle names the result, other handles keep the old value."""
@@ -403,21 +403,21 @@ class Methods:
 
         Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
         Floats give float32, integers of up to 32 bits int32."""
-    def multiply(self, other: Any, /) -> Any:
+    def multiply(self, other: Any) -> Any:
         """input * other."""
     def mv(self, vec: Tensor) -> Tensor:
         """Product of a matrix and a vector."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
         """`length` elements along dim from `start`."""
-    def ne(self, other: Operand, /) -> Tensor:
+    def ne(self, other: Operand) -> Tensor:
         """input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `ne`: this handle names the result, other handles keep the old value."""
-    def neg(self, /) -> Tensor:
+    def neg(self) -> Tensor:
         """-input."""
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `neg`: this handle names the result, other handles keep the old value."""
-    def negative(self, /) -> Any:
+    def negative(self) -> Any:
         """-input."""
     def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         """Zeros of the given shape in the dtype of input, as `empty`."""
@@ -433,39 +433,39 @@ class Methods:
         """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
     def norm(self, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
         """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
-    def norm_rows(self, /, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
+    def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
         """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
-    def not_equal(self, other: Any, /) -> Any:
+    def not_equal(self, other: Any) -> Any:
         """input != other."""
     def out_prod(self, b: Tensor) -> Tensor:
         """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
     def outer(self, vec2: Tensor) -> Tensor:
         """All products of elements of two vectors."""
-    def permute(self, /, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
+    def permute(self, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions in another order."""
     def pow(self, exponent: Operand | np.generic) -> Tensor:
         """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
     def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `pow`: this handle names the result, other handles keep the old value."""
-    def prod(self, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Product over dim (None = all); integers give int64."""
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
-    def reciprocal(self, /) -> Tensor:
+    def reciprocal(self) -> Tensor:
         """1 / input."""
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `reciprocal`: this handle names the result, other handles keep the old value."""
     def reglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
-    def relu(self, /) -> Tensor:
+    def relu(self) -> Tensor:
         """max(input, 0); NaN stays NaN, as in PyTorch (GGML gives 0)."""
-    def relu6(self, /) -> Tensor:
+    def relu6(self) -> Tensor:
         """min(max(input, 0), 6)."""
     def relu6_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `relu6`: this handle names the result, other handles keep the old value."""
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `relu`: this handle names the result, other handles keep the old value."""
-    def remainder(self, other: Operand, /) -> Tensor:
+    def remainder(self, other: Operand) -> Tensor:
         """What floor division leaves; has the sign of the divisor."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `remainder`: this handle names the result, other handles keep the old value."""
@@ -475,11 +475,11 @@ class Methods:
         """input repeated as a whole to the shape of other, which it must divide."""
     def repeat_interleave(self, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
         """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
-    def reshape(self, /, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
+    def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """The same elements in row-major order under another shape; one extent may be -1."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """The elements under the shape of other."""
-    def rms_norm_rows(self, /, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
+    def rms_norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
         """input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
     def roll(self, shifts: builtins.int | Sequence[builtins.int], dims: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
@@ -487,17 +487,17 @@ class Methods:
         """The nearest multiple of 10 ** -decimals, halves to even."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round`: this handle names the result, other handles keep the old value."""
-    def round_half_away(self, /) -> Tensor:
+    def round_half_away(self) -> Tensor:
         """The nearest integer, halves away from zero: GGML's ROUND."""
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `round_half_away`: this handle names the result, other handles keep the old value."""
-    def rsqrt(self, /) -> Tensor:
+    def rsqrt(self) -> Tensor:
         """1 / sqrt(input)."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `rsqrt`: this handle names the result, other handles keep the old value."""
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """other - alpha * input."""
-    def scale(self, /, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
+    def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
         """input * s + b."""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scale`: this handle names the result, other handles keep the old value."""
@@ -509,7 +509,7 @@ class Methods:
         """In-place form of `scatter`: this handle names the result, other handles keep the old value."""
     def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
         """The slice at `index` along dim, without it."""
-    def selu(self, /) -> Tensor:
+    def selu(self) -> Tensor:
         """Scaled elu with the constants of Klambauer et al., 2017."""
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `selu`: this handle names the result, other handles keep the old value."""
@@ -517,27 +517,27 @@ class Methods:
         """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
         The indices repeat over leading dimensions."""
-    def sgn(self, /) -> Tensor:
+    def sgn(self) -> Tensor:
         """The same as sign, under the name that it has in GGML."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sgn`: this handle names the result, other handles keep the old value."""
     def short(self) -> Tensor:
         """As int16."""
-    def sigmoid(self, /) -> Tensor:
+    def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-input))."""
     def sigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sigmoid`: this handle names the result, other handles keep the old value."""
-    def sign(self, /) -> Tensor:
+    def sign(self) -> Tensor:
         """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sign`: this handle names the result, other handles keep the old value."""
-    def silu(self, /) -> Tensor:
+    def silu(self) -> Tensor:
         """input * sigmoid(input)."""
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `silu`: this handle names the result, other handles keep the old value."""
     def silu_back(self, input: Tensor) -> Tensor:
         """grad times the derivative of silu at input."""
-    def sin(self, /) -> Tensor:
+    def sin(self) -> Tensor:
         """Sine of radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sin`: this handle names the result, other handles keep the old value."""
@@ -546,13 +546,13 @@ class Methods:
 
         The mask repeats over the leading dimensions and may have more rows than input. slope is 1, or one ALiBi slope
         per head where max_bias > 0. sinks (heads,) are further logits that take probability and give no column."""
-    def softmax(self, /, dim: Dims, dtype: Any = None) -> Tensor:
+    def softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """exp(input) / sum(exp(input)) over dim, without overflow."""
-    def softplus(self, /, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
+    def softplus(self, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
         """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
     def softplus_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softplus`: this handle names the result, other handles keep the old value."""
-    def softsign(self, /) -> Tensor:
+    def softsign(self) -> Tensor:
         """input / (1 + |input|)."""
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `softsign`: this handle names the result, other handles keep the old value."""
@@ -560,33 +560,33 @@ class Methods:
         """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
     def split(self, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """Parts of a given size along dim (the last may be smaller), or of given sizes."""
-    def sqrt(self, /) -> Tensor:
+    def sqrt(self) -> Tensor:
         """Square root; negative numbers give NaN."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sqrt`: this handle names the result, other handles keep the old value."""
-    def square(self, /) -> Tensor:
+    def square(self) -> Tensor:
         """input * input."""
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `square`: this handle names the result, other handles keep the old value."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Without the dimensions of extent 1, or without those of them that `dim` names."""
-    def std(self, /, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
+    def std(self, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
         """Standard deviation over dim: sqrt(var)."""
     def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Standard deviation and mean over dim."""
-    def step(self, /) -> Tensor:
+    def step(self) -> Tensor:
         """1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `step`: this handle names the result, other handles keep the old value."""
     def stride(self, dim: builtins.int | None = None) -> Any:
         """Distance of neighbours in elements, for each dimension or for one. Values are always row-major."""
-    def sub(self, other: Operand, /, *, alpha: builtins.float = 1) -> Tensor:
+    def sub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sub`: this handle names the result, other handles keep the old value."""
-    def subtract(self, other: Any, /, *, alpha: Any = 1) -> Any:
+    def subtract(self, other: Any, *, alpha: Any = 1) -> Any:
         """input - alpha * other."""
-    def sum(self, /, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    def sum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Sum over dim (None = all); integers give int64. float32 partial sums."""
     def sum_rows(self) -> Tensor:
         """Sum over the last dimension, which is kept with extent 1."""
@@ -602,11 +602,11 @@ class Methods:
         """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
     def take_along_dim(self, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
         """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
-    def tan(self, /) -> Tensor:
+    def tan(self) -> Tensor:
         """Tangent of radians."""
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tan`: this handle names the result, other handles keep the old value."""
-    def tanh(self, /) -> Tensor:
+    def tanh(self) -> Tensor:
         """Hyperbolic tangent."""
     def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tanh`: this handle names the result, other handles keep the old value."""
@@ -624,17 +624,17 @@ class Methods:
         NaN counts as the largest; which of equal elements is taken is not defined."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Dimensions dim0 and dim1 swapped."""
-    def tril(self, /, diagonal: builtins.int = 0) -> Tensor:
+    def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `tril`: this handle names the result, other handles keep the old value."""
-    def triu(self, /, diagonal: builtins.int = 0) -> Tensor:
+    def triu(self, diagonal: builtins.int = 0) -> Tensor:
         """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
     def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `triu`: this handle names the result, other handles keep the old value."""
     def true_divide(self, other: Operand) -> Tensor:
         """input / other; integers give float32."""
-    def trunc(self, /) -> Tensor:
+    def trunc(self) -> Tensor:
         """The integer part, toward zero."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `trunc`: this handle names the result, other handles keep the old value."""
@@ -652,13 +652,13 @@ class Methods:
         """Variance and mean over dim."""
     def vdot(self, tensor: Tensor) -> Tensor:
         """Sum of the products of two vectors."""
-    def view(self, /, *shape: Any) -> Any:
+    def view(self, *shape: Any) -> Any:
         """The same elements in row-major order under another shape; one extent may be -1."""
     def view_as(self, other: Tensor) -> Tensor:
         """The elements under the shape of other."""
     def where(self, condition: Tensor, other: Operand) -> Any:
         """"""
-    def xielu(self, /, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
+    def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
         """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
         alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""

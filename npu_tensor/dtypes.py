@@ -94,7 +94,7 @@ _NUMBER = {bool: bool_, int: int64, float: float32}
 def as_dtype(value: Any) -> DType:
     """The DType meant by a DType, a name ("bf16", "float32"), a NumPy dtype or type, or float, int, bool.
 
-    Raises DTypeError for anything else.
+    float, as a type or by name, means float32, which is what Python floats become. Raises DTypeError for anything else.
     """
     try:
         return _LOOKUP[value]

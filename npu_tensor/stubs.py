@@ -82,7 +82,11 @@ def _joined(parameters: list[inspect.Parameter], annotations: list[str], is_meth
 
 
 def _op_parameters(op: Op) -> tuple[list[inspect.Parameter], list[str]]:
-    parameters = list(inspect.signature(op.body).parameters.values())
+    # The mark after an op's tensors tells them from attributes; the public function takes both by name.
+    parameters = [
+        p.replace(kind=p.POSITIONAL_OR_KEYWORD) if p.kind is p.POSITIONAL_ONLY else p
+        for p in inspect.signature(op.body).parameters.values()
+    ]
     annotations = [
         "Operand" if p.name in op.operands else _annotation(p.annotation, "Any") if p.name != "dim" else "Dims"
         for p in parameters

@@ -371,8 +371,8 @@ def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) ->
 
 
 def _parameters(op: Op) -> str:
-    """The parameter list of the generated function."""
-    parts = [*op.operands, "/"]
+    """The parameter list of the generated function. As in PyTorch, tensors may be passed by name too."""
+    parts = [*op.operands]
     keyword_only = False
     for number, attribute in enumerate(op.attributes):
         if attribute.kind is inspect.Parameter.VAR_POSITIONAL:

@@ -127,7 +127,7 @@ def _install_comparison(name: str) -> None:
     def operator(self: Tensor, other: Any) -> Any:
         if type(other) is Tensor:
             return recorder(self, other)
-        return compare(self, other) if isinstance(other, _ACCEPTED) else NotImplemented
+        return recorder(self, _comparable(other, self)) if isinstance(other, _ACCEPTED) else NotImplemented
 
     register(name, compare)
     setattr(Tensor, f"__{name}__", operator)

@@ -715,3 +715,10 @@ def test_numpy_protocols() -> None:
     ):
         assert isinstance(result, nt.Tensor)
         assert result.tolist() == expected
+
+
+def test_tensors_may_be_passed_by_name() -> None:
+    a, b = nt.tensor([1.0, 2.0]), nt.tensor([3.0, 5.0])
+    assert nt.add(input=a, other=b).tolist() == [4.0, 7.0]
+    assert a.mul(other=b).tolist() == [3.0, 10.0]
+    assert nt.sum(input=a, dim=0).item() == 3.0
