@@ -19,16 +19,19 @@ there.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import struct
+import sys
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,6 +172,7 @@ class Engine:
             self.statistics.damaged_entries = self._objects.damaged
             functions = self._link(data, exported, symbols or {})
             self._functions[key] = functions
+            _trim_heap()
             return dict(functions)
 
     def _generate(self, ir_text: str, exported: Mapping[str, str], symbols: Mapping[str, int]) -> bytes:
@@ -211,6 +215,19 @@ class Engine:
         self._jit.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._jit.finalize_object()
         return {name: self._jit.get_function_address(unique) for name, unique in exported.items()}
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """glibc's malloc_trim; other C libraries have none."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+
+
+def _trim_heap() -> None:
+    """Give back the megabytes that LLVM has freed; malloc would keep them beside the tensors. Takes 0.1 ms."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
 
 
 def _keep_only(module: Any, exported: Mapping[str, str]) -> None:
