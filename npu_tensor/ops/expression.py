@@ -165,10 +165,6 @@ class Builder:
             value = int(value)
         return self.emit("constant", (), dtype, value)
 
-    def is_load(self, symbol: Symbol) -> bool:
-        """Whether the value comes from memory as it is."""
-        return self._instructions[symbol.index].primitive == "load"
-
     def before(self, symbol: Symbol, primitive: str) -> Symbol:
         """The operand of `symbol` if that is the unary `primitive`, else `symbol`."""
         found, operands, _, _ = self._instructions[symbol.index]

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor import schedule
-from npu_tensor.config import config
 from npu_tensor.graph import capture
 from npu_tensor.tensor import Tensor
-
-
-@pytest.fixture(params=["host", "avx2", "sse2", "numpy"])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The CPU device as it is, with lower instruction sets, and the NumPy reference."""
-    level = request.param
-    settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
-    with config.scope(**settings):
-        schedule.reset()
-        yield level
-    schedule.reset()
 
 
 def kernels(*tensors: Tensor) -> list[str]:

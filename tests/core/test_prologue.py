@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,23 +10,11 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import schedule
-from npu_tensor.config import config
 from npu_tensor.graph import capture
 from npu_tensor.tensor import Tensor
 
 # More than a vector and a block of every target along K; less than a panel, and panels with a rest, along M and N.
 SIZES = [(2, 2, 1), (3, 5, 2), (14, 32, 64), (29, 37, 67), (15, 33, 300)]
-
-
-@pytest.fixture(params=["host", "avx2", "sse2", "numpy"])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The CPU device as it is, with lower instruction sets, and the NumPy reference."""
-    level = request.param
-    settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
-    with config.scope(**settings):
-        schedule.reset()
-        yield level
-    schedule.reset()
 
 
 def kernels(*tensors: Tensor) -> list[str]:

@@ -1,0 +1,21 @@
+"""What the tests of the core share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from npu_tensor import schedule
+from npu_tensor.config import config
+
+
+@pytest.fixture(params=["host", "avx2", "sse2", "numpy"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The CPU device as it is, with lower instruction sets, and the NumPy reference."""
+    level = request.param
+    settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
+    with config.scope(**settings):
+        schedule.reset()
+        yield level
+    schedule.reset()
