@@ -28,22 +28,27 @@ def with_donors(tasks: Sequence[Task], kept: Iterable[int]) -> list[Task]:
     """The tasks, where an element-wise result overwrites a temporary operand that dies with it.
 
     The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
-    the positions that are written, and have elements of the same size.
+    the positions that are written, and have elements of the same size and as many: a small result must not keep a
+    large buffer alive.
     """
-    made: set[int] = set()
+    made: dict[int, int] = {}
     result = []
     for task, dying in zip(tasks, last_uses(tasks, kept), strict=True):
-        result.append(_donate(task, made.intersection(dying)) if task.kind == "map" else task)
-        made.update(output.item for output in task.outputs)
+        result.append(
+            _donate(task, {item: made[item] for item in dying if item in made}) if task.kind == "map" else task
+        )
+        made.update((output.item, output.nbytes) for output in task.outputs)
     return result
 
 
-def _donate(task: Task, candidates: set[int]) -> Task:
+def _donate(task: Task, candidates: dict[int, int]) -> Task:
     outputs = list(task.outputs)
     for number, output in enumerate(outputs):
-        donor = next((item for item in sorted(candidates) if _fits(task, item, output)), None)
+        donor = next(
+            (item for item, nbytes in candidates.items() if nbytes == output.nbytes and _fits(task, item, output)), None
+        )
         if donor is not None:
-            candidates.discard(donor)
+            del candidates[donor]
             outputs[number] = output._replace(donor=donor)
     return task._replace(outputs=tuple(outputs))
 

@@ -187,6 +187,12 @@ def test_result_takes_over_a_dying_temporary() -> None:
     np.testing.assert_array_equal(a.numpy(), x.astype(np.float32))
 
 
+def test_small_result_does_not_keep_a_large_temporary() -> None:
+    a, _ = data(512, 64)
+    out = (a.cumsum(0)[:4] * 2).realize()
+    assert out._node.value.nbytes == out.nbytes
+
+
 def test_data_and_kept_results_are_never_overwritten() -> None:
     a, x = data(64, 64)
     kept = a.cumsum(0)
