@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 __all__ = [
+    "LOCATED",
     "PLACEHOLDER",
     "Capture",
     "Data",
@@ -33,6 +34,7 @@ __all__ = [
     "digraph",
     "no_value_yet",
     "operands",
+    "recorded_at",
     "source_line",
     "source_text",
     "watches",
@@ -174,6 +176,15 @@ def source_line(code: CodeType, offset: int) -> str:
 def source_text(code: CodeType, offset: int) -> str:
     """The text of an instruction's line, where the file can still be read."""
     return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
+
+
+LOCATED = " (recorded at "
+"""What begins the end of a message that says where its op was recorded."""
+
+
+def recorded_at(where: tuple[CodeType, int] | None) -> str:
+    """The end of an error message: " (recorded at file.py:12)", or nothing where the line is not known."""
+    return f"{LOCATED}{source_line(*where)})" if where else ""
 
 
 def _line_number(code: CodeType, offset: int) -> int:

@@ -18,7 +18,7 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, LaunchError, NpuTensorError
 from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
+from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, keep
 from npu_tensor.runtime.device import Device, Kernel, Refusal, Step, Task
@@ -259,7 +259,7 @@ def _run(made: Plan, values: list[Any], nodes: Sequence[Node]) -> None:
         made.run(values)
     except NpuTensorError as error:
         lines = dict.fromkeys(node.line for node in nodes if node.call is error.call)
-        raise type(error)(f"{error} (recorded at {', '.join(lines)})" if lines else str(error)) from error.__cause__
+        raise type(error)(f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__
     except MemoryError:
         raise
     except Exception as error:

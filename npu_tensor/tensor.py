@@ -21,8 +21,8 @@ import numpy as np
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
-from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, source_line, watches
-from npu_tensor.ops.declare import OPS, Call, Op, Operand, keep
+from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
+from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe, keep
 from npu_tensor.ops.rules import comparison
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
@@ -323,10 +323,8 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
     try:
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
-        shown = ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in operands)
-        where = user_frame(frame)
-        line = f" (recorded at {source_line(*where)})" if where else ""
-        raise type(error)(f"{op.name}({shown}): {error}{line}") from None
+        located = f"{op.name}({describe(operands)}): {error}{recorded_at(user_frame(frame))}"
+        raise type(error)(located) from None
 
 
 def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, NpuTensorError
-from npu_tensor.graph import source_line
+from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
@@ -75,16 +75,10 @@ def register(
 def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
     """The same error with the function's name in front, and the operands and line unless an op has given them."""
     message = str(error)
-    if _LOCATED in message:
+    if LOCATED in message:
         return type(error)(f"{name}: {message}")
     shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
-    where = user_frame(sys._getframe(1))
-    line = f"{_LOCATED}{source_line(*where)})" if where else ""
-    return type(error)(f"{name}({shown}): {message}{line}")
-
-
-# What the errors of recorded ops end with.
-_LOCATED = " (recorded at "
+    return type(error)(f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
 
 
 def tensor_of(value: Operand) -> Tensor:

@@ -12,14 +12,14 @@ defaults. The body is the reference meaning. Everything else in the package is a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from npu_tensor.spec import Spec
 
-__all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "keep", "op"]
+__all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep", "op"]
 
 Kind = Literal["map", "row", "matmul", "view", "data"]
 """What a kernel for the op looks like.
@@ -187,6 +187,11 @@ class Op:
             named = {a.name: _checked(a, value) for a, value in zip(self.attributes, attributes, strict=True)}
             found = keep(self.calls, key, Call(self, operands, self.rule(operands, named)))
         return found
+
+
+def describe(operands: Sequence[Operand]) -> str:
+    """Operands as error messages show them: specs, and the types of Python numbers."""
+    return ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in operands)
 
 
 Key = TypeVar("Key")

@@ -15,7 +15,7 @@ import numpy as np
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
 from npu_tensor.ops import rows
-from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.device import Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
@@ -180,9 +180,8 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
 
 def _located(error: Exception, call: Call) -> NpuTensorError:
     """An error that the user's values caused, with the op and its operands; `call` lets the scheduler add the line."""
-    shown = ", ".join(o.__name__ if isinstance(o, type) else str(o) for o in call.operands)
     kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
-    located = kind(f"{call.op.name}({shown}): {error}")
+    located = kind(f"{call.op.name}({describe(call.operands)}): {error}")
     located.call = call
     return located
 

@@ -105,7 +105,7 @@ class _PackWriter:
         def pack_panel(index: Value, _: list[Value]) -> Sequence[Value]:
             matrix = emitter.op("udiv", index, self.meta["panels"])
             first = emitter.mul(emitter.op("urem", index, self.meta["panels"]), self.spec.width)
-            self.valid = self._minimum(emitter.sub(self.meta["lines"], first), self.spec.width)
+            self.valid = emitter.smaller(emitter.sub(self.meta["lines"], first), self.spec.width)
             self.panel = destination = byte_offset(emitter, packed, emitter.mul(index, self.meta["panel_bytes"]))
             if self.spec.correct:
                 self.panel = byte_offset(emitter, destination, self.spec.width * self.unit.bytes)
@@ -124,9 +124,6 @@ class _PackWriter:
         signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
         return emitter.module(emitter.function(signature))
 
-    def _minimum(self, left: Value, right: int) -> Value:
-        return self.emitter.select(self.emitter.compare("slt", left, right), left, right)
-
     def _compute_blocks(self, prologue: Prologue, matrix: Value, first: Value) -> None:
         """Compute and copy the panel that begins at line `first`, block by block along K."""
         emitter, spec, whole, panel, valid = self.emitter, self.spec, self.meta, self.panel, self.valid
@@ -144,7 +141,7 @@ class _PackWriter:
 
         def compute_block(step: Value, _: list[Value]) -> Sequence[Value]:
             k_begin = emitter.mul(step, self.unit.count)
-            k = self._minimum(emitter.sub(whole["k"], k_begin), size)
+            k = emitter.smaller(emitter.sub(whole["k"], k_begin), size)
             if along_k:
                 block, inner = Block(first, valid, k_begin, k, whole["k"]), size
             else:
@@ -153,7 +150,7 @@ class _PackWriter:
             emit_block(emitter, prologue, spec.dtype, block, matrices, numbers, self.scratch, inner)
             self.meta = whole | {
                 "k": k,
-                "steps": self._minimum(emitter.sub(whole["steps"], step), steps),
+                "steps": emitter.smaller(emitter.sub(whole["steps"], step), steps),
                 "line_stride": emitter.constant((inner if along_k else 1) * self.element_bytes, "i64"),
                 "k_stride": emitter.constant((1 if along_k else inner) * self.element_bytes, "i64"),
             }
