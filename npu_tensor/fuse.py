@@ -16,8 +16,8 @@ from npu_tensor.dtypes import DType
 from npu_tensor.graph import operands
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol
-from npu_tensor.runtime.device import Input, Output, Prologue, Task
 from npu_tensor.spec import Spec, contiguous_strides
+from npu_tensor.task import Input, Output, Prologue, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from npu_tensor.runtime.device import Output, Task
+from npu_tensor.task import Output, Task
 
 __all__ = ["last_uses", "with_donors"]
 

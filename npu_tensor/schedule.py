@@ -21,9 +21,9 @@ from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, keep
-from npu_tensor.runtime.device import Device, Kernel, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import ReferenceDevice
+from npu_tensor.task import Device, Kernel, Refusal, Step, Task
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -17,8 +17,8 @@ from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
 from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program
-from npu_tensor.runtime.device import Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.task import Output, Prologue, Refusal, Step, Task
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "to_register"]
 

@@ -28,9 +28,9 @@ from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
-from npu_tensor.runtime.device import Input, Output, Prologue, Refusal, Step, Task
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.spec import Spec, contiguous_strides
+from npu_tensor.task import Input, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["CpuDevice"]
 

@@ -10,8 +10,8 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import PRIMITIVES, Instruction, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import collapse
-from npu_tensor.runtime.device import Input, Output, Task
 from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Input, Output, Task
 
 __all__ = ["split_rows"]
 

@@ -1,0 +1,59 @@
+"""What a kernel family answers to a task: a design for it and how tensors become its host buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from npu_tensor.dataflow.array import Array
+from npu_tensor.dataflow.design import Design
+from npu_tensor.ops.declare import Layout
+
+__all__ = ["Float32", "HostOperand", "Offer", "Target"]
+
+Float32 = Literal["exact", "emulate", "bfloat16"]
+"""What may become of float32 on an array without float32 arithmetic.
+
+exact: nothing, the CPU computes it. emulate: products from several bfloat16 products, errors of a few float32 ulps.
+bfloat16: operands are rounded to bfloat16, results are float32.
+"""
+
+
+class Target(NamedTuple):
+    """What a claim is for: a generation of the array, how many of its columns, and the policy for float32."""
+
+    array: Array
+    columns: int
+    float32: Float32 = "exact"
+
+
+class HostOperand(NamedTuple):
+    """How a tensor of a task fills a host buffer of a design, or comes from it.
+
+    number: which of the task's inputs, or of its outputs if `output`; None for a scratch buffer.
+    layout: where the elements lie in the tensor's own buffer; its shape is the shape of what is copied.
+    padded: extents of the host buffer, C order, each at least that of `layout`. dtype: of the host buffer's elements;
+    values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`.
+    """
+
+    number: int | None
+    output: bool
+    layout: Layout
+    padded: tuple[int, ...]
+    dtype: str
+    padding: float = 0
+
+
+class Offer(NamedTuple):
+    """A kernel for a task.
+
+    family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design; it
+    passes every check. operands: one per host buffer of the design, in order. scalars: inputs of the task that are
+    numbers; each becomes a word of every runtime parameter of the design, as int32 or as the bits of a float32.
+    """
+
+    family: str
+    reason: str
+    design: Callable[[], Design]
+    operands: tuple[HostOperand, ...]
+    scalars: tuple[tuple[int, Literal["int32", "float32"]], ...] = ()

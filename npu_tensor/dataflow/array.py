@@ -1,0 +1,82 @@
+"""The arrays that designs are made for: geometry, limits and rates, one record per generation.
+
+Limits come from the compilers' own checks and the AIE-ML architecture manual (AM020). A core's data memory, DMA
+channels, buffer descriptors and locks are the same in both generations; geometry, rates and clocks are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["ARRAYS", "Arch", "Array", "Tile", "TileKind"]
+
+Arch = Literal["aie2", "aie2p"]
+TileKind = Literal["shim", "memtile", "core"]
+
+
+class Tile(NamedTuple):
+    """A place in the array: row 0 is the shim (host memory), row 1 the memtile, rows 2 to 5 are cores."""
+
+    column: int
+    row: int
+
+    @property
+    def kind(self) -> TileKind:
+        """What stands there."""
+        return "shim" if self.row == 0 else "memtile" if self.row == 1 else "core"
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.column},{self.row})"
+
+
+@dataclass(frozen=True)
+class Array:
+    """One generation of the array.
+
+    macs_per_cycle: multiply-accumulates of one core per cycle by operand dtype; float32 is emulated with bfloat16
+    products. clock_hz: of cores and streams. ddr_bytes_per_second: what all columns together get from host memory,
+    as published for matrix products. dispatch_seconds: host time around one run, measured from C++.
+    """
+
+    arch: Arch
+    device: str
+    columns: int
+    macs_per_cycle: Mapping[str, int]
+    clock_hz: float
+    ddr_bytes_per_second: float
+    dispatch_seconds: float
+    core_rows: int = 4
+
+    def tiles(self, columns: int) -> list[Tile]:
+        """The core tiles of the first `columns` columns, column by column."""
+        return [Tile(column, row) for column in range(columns) for row in range(2, 2 + self.core_rows)]
+
+
+STREAM_BYTES_PER_CYCLE: Final = 4
+"""One 32-bit word per cycle on every DMA channel."""
+
+ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
+    {
+        "aie2": Array(
+            "aie2",
+            "npu1",
+            columns=4,
+            macs_per_cycle=MappingProxyType({"int8": 256, "int16": 64, "bfloat16": 128, "int32": 16, "float32": 14}),
+            clock_hz=1.0e9,
+            ddr_bytes_per_second=15e9,
+            dispatch_seconds=260e-6,
+        ),
+        "aie2p": Array(
+            "aie2p",
+            "npu2",
+            columns=8,
+            macs_per_cycle=MappingProxyType({"int8": 512, "int16": 128, "bfloat16": 256, "int32": 32, "float32": 28}),
+            clock_hz=1.5e9,
+            ddr_bytes_per_second=50e9,
+            dispatch_seconds=110e-6,
+        ),
+    }
+)

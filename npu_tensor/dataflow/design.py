@@ -1,0 +1,613 @@
+"""A dataflow design as data: what IRON describes, without IRON.
+
+A `Design` says what runs on which tile and how the data gets there. It is made with a `Builder`, whose calls look like
+IRON's, and is frozen. `check` judges it, the simulator runs it, the build lowers it to mlir-aie; none of them changes
+it. Sizes, strides and offsets are in elements, outermost first.
+
+    d = Builder("negate", "aie2p", columns=1)
+    x, y = d.host_buffer("x", "int32", 4096), d.host_buffer("y", "int32", 4096)
+    tile_type = ObjectType("int32", (256,))
+    source = Source("negate", '#include <aie_api/aie.hpp> ...')
+    negate = d.function("nt_negate", [tile_type, tile_type], source, cycles=40)
+    fx = d.fifo("x0", tile_type, producer=Tile(0, 0), consumers=[Tile(0, 2)])
+    fy = d.fifo("y0", tile_type, producer=Tile(0, 2), consumers=[Tile(0, 0)])
+
+    def body(source, result):
+        for _ in range_(16):
+            a, b = source.acquire(1), result.acquire(1)
+            negate(a, b)
+            source.release(1)
+            result.release(1)
+
+    d.worker(Tile(0, 2), body, [fx, fy])
+    d.fill(fx, x, AccessPattern.linear(4096))
+    d.drain(fy, y, AccessPattern.linear(4096))
+    design = d.build()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.array import ARRAYS, Array, Tile
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.errors import ArgumentError
+
+__all__ = [
+    "AccessPattern",
+    "Acquire",
+    "Builder",
+    "Call",
+    "CoreBuffer",
+    "Design",
+    "Dim",
+    "Element",
+    "Finish",
+    "HostBuffer",
+    "KernelFunction",
+    "Link",
+    "Loop",
+    "ObjectFifo",
+    "ObjectType",
+    "Release",
+    "RuntimeParameter",
+    "Source",
+    "Statement",
+    "Transfer",
+    "Worker",
+    "range_",
+]
+
+DEFAULT_STACK: Final = 1024
+"""Bytes of a core's memory that mlir-aie takes for the stack unless told otherwise."""
+
+
+class ObjectType(NamedTuple):
+    """What one object of a fifo, one core buffer or one pointer argument holds."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return as_dtype(self.dtype).itemsize
+
+    @property
+    def elements(self) -> int:
+        """How many elements it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return self.elements * self.itemsize
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return as_dtype(self.dtype).numpy
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class Dim(NamedTuple):
+    """One dimension of a DMA's walk through an object."""
+
+    size: int
+    stride: int
+
+
+Dims = tuple[Dim, ...]
+
+
+class AccessPattern(NamedTuple):
+    """Which elements of a host buffer a transfer moves, in order: four nested loops from an offset."""
+
+    offset: int
+    sizes: tuple[int, int, int, int]
+    strides: tuple[int, int, int, int]
+
+    @classmethod
+    def linear(cls, elements: int, offset: int = 0) -> AccessPattern:
+        """`elements` neighbours from `offset`."""
+        return cls(offset, (1, 1, 1, elements), (0, 0, 0, 1))
+
+    @property
+    def elements(self) -> int:
+        """How many elements it moves."""
+        return math.prod(self.sizes)
+
+
+@dataclass(frozen=True)
+class ObjectFifo:
+    """A queue of objects from one tile to one or several others, which all get every object.
+
+    producer and consumers: a shim tile is the host (a transfer), a memtile is a link, a core tile is its worker.
+    depth: objects that each end can hold. dims_to_stream: the order in which the producing DMA reads an object;
+    dims_from_stream: the order in which the DMA of each consumer writes it, one entry per consumer; empty for in order.
+    """
+
+    name: str
+    type: ObjectType
+    producer: Tile
+    consumers: tuple[Tile, ...]
+    depth: int = 2
+    dims_to_stream: Dims = ()
+    dims_from_stream: tuple[Dims, ...] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a memtile does: take objects from the fifos `inputs` and pass them on to the fifos `outputs`.
+
+    One side is a single fifo. offsets: where each fifo of the other side begins in its object, in elements; a split
+    has one input, a join one output, a forward one of each and no offsets.
+    """
+
+    tile: Tile
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    offsets: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> Literal["split", "join", "forward"]:
+        """Which of IRON's three it is."""
+        return "split" if len(self.outputs) > 1 else "join" if len(self.inputs) > 1 else "forward"
+
+
+@dataclass(frozen=True)
+class Source:
+    """C++ that becomes one object file: includes <aie_api/aie.hpp> and the headers in kernels/include.
+
+    flags: further compiler arguments, such as "-DROWS=4".
+    """
+
+    name: str
+    text: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KernelFunction:
+    """An extern "C" function of a source. Pointer arguments are ObjectTypes, numbers are dtype names.
+
+    cycles: predicted for one call. program_bytes: estimate of its machine code.
+    """
+
+    symbol: str
+    arguments: tuple[ObjectType | str, ...]
+    source: Source
+    cycles: int = 0
+    program_bytes: int = 1024
+
+    def __call__(self, *arguments: Any) -> None:
+        """Record a call; only inside the body of a worker."""
+        _recorder().call(self, arguments)
+
+
+@dataclass(frozen=True)
+class HostBuffer:
+    """A buffer in host memory that transfers read or write: an argument of the design, in order of declaration."""
+
+    name: str
+    type: ObjectType
+
+
+@dataclass(frozen=True)
+class CoreBuffer:
+    """Memory of one core that no DMA touches. It keeps its contents between runs.
+
+    initial: its bytes when the design is loaded; None leaves them undefined.
+    """
+
+    name: str
+    tile: Tile
+    type: ObjectType
+    initial: bytes | None = None
+
+
+@dataclass(frozen=True)
+class RuntimeParameter:
+    """int32 words of a core's memory that every run writes before its first transfer.
+
+    Their values are given with every run: they are part of the instruction stream and not of the compiled kernel. A
+    float32 is passed as its bits. A worker may read them only after it has acquired an object that the run's own
+    transfers bring.
+    """
+
+    name: str
+    tile: Tile
+    words: int
+
+    @property
+    def type(self) -> ObjectType:
+        """What a kernel function's pointer argument is declared as."""
+        return ObjectType("int32", (self.words,))
+
+
+# --- the function of a worker, as statements
+
+
+class Element(NamedTuple):
+    """An object that is held, by its position among those that the acquire numbered `acquire` returned."""
+
+    acquire: int
+    position: int
+
+
+class Acquire(NamedTuple):
+    """Wait until `objects` objects of a fifo are held. number: what Elements refer to; unique in its worker."""
+
+    fifo: str
+    objects: int
+    number: int
+
+
+class Release(NamedTuple):
+    """Give the first `objects` held objects of a fifo on."""
+
+    fifo: str
+    objects: int
+
+
+class Call(NamedTuple):
+    """Run a kernel function on held objects, core buffers and runtime parameters (by name), and numbers."""
+
+    function: str
+    arguments: tuple[Element | str | int | float, ...]
+
+
+class Loop(NamedTuple):
+    """Run `body` for a number of rounds."""
+
+    rounds: int
+    body: tuple[Statement, ...]
+
+
+Statement = Acquire | Release | Call | Loop
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What one core does, again and again. fifos: the ends it uses, in the order of the body's parameters."""
+
+    tile: Tile
+    fifos: tuple[str, ...]
+    body: tuple[Statement, ...]
+    stack_size: int = DEFAULT_STACK
+
+
+# --- what the host does
+
+
+class Transfer(NamedTuple):
+    """One DMA task at the shim end of a fifo: from a host buffer if the fifo starts there, else to it.
+
+    wait: whether the end of its group waits for it. Groups are numbers; `Finish` ends one.
+    """
+
+    fifo: str
+    buffer: str
+    pattern: AccessPattern
+    group: int
+    wait: bool
+
+
+class Finish(NamedTuple):
+    """Wait for the group's waiting transfers and free the buffer descriptors of all of them."""
+
+    group: int
+
+
+@dataclass(frozen=True)
+class Design:
+    """Everything about a kernel but its data. Hashable and comparable."""
+
+    name: str
+    arch: str
+    columns: int
+    host_buffers: tuple[HostBuffer, ...]
+    fifos: tuple[ObjectFifo, ...]
+    links: tuple[Link, ...]
+    functions: tuple[KernelFunction, ...]
+    core_buffers: tuple[CoreBuffer, ...]
+    parameters: tuple[RuntimeParameter, ...]
+    workers: tuple[Worker, ...]
+    sequence: tuple[Transfer | Finish, ...]
+
+    @property
+    def array(self) -> Array:
+        """The generation it is made for."""
+        return ARRAYS[self.arch]
+
+    def fifo(self, name: str) -> ObjectFifo:
+        """The fifo of that name; KeyError if there is none."""
+        for fifo in self.fifos:
+            if fifo.name == name:
+                return fifo
+        raise KeyError(name)
+
+
+# --- making one
+
+
+class _Recorder:
+    """Collects the statements of one worker while its body runs."""
+
+    def __init__(self) -> None:
+        self.blocks: list[list[Statement]] = [[]]
+        self.acquires = 0
+
+    def call(self, function: KernelFunction, arguments: Sequence[Any]) -> None:
+        if len(arguments) != len(function.arguments):
+            raise ArgumentError(
+                f"{function.symbol} takes {len(function.arguments)} arguments, but {len(arguments)} were given"
+            )
+        given = tuple(a.name if isinstance(a, (CoreBuffer, RuntimeParameter)) else a for a in arguments)
+        self.blocks[-1].append(Call(function.symbol, given))
+
+
+_recording: ContextVar[_Recorder | None] = ContextVar("recording", default=None)
+
+
+def _recorder() -> _Recorder:
+    recorder = _recording.get()
+    if recorder is None:
+        raise ArgumentError("this is only possible inside the body of a worker")
+    return recorder
+
+
+def range_(count: int) -> Iterator[int]:
+    """A loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
+    if count < 0:
+        raise ArgumentError(f"range_({count}): the number of rounds cannot be negative")
+    blocks = _recorder().blocks
+    blocks.append([])
+    yield 0
+    body = tuple(blocks.pop())
+    if count == 1:  # mlir-aie mishandles loops of one round (its issue 1547)
+        blocks[-1].extend(body)
+    elif count and body:
+        blocks[-1].append(Loop(count, body))
+
+
+class _End:
+    """A worker's end of a fifo, while its body is recorded."""
+
+    def __init__(self, fifo: ObjectFifo) -> None:
+        self._fifo = fifo
+
+    def acquire(self, count: int) -> Any:
+        """Hold `count` objects in total: an Element for 1, a tuple of them for more."""
+        if not 1 <= count <= self._fifo.depth:
+            raise ArgumentError(f"fifo {self._fifo.name}: cannot acquire {count} of {self._fifo.depth} objects")
+        recorder = _recorder()
+        number = recorder.acquires
+        recorder.acquires += 1
+        recorder.blocks[-1].append(Acquire(self._fifo.name, count, number))
+        elements = tuple(Element(number, position) for position in range(count))
+        return elements[0] if count == 1 else elements
+
+    def release(self, count: int) -> None:
+        """Give the first `count` held objects on."""
+        if count < 1:
+            raise ArgumentError(f"fifo {self._fifo.name}: cannot release {count} objects")
+        _recorder().blocks[-1].append(Release(self._fifo.name, count))
+
+
+class Builder:
+    """Collects the parts of a design; `build` freezes it. See the module's text for an example."""
+
+    def __init__(self, name: str, arch: str, columns: int) -> None:
+        if arch not in ARRAYS:
+            raise ArgumentError(f"arch must be one of {', '.join(ARRAYS)}, not {arch!r}")
+        self.name = name
+        self.arch = arch
+        self.columns = columns
+        self._host_buffers: list[HostBuffer] = []
+        self._fifos: dict[str, ObjectFifo] = {}
+        self._links: list[Link] = []
+        self._functions: dict[str, KernelFunction] = {}
+        self._core_buffers: list[CoreBuffer] = []
+        self._parameters: list[RuntimeParameter] = []
+        self._workers: list[Worker] = []
+        self._sequence: list[Transfer | Finish] = []
+        self._groups = 0
+        self._open: int | None = None
+
+    def host_buffer(self, name: str, dtype: str, elements: int) -> HostBuffer:
+        """Declare the next argument of the design."""
+        buffer = HostBuffer(name, ObjectType(dtype, (elements,)))
+        self._host_buffers.append(buffer)
+        return buffer
+
+    def fifo(
+        self,
+        name: str,
+        type: ObjectType,
+        producer: Tile,
+        consumers: Sequence[Tile],
+        depth: int = 2,
+        dims_to_stream: Sequence[tuple[int, int]] = (),
+        dims_from_stream: Sequence[Sequence[tuple[int, int]]] = (),
+    ) -> ObjectFifo:
+        """Declare a fifo; names must differ."""
+        fifo = ObjectFifo(
+            name,
+            type,
+            producer,
+            tuple(consumers),
+            depth,
+            _dims(dims_to_stream),
+            tuple(_dims(dims) for dims in dims_from_stream),
+        )
+        if name in self._fifos:
+            raise ArgumentError(f"two fifos are called {name}")
+        self._fifos[name] = fifo
+        return fifo
+
+    def split(self, parent: ObjectFifo, children: Sequence[ObjectFifo], offsets: Sequence[int] | None = None) -> None:
+        """Let the memtile that consumes `parent` cut each object into one object of each child.
+
+        Without offsets the children lie one after another.
+        """
+        self._links.append(
+            Link(
+                _memtile(parent.consumers, parent.name),
+                (parent.name,),
+                tuple(child.name for child in children),
+                _offsets(children, offsets),
+            )
+        )
+
+    def join(self, children: Sequence[ObjectFifo], parent: ObjectFifo, offsets: Sequence[int] | None = None) -> None:
+        """Let the memtile that produces `parent` put one object of each child into each of its objects."""
+        self._links.append(
+            Link(
+                _memtile((parent.producer,), parent.name),
+                tuple(child.name for child in children),
+                (parent.name,),
+                _offsets(children, offsets),
+            )
+        )
+
+    def forward(self, source: ObjectFifo, result: ObjectFifo) -> None:
+        """Let the memtile between two fifos pass the objects on."""
+        self._links.append(Link(_memtile(source.consumers, source.name), (source.name,), (result.name,)))
+
+    def function(
+        self,
+        symbol: str,
+        arguments: Sequence[ObjectType | str],
+        source: Source,
+        cycles: int = 0,
+        program_bytes: int = 1024,
+    ) -> KernelFunction:
+        """Declare a function of a source. Equal declarations are one; others of the same symbol are an error."""
+        function = KernelFunction(symbol, tuple(arguments), source, cycles, program_bytes)
+        known = self._functions.setdefault(symbol, function)
+        if known != function:
+            raise ArgumentError(f"the function {symbol} is declared in two ways")
+        return known
+
+    def core_buffer(self, name: str, tile: Tile, type: ObjectType, initial: bytes | None = None) -> CoreBuffer:
+        """Declare memory of a core."""
+        if initial is not None and len(initial) != type.nbytes:
+            raise ArgumentError(f"buffer {name}: {len(initial)} initial bytes for {type}")
+        buffer = CoreBuffer(name, tile, type, initial)
+        self._core_buffers.append(buffer)
+        return buffer
+
+    def parameter(self, name: str, tile: Tile, words: int) -> RuntimeParameter:
+        """Declare int32 words that every run writes into a core's memory first."""
+        parameter = RuntimeParameter(name, tile, words)
+        self._parameters.append(parameter)
+        return parameter
+
+    def worker(
+        self,
+        tile: Tile,
+        body: Callable[..., None],
+        arguments: Sequence[Any],
+        stack_size: int = DEFAULT_STACK,
+    ) -> Worker:
+        """Record what a core does: `body` is called once, with an end for each fifo and anything else as it is."""
+        recorder = _Recorder()
+        token = _recording.set(recorder)
+        try:
+            body(*(_End(a) if isinstance(a, ObjectFifo) else a for a in arguments))
+        finally:
+            _recording.reset(token)
+        if len(recorder.blocks) != 1:
+            raise ArgumentError(f"{tile}: a loop over range_ was left before its end")
+        fifos = tuple(a.name for a in arguments if isinstance(a, ObjectFifo))
+        worker = Worker(tile, fifos, tuple(recorder.blocks[0]), stack_size)
+        self._workers.append(worker)
+        return worker
+
+    def group(self) -> int:
+        """A new group for transfers."""
+        self._groups += 1
+        return self._groups - 1
+
+    def finish(self, group: int) -> None:
+        """End a group: wait for those of its transfers that are waited for."""
+        self._sequence.append(Finish(group))
+
+    def fill(
+        self,
+        fifo: ObjectFifo,
+        buffer: HostBuffer,
+        pattern: AccessPattern,
+        group: int | None = None,
+        wait: bool = False,
+    ) -> None:
+        """Send a part of a host buffer into a fifo. Without a group it belongs to the one that `build` ends."""
+        self._transfer(fifo, buffer, pattern, group, wait)
+
+    def drain(
+        self,
+        fifo: ObjectFifo,
+        buffer: HostBuffer,
+        pattern: AccessPattern,
+        group: int | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Write what comes out of a fifo to a part of a host buffer."""
+        self._transfer(fifo, buffer, pattern, group, wait)
+
+    def _transfer(
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None, wait: bool
+    ) -> None:
+        if group is None:
+            if self._open is None:
+                self._open = self.group()
+            group = self._open
+        self._sequence.append(Transfer(fifo.name, buffer.name, pattern, group, wait))
+
+    def build(self) -> Design:
+        """The frozen design."""
+        sequence = list(self._sequence)
+        if self._open is not None:
+            sequence.append(Finish(self._open))
+        return Design(
+            self.name,
+            self.arch,
+            self.columns,
+            tuple(self._host_buffers),
+            tuple(self._fifos.values()),
+            tuple(self._links),
+            tuple(self._functions.values()),
+            tuple(self._core_buffers),
+            tuple(self._parameters),
+            tuple(self._workers),
+            tuple(sequence),
+        )
+
+
+def _dims(dims: Sequence[tuple[int, int]]) -> Dims:
+    return tuple(Dim(*dim) for dim in dims)
+
+
+def _offsets(children: Sequence[ObjectFifo], offsets: Sequence[int] | None) -> tuple[int, ...]:
+    if offsets is not None:
+        return tuple(offsets)
+    found, position = [], 0
+    for child in children:
+        found.append(position)
+        position += child.type.elements
+    return tuple(found)
+
+
+def _memtile(tiles: Sequence[Tile], fifo: str) -> Tile:
+    if len(tiles) != 1 or tiles[0].kind != "memtile":
+        raise ArgumentError(f"fifo {fifo} must end in one memtile to be linked, not in {', '.join(map(str, tiles))}")
+    return tiles[0]
