@@ -34,6 +34,7 @@ class HostOperand(NamedTuple):
     layout: where the elements lie in the tensor's own buffer; its shape is the shape of what is copied.
     padded: extents of the host buffer, C order, each at least that of `layout`. dtype: of the host buffer's elements;
     values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`.
+    indexes: name and extent where the values are indices; one that is not in [0, extent) is an IndexError.
     """
 
     number: int | None
@@ -42,6 +43,7 @@ class HostOperand(NamedTuple):
     padded: tuple[int, ...]
     dtype: str
     padding: float = 0
+    indexes: tuple[str, int] | None = None
 
 
 class Offer(NamedTuple):

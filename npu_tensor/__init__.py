@@ -16,7 +16,15 @@ from npu_tensor.display import explain
 from npu_tensor.dtypes import DType
 from npu_tensor.functional import Generator, manual_seed
 from npu_tensor.jit import jit
-from npu_tensor.resources import empty_cache, get_num_threads, memory_stats, set_num_threads
+from npu_tensor.resources import (
+    default_device,
+    empty_cache,
+    get_default_device,
+    get_num_threads,
+    memory_stats,
+    set_default_device,
+    set_num_threads,
+)
 from npu_tensor.tensor import FUNCTIONS, Tensor, realize
 
 __version__ = "0.1.0"
@@ -40,13 +48,16 @@ __all__ = [
     "Generator",
     "Tensor",
     "config",
+    "default_device",
     "empty_cache",
     "explain",
+    "get_default_device",
     "get_num_threads",
     "jit",
     "manual_seed",
     "memory_stats",
     "realize",
+    "set_default_device",
     "set_num_threads",
     # A star import must not hide Python's own sum, any, float and the like.
     *sorted(name for name in _NAMES if not hasattr(builtins, name)),

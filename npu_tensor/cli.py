@@ -49,7 +49,13 @@ def main() -> None:
     show_default=True,
     help="Element type of weights and activations.",
 )
-def demo(dtype: str) -> None:
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="Device that computes: cpu, sim:npu1 or sim:npu2, also with options as in sim:npu2?cols=4.",
+)
+def demo(dtype: str, device: str) -> None:
     """Read handwritten digits with a small network.
 
     Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
@@ -57,7 +63,10 @@ def demo(dtype: str) -> None:
     """
     digits = digits_demo.load()
     names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)
-    results = [digits_demo.run(digits, name) for name in names]
+    try:
+        results = [digits_demo.run(digits, name, digits_demo.emulating(device)) for name in names]
+    except nt.DeviceError as error:
+        raise click.BadParameter(str(error), param_hint="--device") from None
     for result in results:
         click.echo(f"{result.dtype}: where every node runs\n{result.explanation}\n")
     _print_table(

@@ -18,7 +18,7 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor.display import Explanation
 
-__all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "load", "run"]
+__all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
 
 DTYPE_NAMES = ("float32", "bfloat16")
 LEAST_ACCURACY = 0.95
@@ -40,9 +40,13 @@ class Digits(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One dtype's outcome. Times are seconds of host time from recording to values in NumPy."""
+    """One dtype's outcome. Times are seconds of host time from recording to values in NumPy.
+
+    On a simulated device that is the time of the simulation, not of the device.
+    """
 
     dtype: str
+    device: str
     accuracy: float
     first_seconds: float
     hot_seconds: float
@@ -77,12 +81,24 @@ def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
     return nt.linear(x, *layers[-1]).argmax(dim=-1)
 
 
-def run(digits: Digits, dtype: str) -> Result:
+def emulating(uri: str) -> str:
+    """The URI of a simulated device, which then takes float32 as well, unless it says what to do with it."""
+    if not uri.startswith("sim:") or "float32=" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}float32=emulate"
+
+
+def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:
     """Classify the held-out images with weights and activations in `dtype`, once and `HOT_RUNS` times more.
 
     The first time includes planning and compiling. The conversion to `dtype` comes before it, as in loading a
-    model.
+    model. Raises DeviceError if there is no such device.
     """
+    with nt.default_device(device):
+        return _run(digits, dtype, device)
+
+
+def _run(digits: Digits, dtype: str, device: str) -> Result:
     pixels = nt.from_numpy(digits.pixels).to(dtype).realize()
     layers = [
         (nt.from_numpy(weight).to(dtype).realize(), nt.from_numpy(bias).to(dtype).realize())
@@ -96,7 +112,7 @@ def run(digits: Digits, dtype: str) -> Result:
     # Only now: explain plans and compiles as well.
     explanation = nt.explain(classify(pixels, layers))
     accuracy = float(np.mean(predicted == digits.labels))
-    return Result(dtype, accuracy, seconds[0], statistics.median(seconds[1:]), explanation)
+    return Result(dtype, device, accuracy, seconds[0], statistics.median(seconds[1:]), explanation)
 
 
 def complaints(results: Sequence[Result]) -> list[str]:
@@ -106,6 +122,10 @@ def complaints(results: Sequence[Result]) -> list[str]:
         for result in results
         if not result.accuracy > LEAST_ACCURACY
     ]
+    for result in results:
+        placed = [row.device == result.device for row in result.explanation if row.device != "-"]
+        if 2 * sum(placed) <= len(placed):
+            found.append(f"{result.dtype}: only {sum(placed)} of {len(placed)} ops run on {result.device}")
     accuracies = [result.accuracy for result in results]
     if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
         found.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")

@@ -9,6 +9,7 @@
     ├── DeviceError     (RuntimeError)  a device that does not exist or cannot be used
     ├── BuildError      (RuntimeError)  a kernel that could not be compiled
     ├── LaunchError     (RuntimeError)  a kernel that failed while it ran
+    │   └── LaunchTimeout               a kernel that did not end
     └── CaptureError    (RuntimeError)  a value was asked for while `jit` captures
 
 Each is also the built-in exception that NumPy and PyTorch users catch.
@@ -25,6 +26,7 @@ __all__ = [
     "DimensionError",
     "DivisionError",
     "LaunchError",
+    "LaunchTimeout",
     "NpuTensorError",
     "ShapeError",
 ]
@@ -66,6 +68,10 @@ class BuildError(NpuTensorError, RuntimeError):
 
 class LaunchError(NpuTensorError, RuntimeError):
     """A kernel failed while it ran; names the op, its specs and the line that recorded it."""
+
+
+class LaunchTimeout(LaunchError):
+    """A kernel did not end; of a simulated one the message says who waits for what."""
 
 
 class CaptureError(NpuTensorError, RuntimeError):

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Event", "Fallback", "KernelBuilt", "KernelRan", "PlanBuilt", "emit", "listen", "listeners"]
+__all__ = [
+    "Event",
+    "Fallback",
+    "KernelBuilt",
+    "KernelRan",
+    "KernelSimulated",
+    "PlanBuilt",
+    "emit",
+    "listen",
+    "listeners",
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,23 @@ class KernelRan(Event):
     device: str
     out: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class KernelSimulated(Event):
+    """A design ran on a simulated array, which counted.
+
+    cycles: of the busiest core. stream_bytes: through the busiest DMA channel. ddr_bytes: between host memory and
+    array. seconds: predicted for the real array; limit: what that time follows from.
+    """
+
+    kernel: str
+    device: str
+    cycles: int
+    stream_bytes: int
+    ddr_bytes: int
+    seconds: float
+    limit: str
 
 
 @dataclass(frozen=True)

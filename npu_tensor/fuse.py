@@ -17,7 +17,7 @@ from npu_tensor.graph import operands
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Input, Output, Prologue, Task
+from npu_tensor.task import Fusion, Input, Output, Prologue, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tasks", "share_common", "tasks"]
 
-# Bounds of one kernel: compile time grows with the ops, and every operand takes a pointer register.
+# Compile time grows with the ops of a kernel.
 MAX_OPS = 64
-MAX_INPUTS = 24
 
 Kind = Literal["map", "row", "matmul", "data"]
 
@@ -143,8 +142,9 @@ def _same_positions(a: Layout, b: Layout) -> bool:
 class _Fuser:
     """Groups the ops of one graph. The graph is not changed."""
 
-    def __init__(self, graph: nx.DiGraph) -> None:
+    def __init__(self, graph: nx.DiGraph, fusion: Fusion) -> None:
         self.graph = graph
+        self.fusion = fusion
         self.inputs = {item: operands(graph, item) for item in sorted(graph) if "call" in graph.nodes[item]}
         self.sources: dict[int, tuple[int, Layout]] = {}
         self.copied: dict[int, tuple[int, Layout]] = {}
@@ -268,7 +268,8 @@ class _Fuser:
             return True
         if group.kind == "data" or form.kind == "data" or len(group.items) >= MAX_OPS:
             return False
-        if len(self._sources(group)) + len(form.operands) > MAX_INPUTS:
+        sources = (self._sources(group) - {item}) | {source for source, _ in form.operands}
+        if self._tensors(sources) > self.fusion.inputs:
             return False
         if set(self.consumers[item]) - (group.members.keys() - {group.contraction}):
             return self._join_prologue(item, group)
@@ -298,6 +299,8 @@ class _Fuser:
     def _join_prologue(self, item: int, group: Group) -> bool:
         """Let an operand of the matrix product, and all element-wise ops that only serve it, be computed by packing."""
         assert group.contraction is not None
+        if not self.fusion.prologues:
+            return False
         if self.consumers[item] != [group.contraction] or not self._is_prologue(item):
             return False
         items = self._prologue(item)
@@ -305,7 +308,7 @@ class _Fuser:
             return False
         number = next(n for n, (source, _) in enumerate(self.forms[group.contraction].operands) if source == item)
         joined = replace(group, prologues={**group.prologues, number: items})
-        if len(joined.items) > MAX_OPS or len(self._sources(joined)) > MAX_INPUTS:
+        if len(joined.items) > MAX_OPS or self._tensors(self._sources(joined)) > self.fusion.inputs:
             return False
         if not self._can_be_packed(number, joined):
             return False
@@ -428,6 +431,9 @@ class _Fuser:
 
     def _sources(self, group: Group) -> set[int]:
         return {source for item in group.items for source, _ in self.forms[item].operands} - group.items
+
+    def _tensors(self, items: set[int]) -> int:
+        return sum(self.spec(item) is not None for item in items)
 
     # --- tasks
 
@@ -593,7 +599,7 @@ class Tasks(NamedTuple):
     aliases: dict[int, int]
 
 
-def tasks(graph: nx.DiGraph) -> Tasks:
-    """Cut a graph into tasks."""
-    fuser = _Fuser(graph)
+def tasks(graph: nx.DiGraph, fusion: Fusion) -> Tasks:
+    """Cut a graph into tasks that a device with these bounds can take."""
+    fuser = _Fuser(graph, fusion)
     return Tasks([fuser.task(group) for group in fuser.groups()], fuser.aliases)

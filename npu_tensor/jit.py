@@ -25,7 +25,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import CaptureError
 from npu_tensor.events import listeners
 from npu_tensor.graph import PLACEHOLDER, Data, Node, Watch, capture, source_line, source_text, watches
-from npu_tensor.schedule import USER_ERRORS, Plan, launch_error, plan
+from npu_tensor.schedule import USER_ERRORS, Plan, default_device, launch_error, placement_changed, plan
 from npu_tensor.schedule import realize as realize_nodes
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, internal_files, realize, wrap
@@ -120,6 +120,18 @@ def _miss(tensors: tuple[Tensor, ...]) -> Any:
     return MISS
 
 
+_jitted: weakref.WeakSet[Jitted[Any, Any]] = weakref.WeakSet()
+
+
+def _forget_latest() -> None:
+    """The latest replay of every function is for the devices of before; its table of replays knows all devices."""
+    for jitted in list(_jitted):
+        jitted._latest = _miss
+
+
+placement_changed.append(_forget_latest)
+
+
 class Jitted(Generic[P, R]):
     """A function or method that `jit` has wrapped. `captures` counts its signatures."""
 
@@ -130,6 +142,7 @@ class Jitted(Generic[P, R]):
         self._latest: Replay = _miss
         self._captures = 0
         self._methods: dict[int, Jitted[Any, R]] = {}
+        _jitted.add(self)
 
     @property
     def captures(self) -> int:
@@ -184,7 +197,7 @@ class Jitted(Generic[P, R]):
         structure = _flatten((args, kwargs), tensors)
         specs = tuple(tensor._node.spec for tensor in tensors)
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
-        key = specs if flat else (structure, specs)
+        key = (default_device(), specs) if flat else (default_device(), structure, specs)
         replay = self._replays.get(key)
         if replay is None:
             replay = _compile_replay(self._capture(args, kwargs, tensors))

@@ -1,14 +1,49 @@
-"""Threads and memory of this process's CPU device."""
+"""Which devices run ops, and the threads and memory of this process."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from npu_tensor import schedule
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["empty_cache", "get_num_threads", "memory_stats", "set_num_threads"]
+__all__ = [
+    "default_device",
+    "empty_cache",
+    "get_default_device",
+    "get_num_threads",
+    "memory_stats",
+    "set_default_device",
+    "set_num_threads",
+]
+
+
+def set_default_device(uri: str) -> None:
+    """Let the device at `uri` take every op that it has a kernel for, from now on; the CPU runs the rest.
+
+    uri: "cpu", "sim:npu1" or "sim:npu2", the latter two with options such as "?cols=4&float32=emulate"; or several,
+    separated by commas, the preferred one first. Holds for the whole process. Raises DeviceError.
+    """
+    schedule.set_default_device(uri)
+
+
+def get_default_device() -> str:
+    """What was given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
+    return schedule.default_device()
+
+
+@contextmanager
+def default_device(uri: str) -> Iterator[None]:
+    """`set_default_device` for a with block. Ops run where they are when they are computed, not when recorded."""
+    previous = schedule.default_device()
+    schedule.set_default_device(uri)
+    try:
+        yield
+    finally:
+        schedule.set_default_device(previous)
 
 
 def set_num_threads(threads: int) -> None:
@@ -17,13 +52,13 @@ def set_num_threads(threads: int) -> None:
         raise ArgumentError(f"the number of threads must be 0 or more, not {threads}")
     config.threads = threads
     schedule.reset_plans()
-    for device in schedule.devices():
+    for device in schedule.host_devices():
         device.set_threads(threads)
 
 
 def get_num_threads() -> int:
     """The number of threads that large work is spread over."""
-    return schedule.devices()[0].threads
+    return schedule.host_devices()[0].threads
 
 
 def empty_cache() -> int:

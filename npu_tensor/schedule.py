@@ -9,21 +9,21 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.errors import BuildError, LaunchError, NpuTensorError
+from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError
 from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, keep
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import ReferenceDevice
-from npu_tensor.task import Device, Kernel, Refusal, Step, Task
+from npu_tensor.task import Device, HostDevice, Kernel, Refusal, Step, Task
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -33,12 +33,16 @@ __all__ = [
     "Placed",
     "Plan",
     "allocator",
+    "default_device",
     "devices",
+    "host_devices",
     "launch_error",
+    "placement_changed",
     "plan",
     "realize",
     "reset",
     "reset_plans",
+    "set_default_device",
 ]
 
 MAX_PLANS = 4096
@@ -96,11 +100,26 @@ class Plan:
                 values[item] = None
 
 
-_plans: dict[tuple[Any, ...], Plan] = {}
-_single_plans: dict[Call, Plan] = {}
-"""Plans of one op on data, by call: item i is operand i, the result comes last."""
+@dataclass(slots=True)
+class _Placement:
+    """Which devices take tasks, in order of preference (opened at first use), and the plans made for them.
+
+    single_plans: plans of one op on data, by call: item i is operand i, the result comes last.
+    """
+
+    uri: str
+    devices: list[Device] = field(default_factory=list)
+    plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict)
+    single_plans: dict[Call, Plan] = field(default_factory=dict)
+
+
 _lock = threading.RLock()
-_devices: list[Device] = []
+_host_devices: list[HostDevice] = []
+_placements: dict[str, _Placement] = {}
+_active = _placements.setdefault(config.device, _Placement(config.device))
+
+placement_changed: list[Callable[[], None]] = []
+"""Called after another default device was set."""
 
 
 @cache
@@ -109,10 +128,10 @@ def allocator() -> Allocator:
     return Allocator(config.pool_bytes)
 
 
-def devices() -> list[Device]:
-    """The devices in order of preference. The last one is the NumPy reference, which takes everything."""
-    if not _devices:
-        found: list[Device] = []
+def host_devices() -> list[HostDevice]:
+    """The CPU device, where it can be had, and the NumPy reference, which takes everything."""
+    if not _host_devices:
+        found: list[HostDevice] = []
         if config.cpu_compile:
             try:
                 from npu_tensor.runtime.cpu.device import CpuDevice
@@ -121,34 +140,81 @@ def devices() -> list[Device]:
             except ImportError as error:
                 warnings.warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}", stacklevel=2)
         found.append(ReferenceDevice(allocator()))
-        _devices.extend(found)
-    return _devices
+        _host_devices.extend(found)
+    return _host_devices
+
+
+def devices() -> list[Device]:
+    """The devices in order of preference; those of the host come last and take what the others refuse."""
+    if not _active.devices:
+        _active.devices.extend([*_opened(_active.uri), *host_devices()])
+    return _active.devices
+
+
+def _opened(uris: str) -> list[Device]:
+    """The devices that a list of URIs names, without those of the host. Raises DeviceError."""
+    found: list[Device] = []
+    for uri in uris.split(","):
+        scheme = uri.strip().partition(":")[0]
+        if scheme == "sim":
+            from npu_tensor.runtime.sim.device import SimulatedDevice
+
+            found.append(SimulatedDevice(uri.strip(), allocator()))
+        elif scheme != "cpu":
+            raise DeviceError(f"device {uri!r} does not exist here; there are cpu, sim:npu1 and sim:npu2")
+    return found
+
+
+def default_device() -> str:
+    """The URIs that were given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
+    return _active.uri
+
+
+def set_default_device(uris: str) -> None:
+    """Let the devices at `uris` take tasks, separated by commas, the preferred one first. Raises DeviceError.
+
+    Plans are kept per value, so changing back costs nothing.
+    """
+    global _active
+    with _lock:
+        made = _placements.get(uris)
+        if made is None:
+            made = _Placement(uris, [*_opened(uris), *host_devices()])
+            _placements[uris] = made
+        _active = made
+    for changed in placement_changed:
+        changed()
 
 
 def reset_plans() -> None:
     """Forget all plans; those of functions captured by jit stay."""
     with _lock:
-        _plans.clear()
-        _single_plans.clear()
+        for placement in _placements.values():
+            placement.plans.clear()
+            placement.single_plans.clear()
 
 
 def reset() -> None:
-    """Forget all plans and devices, so that settings of the CPU device are read again."""
+    """Forget all plans and devices, so that settings of the devices are read again."""
     reset_plans()
-    _devices.clear()
+    _host_devices.clear()
+    for placement in _placements.values():
+        placement.devices.clear()
 
 
 def plan(found: Capture) -> Plan:
     """The plan of a captured structure, from the cache or new."""
-    ready = _plans.get(found.signature)
+    plans = _active.plans
+    ready = plans.get(found.signature)
     if ready is None:
         with _lock:
-            ready = _plans.get(found.signature)
+            plans = _active.plans
+            ready = plans.get(found.signature)
             if ready is None:
                 ready = _make(found)
-                while len(_plans) >= MAX_PLANS:
-                    _plans.pop(next(iter(_plans)))
-                _plans[found.signature] = ready
+                while len(plans) >= MAX_PLANS:
+                    plans.pop(next(iter(plans)))
+                plans[found.signature] = ready
     return ready
 
 
@@ -157,7 +223,7 @@ def _make(found: Capture) -> Plan:
     graph = digraph(found)
     size = max(graph, default=-1) + 1
     merged = share_common(graph)
-    cut = tasks(graph)
+    cut = tasks(graph, devices()[0].fusion)
     # Twins share a buffer, and so do views that cover the whole of what they view.
     aliases = {**cut.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
     ordered = tuple((item, _root(item, aliases)) for item in aliases)
@@ -227,12 +293,12 @@ def realize(nodes: Sequence[Node]) -> None:
             node.depth = 0
     (_, last), *others = reversed(found.nodes)
     if not others and last.call is not None and len(last.call.operands) == made.size - 1:
-        keep(_single_plans, last.call, made)
+        keep(_active.single_plans, last.call, made)
 
 
 def _realize_single(node: Node) -> bool:
     """The short way for one op whose operands are all data: most of what a user does line by line."""
-    made = _single_plans.get(node.call)  # type: ignore[arg-type]
+    made = _active.single_plans.get(node.call)  # type: ignore[arg-type]
     if made is None:
         return False
     values = []

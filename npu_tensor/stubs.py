@@ -152,9 +152,12 @@ from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
+from npu_tensor.resources import default_device as default_device
 from npu_tensor.resources import empty_cache as empty_cache
+from npu_tensor.resources import get_default_device as get_default_device
 from npu_tensor.resources import get_num_threads as get_num_threads
 from npu_tensor.resources import memory_stats as memory_stats
+from npu_tensor.resources import set_default_device as set_default_device
 from npu_tensor.resources import set_num_threads as set_num_threads
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize"""

@@ -13,7 +13,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Device", "Input", "Kernel", "Output", "Prologue", "Refusal", "Step", "Task"]
+__all__ = ["Device", "Fusion", "HostDevice", "Input", "Kernel", "Output", "Prologue", "Refusal", "Step", "Task"]
 
 T = TypeVar("T")
 
@@ -90,6 +90,13 @@ class Task(NamedTuple):
         return "+".join(ops)
 
 
+class Fusion(NamedTuple):
+    """What one kernel of a device takes: a number of tensors, and prologues of matrix products or none."""
+
+    inputs: int = 24
+    prologues: bool = True
+
+
 class Refusal(NamedTuple):
     """Why a device does not take a task."""
 
@@ -113,19 +120,24 @@ class Kernel(Protocol):
 
 
 class Device(Protocol):
-    """Where tasks run."""
+    """Where tasks run. `fusion` bounds what the scheduler joins for it."""
 
     uri: str
+    fusion: Fusion
+
+    def claim(self, task: Task) -> Kernel | Refusal:
+        """A kernel for the task, or why there is none."""
+        ...
+
+
+class HostDevice(Device, Protocol):
+    """A device that uses this machine's processor."""
 
     @property
     def threads(self) -> int:
-        """How many threads of this machine's processor work on large tasks."""
+        """How many threads work on large tasks."""
         ...
 
     def set_threads(self, threads: int) -> None:
         """Change that number; 0 means all cores of the process."""
-        ...
-
-    def claim(self, task: Task) -> Kernel | Refusal:
-        """A kernel for the task, or why there is none."""
         ...

@@ -25,7 +25,7 @@ DTypeLike = Any
 def check_device(device: Any) -> None:
     """DeviceError unless `device` names the CPU."""
     if device is not None and str(device).partition(":")[0] != "cpu":
-        raise DeviceError(f"device {device!r} does not exist here; there is 'cpu'")
+        raise DeviceError(f"tensors live on 'cpu', not on {device!r}; nt.set_default_device chooses what computes them")
 
 
 def extents(size: tuple[Any, ...]) -> tuple[int, ...]:

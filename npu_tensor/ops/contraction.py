@@ -81,18 +81,10 @@ def rotate(
     x, positions, *factors = tensors
     assert n_dims is not None
     half = n_dims // 2
-    pair = np.arange(half, dtype=np.float64)
-    theta = positions.astype(np.float64)[:, None] * base ** (-2 * pair / n_dims)
-    if factors:
-        theta = theta / factors[0][:half].astype(np.float64)
-    angle, magnitude = scale * theta, attn_factor
-    if ext_factor != 0.0:
-        low, high = (_yarn_dimension(n_dims, n_ctx_orig, beta, base) for beta in (beta_fast, beta_slow))
-        low, high = max(0.0, np.floor(low)), min(n_dims - 1.0, np.ceil(high))
-        ramp = 1 - np.clip((pair - low) / max(0.001, high - low), 0, 1)
-        mix = ramp * ext_factor
-        angle = angle * (1 - mix) + theta * mix
-        magnitude *= 1 + 0.1 * np.log(1 / scale)
+    rates, magnitude = rope_rates(
+        n_dims, base, scale, n_ctx_orig, ext_factor, attn_factor, beta_fast, beta_slow, *factors
+    )
+    angle = positions.astype(np.float64)[:, None] * rates
     cosine, sine = (magnitude * np.cos(angle))[:, None, :], (magnitude * np.sin(angle))[:, None, :]
     out = np.array(x, dtype=np.float64)
     if mode == "normal":
@@ -103,6 +95,31 @@ def rotate(
     out[..., first] = a * cosine - b * sine
     out[..., second] = a * sine + b * cosine
     return out
+
+
+def rope_rates(
+    n_dims: int,
+    base: float,
+    scale: float,
+    n_ctx_orig: int,
+    ext_factor: float,
+    attn_factor: float,
+    beta_fast: float,
+    beta_slow: float,
+    factors: np.ndarray[Any, Any] | None = None,
+) -> tuple[np.ndarray[Any, Any], float]:
+    """Radians by which one position turns each of the n_dims/2 pairs, and what all are multiplied by; see `rotate`."""
+    pair = np.arange(n_dims // 2, dtype=np.float64)
+    rates = base ** (-2 * pair / n_dims)
+    if factors is not None:
+        rates = rates / factors[: n_dims // 2].astype(np.float64)
+    if ext_factor == 0.0:
+        return scale * rates, attn_factor
+    low, high = (_yarn_dimension(n_dims, n_ctx_orig, beta, base) for beta in (beta_fast, beta_slow))
+    low, high = max(0.0, np.floor(low)), min(n_dims - 1.0, np.ceil(high))
+    ramp = 1 - np.clip((pair - low) / max(0.001, high - low), 0, 1)
+    mix = ramp * ext_factor
+    return scale * rates * (1 - mix) + rates * mix, attn_factor * (1 + 0.1 * np.log(1 / scale))
 
 
 def _yarn_dimension(n_dims: int, n_ctx_orig: int, beta: float, base: float) -> float:

@@ -18,7 +18,7 @@ from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.task import Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Fusion, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "to_register"]
 
@@ -286,6 +286,7 @@ class ReferenceDevice:
     """A CPU device that compiles nothing."""
 
     uri = "cpu"
+    fusion = Fusion()
     threads = 1
 
     def __init__(self, allocator: Allocator) -> None:

@@ -30,7 +30,7 @@ from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Input, Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Fusion, Input, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["CpuDevice"]
 
@@ -57,6 +57,7 @@ class CpuDevice:
     """The processor of this machine."""
 
     uri = "cpu"
+    fusion = Fusion()
 
     def __init__(self, allocator: Allocator) -> None:
         self.target = host_target(config.cpu_features)

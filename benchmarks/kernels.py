@@ -1,0 +1,260 @@
+"""python -m benchmarks.kernels: what the NPU kernels should take, predicted by the cost model from their designs.
+
+Nothing runs here. Each workload is recorded with the public interface and cut into tasks as for the simulated NPU, and
+the design of every task is counted: cycles of the busiest core, bytes of the busiest DMA channel, bytes between host
+memory and array. The model's constants stand in npu_tensor/dataflow/array.py, cost.py and kernels/gemm_tiles.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+import npu_tensor as nt
+from benchmarks import published_gemm
+from benchmarks.report import show, verdict, write_json
+from npu_tensor import kernels
+from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
+from npu_tensor.dataflow.cost import count, predict
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.fuse import share_common, tasks
+from npu_tensor.graph import capture, digraph
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor.task import Task
+
+__all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
+
+Shape = tuple[int, ...]
+
+SHIM_CHANNELS: Final = 2
+"""Of a column, in each direction."""
+
+
+class Workload(NamedTuple):
+    """A computation on operands of one dtype and given shapes."""
+
+    name: str
+    dtype: str
+    shapes: tuple[Shape, ...]
+    compute: Callable[..., nt.Tensor]
+
+    @property
+    def size(self) -> str:
+        """Extents of the operands, as in 64x64, 64."""
+        return ", ".join("x".join(map(str, shape)) for shape in self.shapes)
+
+
+def _matrices(name: str, dtype: str, compute: Callable[..., nt.Tensor], *sizes: int) -> list[Workload]:
+    return [Workload(name, dtype, ((n, n), (n, n)), compute) for n in sizes]
+
+
+def _flat(operands: int, compute: Callable[..., nt.Tensor], name: str, dtype: str = "bfloat16") -> list[Workload]:
+    return [Workload(name, dtype, ((n,),) * operands, compute) for n in (M, 16 * M)]
+
+
+M: Final = 1 << 20
+GEMM_SIZES: Final = (512, 1024, 2048, 4096)
+
+WORKLOADS: Final = (
+    *_matrices("linear", "bfloat16", nt.linear, *GEMM_SIZES),
+    *_matrices("matmul", "bfloat16", nt.matmul, *GEMM_SIZES),
+    *_matrices("mul_mat", "bfloat16", nt.mul_mat, *GEMM_SIZES),
+    *_matrices("mul_mat", "int8", nt.mul_mat, *GEMM_SIZES),
+    *_matrices("mul_mat", "int16", nt.mul_mat, *GEMM_SIZES),
+    Workload(
+        "linear+bias+gelu", "bfloat16", ((4096, 1024), (4096, 1024), (4096,)), lambda x, w, b: nt.linear(x, w, b).gelu()
+    ),
+    Workload("attention scores", "bfloat16", ((8, 32, 512, 64), (8, 32, 512, 64)), lambda q, k: nt.mul_mat(k, q)),
+    *_flat(2, lambda a, b: a + b, "add"),
+    *_flat(2, lambda a, b: a * b, "mul"),
+    *_flat(1, nt.relu, "relu"),
+    *_flat(1, nt.exp, "exp"),
+    *_flat(1, nt.tanh, "tanh"),
+    *_flat(1, partial(nt.gelu, approximate="tanh"), "gelu (tanh)"),
+    *_flat(1, nt.gelu, "gelu"),
+    *_flat(1, nt.silu, "silu"),
+    *_flat(3, lambda a, b, c: (a * b + c).relu(), "a*b+c, relu"),
+    *_flat(2, lambda a, b: a + b, "add", "int8"),
+    *_flat(2, lambda a, b: a + b, "add", "int32"),
+    Workload("add a row", "bfloat16", ((16384, 1024), (1024,)), lambda a, b: a + b),
+    Workload("softmax", "bfloat16", ((16384, 1024),), partial(nt.softmax, dim=-1)),
+    Workload("rms_norm", "bfloat16", ((16384, 1024),), lambda x: nt.rms_norm(x, (1024,))),
+    Workload("layer_norm", "bfloat16", ((16384, 1024),), lambda x: nt.layer_norm(x, (1024,))),
+    Workload("sum of rows", "bfloat16", ((16384, 1024),), lambda x: x.sum(-1)),
+    Workload("sum", "bfloat16", ((16 * M,),), lambda x: x.sum()),
+    Workload("argmax", "bfloat16", ((16384, 1024),), lambda x: x.argmax(-1)),
+    Workload("matvec", "bfloat16", ((4096, 4096), (4096,)), nt.matmul),
+    Workload("transpose", "bfloat16", ((4096, 4096),), lambda x: x.T.contiguous()),
+    Workload("transpose", "int32", ((4096, 4096),), lambda x: x.T.contiguous()),
+    Workload("permute", "bfloat16", ((8, 512, 32, 64),), lambda x: x.permute(0, 2, 1, 3).contiguous()),
+    Workload("concat", "bfloat16", ((4096, 2048), (4096, 2048)), lambda a, b: nt.cat([a, b], 1)),
+)
+
+
+class Asked(NamedTuple):
+    """What a workload should reach: tera operations per second, or a fraction of the roofline."""
+
+    tera: float = 0
+    fraction: float = 0
+
+
+TARGETS: Final[dict[tuple[str, str], Asked]] = {
+    ("aie2", "linear bfloat16 4096x4096, 4096x4096"): Asked(tera=2.5),
+    ("aie2p", "linear bfloat16 4096x4096, 4096x4096"): Asked(tera=10),
+    **{
+        (arch, f"{workload.name} bfloat16 {workload.size}"): Asked(fraction=0.8)
+        for arch in ARRAYS
+        for workload in WORKLOADS
+        if workload.shapes[0] == (16 * M,) and workload.dtype == "bfloat16" and workload.name != "sum"
+    },
+}
+
+
+def tasks_of(workload: Workload) -> list[Task]:
+    """What the scheduler makes of a workload for the simulated NPU."""
+    dtype = as_dtype(workload.dtype)
+    operands = [nt.zeros(*shape, dtype=dtype).realize() for shape in workload.shapes]
+    found = digraph(capture([workload.compute(*operands)._node]))
+    share_common(found)
+    return list(tasks(found, SimulatedDevice.fusion).tasks)
+
+
+def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[dict[str, Any]]:
+    """One row per task of each workload; `refused` says why there is no kernel."""
+    target = Target(ARRAYS[arch], columns)
+    for workload in workloads:
+        for task in tasks_of(workload):
+            row = {"kernel": workload.name, "task": task.name, "dtype": workload.dtype, "shape": workload.size}
+            answer = kernels.claim(task, target)
+            yield {**row, **(_predicted(task, answer, target) if isinstance(answer, Offer) else _refused(answer.reason))}
+
+
+def _refused(reason: str) -> dict[str, Any]:
+    return {"columns": 0, "cores": 0, "predicted_us": None, "limit": None, "roofline_fraction": None, "refused": reason}
+
+
+def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
+    design = offer.design()
+    counters = count(design)
+    found = predict(counters, target.array)
+    operations = 2 * _products(task)
+    return {
+        "columns": len({worker.tile.column for worker in design.workers}),
+        "cores": sum(cycles > 0 for cycles in counters.cycles.values()),
+        "predicted_us": found.seconds * 1e6,
+        "limit": found.limit,
+        "roofline_fraction": _roofline(task, offer, target) / found.busy,
+        "array_us": found.busy * 1e6,
+        "array_limit": max(("compute", "stream", "ddr"), key=lambda part: getattr(found, part)),
+        "tera_per_second": operations / found.seconds / 1e12 if operations else None,
+        "megabytes": counters.ddr_bytes / 1e6,
+        "transfers": counters.transfers,
+        "family": offer.family,
+        "reason": offer.reason,
+    }
+
+
+def _products(task: Task) -> int:
+    """Multiplications of a matrix product."""
+    layout = task.inputs[0].layout
+    return math.prod(task.shape) * layout.shape[-1] if task.kind == "matmul" and layout is not None else 0
+
+
+def _roofline(task: Task, offer: Offer, target: Target) -> float:
+    """Seconds that no design can beat: every operand moves once, and every core multiplies all the time."""
+    array = target.array
+    sent, received = (sum(_nbytes(item) for item in offer.operands if item.output == output) for output in (False, True))
+    channels = SHIM_CHANNELS * target.columns * STREAM_BYTES_PER_CYCLE * array.clock_hz
+    macs = array.macs_per_cycle.get(offer.operands[0].dtype, 1) * array.core_rows * target.columns * array.clock_hz
+    return max((sent + received) / array.ddr_bytes_per_second, max(sent, received) / channels, _products(task) / macs)
+
+
+def _nbytes(operand: HostOperand) -> int:
+    """Of the tensor's own elements in the dtype that they have on the array."""
+    extents = (n for n, stride in zip(operand.layout.shape, operand.layout.strides, strict=True) if stride)
+    return math.prod(extents) * as_dtype(operand.dtype).itemsize
+
+
+def _met(arch: str, row: dict[str, Any]) -> bool | None:
+    asked = TARGETS.get((arch, f"{row['kernel']} {row['dtype']} {row['shape']}"))
+    if asked is None or row["predicted_us"] is None:
+        return None
+    return bool((row["tera_per_second"] or 0) >= asked.tera and row["roofline_fraction"] >= asked.fraction)
+
+
+def _show_kernels(arch: str, columns: int, rows: list[dict[str, Any]]) -> None:
+    lines = []
+    for row in rows:
+        first = [row["kernel"], row["dtype"], row["shape"]]
+        if row["predicted_us"] is None:
+            lines.append([*first, "", "", "", f"no kernel: {row['refused']}"[:44], "", ""])
+            continue
+        tera = row["tera_per_second"]
+        lines.append(
+            [
+                *first,
+                row["cores"],
+                f"{row['predicted_us']:,.0f}",
+                f"{row['array_us']:,.0f}",
+                row["array_limit"],
+                f"{row['roofline_fraction']:.2f}",
+                f"{tera:.2f}" if tera else "",
+                verdict(row["met"]),
+            ]
+        )
+    headings = ["kernel", "dtype", "shape", "cores", "us", "us of the array", "its limit", "of roofline", "TOPS", "met"]
+    show(f"predicted for {arch}, {columns} columns; us with the dispatch", headings, lines)
+
+
+def _show_published(rows: list[dict[str, Any]]) -> None:
+    lines = [
+        [
+            row["arch"],
+            row["dtype"],
+            row["shape"],
+            row["tile"],
+            f"{row['published_ms']:.2f}",
+            f"{row['predicted_ms']:.2f}",
+            f"{row['ratio']:.2f}",
+            row["limit"],
+            verdict(row["within"]),
+            row["remark"],
+        ]
+        for row in rows
+    ]
+    headings = ["arch", "dtype", "M x K x N", "tile", "published ms", "predicted ms", "ratio", "limit", "within 25 %", ""]
+    show("the model on published tiles (arXiv 2512.13282)", headings, lines)
+    print(
+        "Fitted to these figures: cycles around a register block (rows 1 and 6) and the cost of short rows (rows 4 and 5)."
+        " Clocks and rates of host memory are those of the model, not of the measured machines."
+    )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--arch", type=click.Choice(list(ARRAYS)), default="aie2p", show_default=True)
+@click.option("--columns", type=int, help="Columns of the array that may be used; all by default.")
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
+)
+@click.option("--quick", is_flag=True, help="Only workloads with less than 8 million elements in an operand.")
+def main(arch: str, columns: int | None, json_path: Path | None, quick: bool) -> None:
+    """Predicted times of the NPU kernels, and the model beside published matrix products."""
+    columns = columns or ARRAYS[arch].columns
+    chosen = tuple(w for w in WORKLOADS if not quick or max(map(math.prod, w.shapes)) < 8 * M)
+    rows = list(measured(arch, columns, chosen))
+    for row in rows:
+        row["met"] = _met(arch, row)
+    published = published_gemm.comparison()
+    _show_kernels(arch, columns, rows)
+    _show_published(published)
+    write_json(json_path, {"arch": arch, "columns": columns, "predicted": True, "rows": rows, "published": published})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Strided copies as nested loops, and the access patterns of shim tiles that walk them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.design import AccessPattern
+
+__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "largest_divisor", "pattern"]
+
+LONGEST_RUN: Final = 1023
+"""Size of either of the two inner dimensions of an access pattern, in words."""
+MOST_REPEATS: Final = 64
+"""Size of its outermost dimension."""
+LARGEST_STRIDE: Final = 1 << 20
+"""Words of a step in any dimension."""
+
+
+class Loop(NamedTuple):
+    """One loop of a copy: how often, and the step in the source and in the target. A source step of 0 repeats."""
+
+    extent: int
+    source: int
+    target: int
+
+
+class Copy(NamedTuple):
+    """Nested loops, outermost first, and where both sides begin; in elements."""
+
+    loops: tuple[Loop, ...]
+    source: int
+    target: int
+
+    @property
+    def elements(self) -> int:
+        """How many elements are written."""
+        return math.prod(loop.extent for loop in self.loops)
+
+
+def collapse(copy: Copy) -> Copy:
+    """The same copy with as few loops as possible: none of one round, none that continues its neighbour."""
+    loops: list[Loop] = []
+    for loop in copy.loops:
+        if loop.extent == 1:
+            continue
+        if loops and loops[-1].source == loop.source * loop.extent and loops[-1].target == loop.target * loop.extent:
+            loop = Loop(loops.pop().extent * loop.extent, loop.source, loop.target)
+        loops.append(loop)
+    return copy._replace(loops=tuple(loops))
+
+
+def in_words(copy: Copy, itemsize: int) -> Copy | None:
+    """A collapsed copy counted in words of 4 bytes; None if parts of words would have to move."""
+    if itemsize >= 4:
+        words = itemsize // 4
+        loops = [Loop(loop.extent, loop.source * words, loop.target * words) for loop in copy.loops]
+        return collapse(Copy((*loops, Loop(words, 1, 1)), copy.source * words, copy.target * words))
+    per_word = 4 // itemsize
+    if not copy.loops or copy.loops[-1].source != 1 or copy.loops[-1].target != 1:
+        return None
+    *outer, run = copy.loops
+    steps = [step for loop in outer for step in (loop.source, loop.target)]
+    if any(number % per_word for number in (copy.source, copy.target, run.extent, *steps)):
+        return None
+    loops = [Loop(loop.extent, loop.source // per_word, loop.target // per_word) for loop in outer]
+    return collapse(
+        Copy(
+            (*loops, Loop(run.extent // per_word, 1, 1)),
+            copy.source // per_word,
+            copy.target // per_word,
+        )
+    )
+
+
+def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> AccessPattern | None:
+    """An access pattern in words for nested (extent, step) loops over elements; None if the DMA has none for them."""
+    merged: list[tuple[int, int]] = []
+    for extent, step in loops:
+        if extent == 1:
+            continue
+        if merged and merged[-1][1] == extent * step:
+            extent *= merged.pop()[0]
+        merged.append((extent, step))
+    if not merged:
+        merged = [(1, 1)]
+    if per_word > 1:
+        *outer, (extent, step) = merged
+        if step != 1 or any(number % per_word for number in (offset, extent, *(step for _, step in outer))):
+            return None
+        offset //= per_word
+        merged = [*((extent, step // per_word) for extent, step in outer), (extent // per_word, 1)]
+    if len(merged) == 1 and merged[0][1] == 1:
+        return AccessPattern.linear(merged[0][0], offset)
+    if merged[-1][1] == 1 and merged[-1][0] > LONGEST_RUN:
+        extent = merged.pop()[0]
+        piece = largest_divisor(extent, LONGEST_RUN)
+        merged += [(extent // piece, piece), (piece, 1)]
+    for slots in combinations((3, 2, 1, 0), len(merged)):
+        sizes, strides = [1, 1, 1, 1], [0, 0, 0, 1]
+        for slot, (extent, step) in zip(reversed(slots), merged, strict=True):
+            sizes[slot], strides[slot] = extent, step
+        if _allowed(sizes, strides):
+            a, b, c, d = zip(sizes, strides, strict=True)
+            return AccessPattern(offset, (a[0], b[0], c[0], d[0]), (a[1], b[1], c[1], d[1]))
+    return None
+
+
+def _allowed(sizes: list[int], strides: list[int]) -> bool:
+    """Whether a shim's DMA walks so; dataflow.checks.patterns has the reasons."""
+    return (
+        sizes[0] <= MOST_REPEATS
+        and sizes[2] <= LONGEST_RUN
+        and sizes[3] <= LONGEST_RUN
+        and all(stride <= LARGEST_STRIDE for stride in strides)
+        and strides[0] >= 0
+        and (strides[3] == 1 or sizes[1:3] != [1, 1])
+        and all(stride > 0 or size == 1 for size, stride in zip(sizes[1:], strides[1:], strict=True))
+    )
+
+
+def largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of a number that is at most `limit`."""
+    return next(divisor for divisor in range(min(number, limit), 0, -1) if number % divisor == 0)

@@ -1,0 +1,164 @@
+"""Predicted cycles and code size of one step of a vector program on a core.
+
+A step handles one vector of each register. Its vector instructions were counted: the host's implementation of the
+array's API adds up, where NT_HOST_COUNT is defined, what the array needs for each call of include/nt/vector_math.hpp,
+and tests/kernels/test_cycles.py compares the tables below with that.
+
+The model: a core issues one vector instruction per cycle, and beside it two loads and one store of 256 bits, moves,
+broadcasts and operations on masks. Latencies count nothing, as if the compiler always had another vector to work on;
+so the prediction is a lower bound, close for short programs and optimistic for long ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import numpy as np
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.kernels.emitter import Precision
+from npu_tensor.ops.expression import Program
+
+__all__ = ["CASTS", "CYCLES", "cycles", "program_bytes"]
+
+# Of 16 lanes of float32, in full and in half precision.
+_FLOAT: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("add", "sub", "neg", "abs", "select"), (1, 1)),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), (5, 5)),
+    **dict.fromkeys(("maximum", "minimum"), (7, 7)),
+    **dict.fromkeys(("floor", "ceil"), (13, 13)),
+    "trunc": (14, 14),
+    "rint": (10, 10),
+    "round_bfloat16": (2, 2),
+    "round_float16": (17, 17),
+    "mul": (22, 15),
+    "div": (120, 77),
+    "sqrt": (98, 66),
+    "exp": (87, 52),
+    "expm1": (125, 85),
+    "log": (119, 60),
+    "log1p": (148, 89),
+    "sin": (161, 110),
+    "cos": (156, 105),
+    "tanh": (219, 136),
+    "erf": (254, 136),
+    "pow": (363, 280),
+    "sum_lanes": (8, 8),
+    **dict.fromkeys(("max_lanes", "min_lanes"), (32, 32)),
+}
+_SIMPLE: Final = (
+    "add", "sub", "maximum", "minimum", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "select",
+)  # fmt: skip
+_INTEGERS: Final = ("int32", "int16", "int8", "uint8")
+# Of 512 bits of each of those.
+_INTEGER: Final[Mapping[str, tuple[int, int, int, int]]] = {
+    **dict.fromkeys(_SIMPLE, (1, 1, 1, 1)),
+    "mul": (9, 2, 4, 4),
+    "abs": (3, 3, 3, 0),
+    "shift_left": (28, 23, 24, 24),
+    "shift_right": (35, 29, 29, 27),
+    **dict.fromkeys(("sum_lanes", "max_lanes", "min_lanes"), (8, 10, 12, 12)),
+}
+# aie2p multiplies 64 lanes of int8 at once, aie2 half as many.
+_MULTIPLY_AIE2P: Final = (9, 2, 3, 3)
+
+_REGISTERS: Final = ("float32", *_INTEGERS, "bool")
+# Rows: from; columns: to.
+_CONVERSIONS: Final = {
+    "float32": (0, 30, 29, 30, 30, 2),
+    "int32": (9, 0, 1, 2, 2, 1),
+    "int16": (3, 1, 0, 1, 1, 1),
+    "int8": (3, 1, 1, 0, 0, 1),
+    "uint8": (3, 1, 1, 0, 0, 1),
+    "bool": (1, 1, 1, 1, 1, 0),
+}
+CASTS: Final[Mapping[tuple[str, str], int]] = {
+    (source, result): count
+    for source, counts in _CONVERSIONS.items()
+    for result, count in zip(_REGISTERS, counts, strict=True)
+}
+"""Cycles of a cast, by source and result, of as many lanes as 512 bits of the wider one have."""
+
+
+def _table(integer: Mapping[str, tuple[int, int, int, int]]) -> dict[tuple[str, str], tuple[int, int]]:
+    table = {(primitive, "float32"): counts for primitive, counts in _FLOAT.items()}
+    for primitive, counts in integer.items():
+        table.update({(primitive, dtype): (count, count) for dtype, count in zip(_INTEGERS, counts, strict=True)})
+    return table
+
+
+CYCLES: Final[Mapping[Arch, Mapping[tuple[str, str], tuple[int, int]]]] = {
+    "aie2": _table(_INTEGER),
+    "aie2p": _table({**_INTEGER, "mul": _MULTIPLY_AIE2P}),
+}
+"""Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and the dtype of
+its operands (for select: of its values)."""
+
+# What a reduction along a row does per vector; the lanes of the result are combined once per row.
+_PER_VECTOR: Final[Mapping[str, tuple[str, ...]]] = {
+    "row_sum": ("add",),
+    "row_prod": ("mul",),
+    "row_max": ("maximum",),
+    "row_min": ("minimum",),
+    "row_argmax": ("gt", "select", "select"),
+    "row_argmin": ("lt", "select", "select"),
+}
+
+# Two units load and one stores this much per cycle (AM020).
+_ACCESS_BYTES: Final = 32
+
+# A bundle of the processor has up to 128 bits; a loop has some more around its body.
+_BUNDLE_BYTES: Final = 16
+_LOOP_BUNDLES: Final = 40
+
+
+def cycles(
+    program: Program, arch: Arch, lanes: int, precision: Precision, numbers: Collection[int] | None = None
+) -> int:
+    """Predicted cycles of one step: `lanes` elements of the chosen instructions (by default all) and of the stores.
+
+    Loads and stores of float32 registers count with the conversion from and to bfloat16. Outputs count as stored where
+    they are among the chosen instructions. Raises KeyError for what a core has no code for, such as float64.
+    """
+    chosen = range(len(program.instructions)) if numbers is None else numbers
+    loads = stores = vector = 0
+    for number in chosen:
+        instruction = program.instructions[number]
+        pieces = -(-lanes * np.dtype(_register(instruction.dtype)).itemsize // _ACCESS_BYTES)
+        converted = instruction.dtype == "float32"
+        if instruction.primitive == "load":
+            loads += pieces
+            vector += converted
+        if number in program.outputs:
+            stores += pieces
+            vector += converted
+        vector += _vector_cycles(program, number, arch, precision)
+    return max(vector, -(-loads // 2), stores)
+
+
+def program_bytes(program: Program, precision: Precision = "full", numbers: Collection[int] | None = None) -> int:
+    """An estimate of the machine code of a loop over a step: one bundle per vector instruction, load and store."""
+    chosen = range(len(program.instructions)) if numbers is None else numbers
+    bundles = _LOOP_BUNDLES
+    for number in chosen:
+        bundles += 1 + _vector_cycles(program, number, "aie2", precision)
+    return bundles * _BUNDLE_BYTES
+
+
+def _register(dtype: str) -> str:
+    """Positions are int64 to a program and int32 to a core."""
+    return "int32" if dtype == "int64" else dtype
+
+
+def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precision) -> int:
+    instruction = program.instructions[number]
+    if not instruction.operands:
+        return 0
+    dtype = _register(program.instructions[instruction.operands[-1]].dtype)
+    if instruction.primitive == "cast":
+        return CASTS[dtype, _register(instruction.dtype)]
+    if dtype == "bool":
+        return 0
+    primitives = _PER_VECTOR.get(instruction.primitive, (instruction.primitive,))
+    return sum(CYCLES[arch][primitive, dtype][precision == "half"] for primitive in primitives)

@@ -1,0 +1,232 @@
+"""A `Program` as C++ statements over the functions of include/nt/vector_math.hpp.
+
+    code = statements(program, given={0: "nt::load<float, N>(a + i)"}, lanes=16)
+    code.hoisted    # ["const auto v2 = nt::broadcast<float, 16>(0.5f);"]: before the loop
+    code.body       # ["const auto v0 = nt::load<float, 16>(a + i);", "const auto v3 = nt::mul(v0, v2);"]: in the loop
+    code.values[3]  # "v3"
+
+One register of a program is one variable, a vector of `lanes` elements, or a mask where the register is a bool.
+Instructions that the caller computes itself (loads, scalars, row reductions) are in `given`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dtypes import bfloat16
+from npu_tensor.ops.expression import Instruction, Program
+
+__all__ = [
+    "MEMORY",
+    "REGISTERS",
+    "VECTOR_BYTES",
+    "Precision",
+    "Statements",
+    "broadcast",
+    "lanes",
+    "literal",
+    "needed",
+    "needed_precisions",
+    "refusal",
+    "statements",
+]
+
+Precision = Literal["half", "full"]
+"""half: a relative error of 2^-14, which a bfloat16 result does not show; full: 4 ulps of float32."""
+
+REGISTERS: Final[Mapping[str, str]] = {
+    "float32": "float",
+    "int32": "int32",
+    "int16": "int16",
+    "int8": "int8",
+    "uint8": "uint8",
+    "bool": "bool",
+}
+"""The C++ element type of each register type that a core has; bool stands for aie::mask."""
+
+MEMORY: Final[Mapping[str, str]] = {
+    "bfloat16": "bfloat16",
+    **{dtype: name for dtype, name in REGISTERS.items() if dtype != "bool"},
+}
+"""The C++ element type of each dtype that objects and buffers have."""
+
+VECTOR_BYTES: Final = 64
+"""A vector register has 512 bits."""
+
+# Functions of the header whose names are not those of the primitives, which are keywords of C++.
+_FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
+
+# Primitives whose float versions take a precision.
+_INEXACT: Final = frozenset({"mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+
+# Primitives that pass a small relative error of a float operand on as it is. All others may enlarge it (a difference
+# of close numbers, the exponential of a large one) or make a step of it (rounding, comparison).
+_KEEPS_RELATIVE_ERROR: Final = frozenset(
+    {"mul", "div", "sqrt", "neg", "abs", "maximum", "minimum", "select", "round_bfloat16", "round_float16"}
+)
+
+
+# Primitives whose result has no more significant bits than their operands.
+_KEEPS_BITS: Final = frozenset({"neg", "abs", "maximum", "minimum"})
+
+
+class Statements(NamedTuple):
+    """C++ for a program: lines before the loop, lines in it, and the expression of every needed instruction."""
+
+    hoisted: list[str]
+    body: list[str]
+    values: dict[int, str]
+
+
+def needed(program: Program, roots: Iterable[int], given: Collection[int] = ()) -> list[int]:
+    """The instructions that `roots` depend on, ascending, without looking behind those in `given`."""
+    found: set[int] = set()
+    stack = list(roots)
+    while stack:
+        number = stack.pop()
+        if number not in found:
+            found.add(number)
+            if number not in given:
+                stack.extend(program.instructions[number].operands)
+    return sorted(found)
+
+
+def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] | None = None) -> str | None:
+    """Why a core cannot compute the roots (by default the outputs), or None; instructions in `given` are not judged."""
+    for number in needed(program, program.outputs if roots is None else roots, given):
+        instruction = program.instructions[number]
+        if number in given:
+            continue
+        if instruction.dtype not in REGISTERS:
+            return f"{instruction.dtype} arithmetic"
+        if instruction.primitive.startswith("row_") or instruction.primitive == "index":
+            return f"{instruction.primitive} outside of a row"
+        if instruction.primitive in _INEXACT - {"mul"} and instruction.dtype != "float32":
+            return f"{instruction.primitive} of {instruction.dtype}"
+    return None
+
+
+def lanes(program: Program) -> int:
+    """Elements per vector: as many as fit a register in the widest type, for 64-bit types as for 32-bit ones."""
+    sizes = (np.dtype(instruction.dtype).itemsize for instruction in program.instructions)
+    return VECTOR_BYTES // min(4, max(sizes, default=1))
+
+
+def literal(value: float, dtype: str) -> str:
+    """A number as C++ of a register type."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype != "float32":
+        # The smallest int32 has no literal of its own: its digits are one too large before the minus applies.
+        return "-2147483647 - 1" if value == -(2**31) else str(int(value))
+    number = _float32(value)
+    if np.isnan(number):
+        return '__builtin_nanf("")'
+    if np.isinf(number):
+        return "-__builtin_inff()" if number < 0 else "__builtin_inff()"
+    return f"{number!s}f"
+
+
+def _float32(value: float) -> np.float32:
+    with np.errstate(over="ignore"):
+        return np.float32(value)
+
+
+def broadcast(expression: str, dtype: str, lanes: int) -> str:
+    """A number in every lane of a register."""
+    return f"nt::broadcast<{REGISTERS[dtype]}, {lanes}>({expression})"
+
+
+def statements(
+    program: Program,
+    given: Mapping[int, str],
+    lanes: int,
+    precision: Precision = "full",
+    roots: Iterable[int] | None = None,
+    invariant: Collection[int] = (),
+    short: Collection[int] = (),
+    prefix: str = "v",
+) -> Statements:
+    """The statements that compute `roots` (by default the outputs) from the expressions in `given`.
+
+    precision: what the roots need; "half" if they are rounded to bfloat16 afterwards. An instruction inside is less
+    exact only where its error does not grow on the way to the roots. invariant: those of `given` that are the same in
+    every round of the loop; what depends on nothing else is hoisted. short: those of `given` that are exact in
+    bfloat16, whose products need less work. prefix: of the variables' names.
+    Raises KeyError for a program with a `refusal`.
+    """
+    roots = list(program.outputs if roots is None else roots)
+    order = needed(program, roots, given)
+    precisions = needed_precisions(program, order, precision, short)
+    hoisted: list[str] = []
+    body: list[str] = []
+    values: dict[int, str] = {}
+    constant: set[int] = set()
+    for number in order:
+        instruction = program.instructions[number]
+        if number in given:
+            expression = given[number]
+            same = number in invariant
+        else:
+            expression = _expression(program, instruction, values, lanes, precisions[number])
+            same = all(operand in constant for operand in instruction.operands)
+        values[number] = f"{prefix}{number}"
+        if same:
+            constant.add(number)
+        (hoisted if same else body).append(f"const auto {values[number]} = {expression};")
+    return Statements(hoisted, body, values)
+
+
+def _expression(
+    program: Program, instruction: Instruction, values: Mapping[int, str], lanes: int, precision: Precision
+) -> str:
+    primitive, operands, dtype, value = instruction
+    if primitive == "constant":
+        return broadcast(literal(value, dtype), dtype, lanes)
+    template = ""
+    if primitive == "cast":
+        template = f"<{REGISTERS[dtype]}>"
+    elif primitive in _INEXACT and dtype == "float32":
+        template = f"<nt::{precision}>"
+    arguments = ", ".join(values[operand] for operand in operands)
+    return f"nt::{_FUNCTIONS.get(primitive, primitive)}{template}({arguments})"
+
+
+def needed_precisions(
+    program: Program, order: Sequence[int], precision: Precision, short: Collection[int] = ()
+) -> dict[int, Precision]:
+    """The precision that each instruction of `order` needs so that the last ones have `precision`; see `statements`."""
+    wanted: dict[int, Precision] = dict.fromkeys(order, precision)
+    for number in reversed(order):
+        primitive, operands, _, _ = program.instructions[number]
+        if primitive not in _KEEPS_RELATIVE_ERROR or wanted[number] == "full":
+            wanted.update(dict.fromkeys(operands, "full"))
+    exact = _short(program, order, short)
+    for number in order:
+        primitive, operands, _, _ = program.instructions[number]
+        if primitive == "mul" and exact.issuperset(operands):
+            wanted[number] = "half"  # which loses nothing of 8-bit factors
+    return wanted
+
+
+def _short(program: Program, order: Sequence[int], given: Collection[int]) -> set[int]:
+    """The float instructions whose results are exact in bfloat16: 8 significant bits."""
+    short: set[int] = set(given)
+    for number in order:
+        primitive, operands, dtype, value = program.instructions[number]
+        if dtype != "float32" or number in short:
+            continue
+        if primitive == "constant":
+            exact = bool(_float32(value) == _float32(value).astype(bfloat16.numpy))
+        elif primitive == "cast":
+            exact = program.instructions[operands[0]].dtype in ("bool", "int8", "uint8")
+        elif primitive in _KEEPS_BITS:
+            exact = short.issuperset(operands)
+        else:
+            exact = primitive == "round_bfloat16" or (primitive == "select" and short.issuperset(operands[1:]))
+        if exact:
+            short.add(number)
+    return short

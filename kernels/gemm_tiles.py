@@ -1,0 +1,247 @@
+"""How a matrix product is cut: block shapes of the core, and the search for the tiles with the best predicted time.
+
+An array of `rows` x `columns` cores computes a tile of rows*m x columns*n sums, each core m x n. Every core holds a
+block of B, k x n, while slices of its rows of A, block_rows*r x k, pass by. A memtile gathers `stretch` steps in k, so
+that the rows that are read from host memory are longer than those in a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
+
+__all__ = ["BLOCKS", "STACK", "Blocks", "Problem", "Tiling", "multiply_cycles", "search", "store_cycles"]
+
+STACK: Final = 1024
+"""Bytes. The published tiles leave as much (arXiv 2512.13282: 64512 bytes of buffers)."""
+
+CORE_BYTES: Final = 65536 - 64 - STACK
+MEMTILE_BYTES: Final = 524288
+STATIC_SIZE: Final = 512
+PATTERN_SIZE: Final = 1023
+ITERATIONS: Final = 64
+STRIDE_WORDS: Final = 2**20
+"""Limits of DMA walks (dataflow.checks.limits): of a memtile's sizes, of a shim's sizes and strides."""
+
+LONGEST_K: Final = 256
+STRETCHES: Final = (1, 2, 3, 4, 6, 8)
+TIE: Final = 0.01
+"""What is searched. The resources that do not limit count a little, which decides between equals."""
+
+LOAD_BYTES: Final[Mapping[Arch, int]] = MappingProxyType({"aie2": 64, "aie2p": 128})
+STORE_BYTES: Final[Mapping[Arch, int]] = MappingProxyType({"aie2": 32, "aie2p": 64})
+"""Per cycle: two loads and one store of 256 bits (AM020) or 512 bits."""
+
+BLOCK_CYCLES: Final = 11
+"""Cycles around one register block: start and end of its software pipeline.
+
+Fitted to two kernels of arXiv 2512.13282 that hold int8 sums, with the block's loads and stores beside its products:
+112x112x112 on aie2, 8 products of 4x8x8, 14 steps: 112 + 4 + 8 + 11 cycles, published 212.5 of 256 products a cycle;
+144x72x144 on aie2p, 4 products of 8x8x8, 9 steps: 36 + 2 + 4 + 11 cycles, published 343 of 512. It also gives the
+3.12 TFLOPS of 96x56x96 bfloat16 on aie2: 112 + 8 + 16 + 11 cycles for 16 products of 4x8x4 and 7 steps.
+"""
+
+
+class Blocks(NamedTuple):
+    """What a core multiplies at once, r x s by s x t, and how many results it keeps in registers, rows x columns."""
+
+    r: int
+    s: int
+    t: int
+    rows: int
+    columns: int
+
+
+# The shapes are those of aie_api for two operands of one type; the sums of one register block fill 8192 bits.
+BLOCKS: Final[Mapping[Arch, Mapping[str, Blocks]]] = MappingProxyType(
+    {
+        "aie2": {
+            "bfloat16": Blocks(4, 8, 4, 4, 4),
+            "int8": Blocks(4, 8, 8, 4, 2),
+            "int16": Blocks(4, 4, 4, 4, 2),
+            "float32": Blocks(4, 8, 4, 2, 2),
+        },
+        "aie2p": {
+            "bfloat16": Blocks(4, 8, 8, 4, 2),
+            "int8": Blocks(8, 8, 8, 2, 2),
+            "int16": Blocks(4, 4, 8, 2, 2),
+            "float32": Blocks(4, 8, 4, 2, 2),
+        },
+    }
+)
+
+
+class Problem(NamedTuple):
+    """A batch of products M x K by K x N.
+
+    operand: dtype of A and B on the array. result: dtype of C. transposed: whether B is stored as N x K. row_operands:
+    vectors of N numbers of 32 bits that the epilogue reads. vector_cycles: of the epilogue, per 16 results.
+    """
+
+    arch: Arch
+    columns: int
+    operand: str
+    result: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    transposed: bool = True
+    row_operands: int = 0
+    vector_cycles: int = 4
+
+    @property
+    def blocks(self) -> Blocks:
+        """The block shape of its operands."""
+        return BLOCKS[self.arch][self.operand]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of an operand's and of a result's element."""
+        return _SIZES[self.operand], _SIZES[self.result]
+
+
+_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
+
+
+class Tiling(NamedTuple):
+    """Cores used, extents of one core's tile, and the steps in k that a memtile gathers.
+
+    """
+
+    rows: int
+    columns: int
+    m: int
+    n: int
+    k: int
+    stretch: int
+
+    @property
+    def shared(self) -> int:
+        """Rows of cores that one memtile serves with A: 1, where there are as many columns as rows."""
+        return int(_shared(self.rows, self.columns))
+
+    def store_rows(self, blocks: Blocks) -> int:
+        """Rows of a core's result that go out in one object. Slices of shared memtiles alternate, and stay whole."""
+        return blocks.r * (1 if self.shared == 1 else blocks.rows)
+
+    def padded(self, problem: Problem) -> tuple[int, int, int]:
+        """Extents M, N, K in whole tiles."""
+        return (
+            _up(problem.m, self.rows * self.m),
+            _up(problem.n, self.columns * self.n),
+            _up(problem.k, self.k * self.stretch),
+        )
+
+    def transfers(self, problem: Problem) -> int:
+        """How many the host starts in a run."""
+        m, n, _ = self.padded(problem)
+        tiles = problem.batch * (m // (self.rows * self.m)) * (n // (self.columns * self.n))
+        return tiles * (self.rows // self.shared + self.columns * (2 + problem.row_operands))
+
+
+def _shared(rows: Any, columns: Any) -> Any:
+    return np.where(columns >= rows, 1, np.where(columns >= 2, 2, rows))
+
+
+def _up(value: Any, step: Any) -> Any:
+    return -(-value // step) * step
+
+
+def multiply_cycles(problem: Problem, n: Any, k: Any) -> Any:
+    """Cycles of one call of the product: a slice of A, rows*r x k, by k x n. Numbers or arrays, as all below.
+
+    The sums of a register block are stored while those of the next one are loaded.
+    """
+    r, s, t, rows, columns = problem.blocks
+    size, _ = problem.sizes
+    load, store = LOAD_BYTES[problem.arch], STORE_BYTES[problem.arch]
+    products = rows * columns * r * s * t / ARRAYS[problem.arch].macs_per_cycle[problem.operand]
+    operands = (rows * r + columns * t) * s * size / load
+    sums = rows * columns * r * t * 4
+    block = k // s * max(products, operands) + max(sums / load, sums / store) + BLOCK_CYCLES
+    return n // (columns * t) * block
+
+
+def store_cycles(problem: Problem, rows: Any, n: Any) -> Any:
+    """Cycles of one call that rounds and stores `rows` x n sums."""
+    return rows * n // 16 * problem.vector_cycles
+
+
+def clear_cycles(problem: Problem, m: Any, n: Any) -> Any:
+    """Cycles of one call that sets m x n sums to zero."""
+    return m * n * 4 // STORE_BYTES[problem.arch]
+
+
+@lru_cache(maxsize=16)
+def _tiles(arch: Arch, operand: str, result: str) -> tuple[Any, Any, Any, Any]:
+    """m, n, k and stretch of all tiles that fit a core in the best case, as arrays."""
+    r, s, t, rows, columns = BLOCKS[arch][operand]
+    size = _SIZES[operand]
+    grid = np.meshgrid(
+        np.arange(rows * r, min(STATIC_SIZE, ITERATIONS * r) + 1, rows * r),
+        np.arange(columns * t, STATIC_SIZE + 1, columns * t),
+        np.arange(s, LONGEST_K + 1, s),
+        STRETCHES,
+        indexing="ij",
+    )
+    m, n, k, stretch = (axis.ravel() for axis in grid)
+    core = 4 * m * n + 2 * size * k * (rows * r + n) + 2 * r * n * _SIZES[result]
+    fits = (core <= CORE_BYTES) & (k * stretch <= STATIC_SIZE)
+    return m[fits], n[fits], k[fits], stretch[fits]
+
+
+@lru_cache(maxsize=1024)
+def search(problem: Problem) -> Tiling | None:
+    """The tiles with the least predicted time (dataflow.cost) within all limits; None if none are."""
+    blocks, array = problem.blocks, ARRAYS[problem.arch]
+    size, result_size = problem.sizes
+    m, n, k, stretch = _tiles(problem.arch, problem.operand, problem.result)
+    # As few rows and columns as hold the problem.
+    rows = np.select([m >= problem.m, 2 * m >= problem.m], [1, 2], 4)
+    columns = np.minimum(problem.columns, -(-problem.n // n))
+    shared = _shared(rows, columns)
+    slice_rows = blocks.rows * blocks.r
+    store_rows = np.where(shared == 1, blocks.r, slice_rows)
+    gathered = stretch * k
+    full_m, full_n, full_k = _up(problem.m, rows * m), _up(problem.n, columns * n), _up(problem.k, gathered)
+
+    row_bytes = problem.row_operands * n // blocks.t * 64
+    core = 4 * m * n + 2 * size * k * (slice_rows + n) + 2 * store_rows * n * result_size + row_bytes + 4
+    held = np.where(shared == 1, gathered * m, shared * slice_rows * k)
+    memtile = 2 * (size * (held + gathered * n) + rows * store_rows * n * result_size)
+    walked = np.where(problem.transposed, full_k, np.maximum(full_k, gathered * full_n))
+    fits = (core <= CORE_BYTES) & (memtile <= MEMTILE_BYTES) & (shared * m <= PATTERN_SIZE)
+    fits &= (walked * size <= STRIDE_WORDS * 4) & (m * full_n * result_size <= STRIDE_WORDS * 4)
+    if not fits.any():
+        return None
+
+    # The same sums that dataflow.cost makes of the design.
+    tiles = problem.batch * (full_m // (rows * m)) * (full_n // (columns * n))
+    steps, slices = full_k // k, m // slice_rows
+    call = CALL_CYCLES + 2 * LOCK_CYCLES
+    cycles = steps * (slices * (multiply_cycles(problem, n, k) + call) + 2 * LOCK_CYCLES)
+    cycles += m // store_rows * (store_cycles(problem, store_rows, n) + call) + clear_cycles(problem, m, n)
+    compute = tiles * cycles / array.clock_hz
+    sent = np.maximum(shared * m * full_k * size, n * full_k * size)
+    stream = tiles * np.maximum(sent, rows * m * n * result_size) / (STREAM_BYTES_PER_CYCLE * array.clock_hz)
+    a = rows * m * full_k // np.where(shared == 1, gathered, k) * _run(np.where(shared == 1, gathered, k) * size)
+    b = columns * n * full_k * size // (gathered * size) * _run(gathered * size)
+    if not problem.transposed:
+        b = columns * full_k * _run(n * size)
+    c = rows * m * columns * _run(n * result_size)
+    ddr = tiles * (a + b + c) / array.ddr_bytes_per_second
+    seconds = np.maximum(np.maximum(compute, stream), ddr) + TIE * (compute + stream + ddr)
+    best = np.flatnonzero(fits)[np.argmin(seconds[fits])]
+    return Tiling(*(int(axis[best]) for axis in (rows, columns, m, n, k, stretch)))
+
+
+def _run(nbytes: Any) -> Any:
+    return np.maximum(nbytes, SHORT_RUN_BYTES)

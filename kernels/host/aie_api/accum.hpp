@@ -1,0 +1,254 @@
+// Accumulators and the products that end in them: float32, or integers that wrap at 32 or 64 bits.
+#pragma once
+
+#include "vector.hpp"
+
+namespace aie {
+
+namespace detail {
+
+template <typename Tag>
+struct accumulator;
+template <>
+struct accumulator<accfloat> { using type = float; };
+template <>
+struct accumulator<acc32> { using type = int32; };
+template <>
+struct accumulator<acc64> { using type = std::int64_t; };
+
+// The accumulator of a product where none is named.
+template <typename A, typename B>
+constexpr auto default_tag() {
+    static_assert(is_float_v<A> == is_float_v<B>, "no product of a floating-point and an integer vector");
+    static_assert(!is_float_v<A> || std::is_same_v<A, B>, "no product of bfloat16 and float");
+    if constexpr (is_float_v<A>) {
+        return accfloat{};
+    } else if constexpr (sizeof(A) <= 2 && sizeof(B) <= 2) {
+        return acc32{};
+    } else {
+        return acc64{};
+    }
+}
+template <typename A, typename B>
+using default_tag_t = decltype(default_tag<A, B>());
+
+}  // namespace detail
+
+template <typename Tag, unsigned N>
+class accum {
+  public:
+    using value_type = Tag;
+    using lane_type = typename detail::accumulator<Tag>::type;
+    static_assert(sizeof(lane_type) * N >= 16 && sizeof(lane_type) * N <= 512, "no accumulator of this size");
+    alignas(sizeof(lane_type) * N < 64 ? sizeof(lane_type) * N : 64) lane_type data[N];
+
+    accum() = default;
+    template <typename T>
+    explicit accum(const vector<T, N> &v, int shift = 0) {
+        from_vector(v, shift);
+    }
+
+    static constexpr unsigned size() { return N; }
+    static constexpr bool is_floating_point() { return std::is_same_v<Tag, accfloat>; }
+
+    template <typename T>
+    void from_vector(const vector<T, N> &v, int shift = 0) {
+        static_assert(is_floating_point() == detail::is_float_v<T>, "the types of vector and accumulator differ");
+        if constexpr (sizeof(T) < sizeof(lane_type)) nt_host::count(N, sizeof(lane_type) == 8 ? 16 : 32);
+        if constexpr (is_floating_point()) {
+            for (unsigned i = 0; i < N; ++i) data[i] = static_cast<float>(v.data[i]);
+        } else {
+            static_assert(sizeof(T) < sizeof(lane_type), "the array widens to the accumulator's lanes only");
+            if (shift < 0) nt_host::fail("accum::from_vector: negative shift");
+            using Bits = std::make_unsigned_t<lane_type>;
+            for (unsigned i = 0; i < N; ++i)
+                data[i] = static_cast<lane_type>(static_cast<Bits>(static_cast<std::int64_t>(v.data[i])) << shift);
+        }
+    }
+
+    // Rounds as the core's rounding mode says; integers narrow as its saturation mode says.
+    template <typename T>
+    vector<T, N> to_vector(int shift = 0) const {
+        static_assert(is_floating_point() == detail::is_float_v<T>, "the types of vector and accumulator differ");
+        if constexpr (sizeof(T) < sizeof(lane_type)) nt_host::count(N, sizeof(lane_type) == 8 ? 16 : 32);
+        vector<T, N> result;
+        if constexpr (std::is_same_v<T, float>) {
+            for (unsigned i = 0; i < N; ++i) result.data[i] = data[i];
+        } else if constexpr (std::is_same_v<T, bfloat16>) {
+            detail::with_rounding([&](auto mode) {
+                for (unsigned i = 0; i < N; ++i)
+                    result.data[i].bits = detail::rounded_bfloat16<mode()>(std::bit_cast<uint32>(data[i]));
+            });
+        } else if constexpr (sizeof(T) == sizeof(lane_type)) {
+            // The array takes the lanes as they are, whatever the shift.
+            if (shift) nt_host::fail("accum::to_vector: no shift to lanes as wide as the accumulator's");
+            for (unsigned i = 0; i < N; ++i) result.data[i] = static_cast<T>(data[i]);
+        } else {
+            const saturation_mode saturation = get_saturation();
+            detail::with_rounding([&](auto mode) {
+                for (unsigned i = 0; i < N; ++i)
+                    result.data[i] = detail::narrowed<T>(detail::shifted<mode()>(data[i], shift), saturation);
+            });
+        }
+        return result;
+    }
+    vector<float, N> to_vector() const requires(is_floating_point()) { return to_vector<float>(); }
+
+    // The same bits, lanes of the same width.
+    template <typename To>
+    accum<To, N> cast_to() const {
+        static_assert(sizeof(typename accum<To, N>::lane_type) == sizeof(lane_type));
+        return std::bit_cast<accum<To, N>>(*this);
+    }
+    template <unsigned M>
+    accum<Tag, M> extract(unsigned index) const {
+        accum<Tag, M> result;
+        for (unsigned i = 0; i < M; ++i) result.data[i] = data[index * M + i];
+        return result;
+    }
+    template <unsigned M>
+    accum &insert(unsigned index, const accum<Tag, M> &part) {
+        for (unsigned i = 0; i < M; ++i) data[index * M + i] = part.data[i];
+        return *this;
+    }
+};
+
+namespace detail {
+
+// Lanes that one instruction multiplies; 0 for int32, which takes 4 products of halves and 4 shuffles per 16 lanes, and
+// for float, which takes 9 products of bfloat16 and 4 subtractions and conversions per operand and 16 lanes.
+template <typename A, typename B>
+constexpr unsigned multiplied_lanes() {
+    constexpr unsigned size = sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B);
+    if constexpr (std::is_same_v<A, bfloat16>) return __AIE_ARCH__ == 20 ? 16 : 32;
+    if constexpr (size == 4) return 0;
+    return __AIE_ARCH__ == 20 || size == 2 ? 32 : 64;
+}
+template <typename A, typename B>
+constexpr void count_products(unsigned lanes) {
+    if constexpr (multiplied_lanes<A, B>() > 0) {
+        nt_host::count(lanes, multiplied_lanes<A, B>());
+    } else {
+        nt_host::count((lanes + 15) / 16 * (is_float_v<A> ? 17 : 8));
+    }
+}
+
+template <typename A>
+struct is_accum : std::false_type {};
+template <typename Tag, unsigned N>
+struct is_accum<accum<Tag, N>> : std::true_type {};
+
+// Lanes as the accumulator computes with them. Unsigned arithmetic wraps without being undefined.
+template <typename Tag, typename T>
+constexpr auto lane(T value) {
+    if constexpr (std::is_same_v<Tag, accfloat>) {
+        return static_cast<float>(value);
+    } else {
+        using Lane = typename accumulator<Tag>::type;
+        return static_cast<std::make_unsigned_t<Lane>>(static_cast<Lane>(value));
+    }
+}
+
+}  // namespace detail
+
+template <typename A>
+concept Accum = detail::is_accum<A>::value;
+
+template <typename To, Accum A>
+auto vector_cast(const A &acc) {
+    return std::bit_cast<vector<To, A::size() * sizeof(acc.data[0]) / sizeof(To)>>(acc);
+}
+
+template <typename Tag, typename A, typename B, unsigned N>
+accum<Tag, N> mul(const vector<A, N> &a, const vector<B, N> &b) {
+    detail::count_products<A, B>(N);
+    accum<Tag, N> result;
+    for (unsigned i = 0; i < N; ++i) result.data[i] = detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
+    return result;
+}
+template <typename A, typename B, unsigned N>
+auto mul(const vector<A, N> &a, const vector<B, N> &b) {
+    return mul<detail::default_tag_t<A, B>>(a, b);
+}
+template <Elem A, typename B, unsigned N>
+auto mul(A a, const vector<B, N> &b) {
+    return mul(broadcast<A, N>(a), b);
+}
+template <typename A, Elem B, unsigned N>
+auto mul(const vector<A, N> &a, B b) {
+    return mul(a, broadcast<B, N>(b));
+}
+
+template <Accum Acc>
+Acc neg(const Acc &acc) {
+    using Tag = typename Acc::value_type;
+    Acc result;
+    for (unsigned i = 0; i < Acc::size(); ++i) result.data[i] = -detail::lane<Tag>(acc.data[i]);
+    return result;
+}
+
+template <typename A, typename B, unsigned N>
+auto negmul(const vector<A, N> &a, const vector<B, N> &b) {
+    return neg(mul(a, b));
+}
+
+// acc + a b; the operands of a product are vectors or one of them a number.
+template <typename Tag, typename A, typename B, unsigned N>
+accum<Tag, N> mac(const accum<Tag, N> &acc, const vector<A, N> &a, const vector<B, N> &b) {
+    detail::count_products<A, B>(N);
+    accum<Tag, N> result;
+    for (unsigned i = 0; i < N; ++i)
+        result.data[i] = detail::lane<Tag>(acc.data[i]) + detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
+    return result;
+}
+template <typename Tag, Elem A, typename B, unsigned N>
+accum<Tag, N> mac(const accum<Tag, N> &acc, A a, const vector<B, N> &b) {
+    return mac(acc, broadcast<A, N>(a), b);
+}
+template <typename Tag, typename A, Elem B, unsigned N>
+accum<Tag, N> mac(const accum<Tag, N> &acc, const vector<A, N> &a, B b) {
+    return mac(acc, a, broadcast<B, N>(b));
+}
+
+// acc - a b
+template <typename Tag, typename A, typename B, unsigned N>
+accum<Tag, N> msc(const accum<Tag, N> &acc, const vector<A, N> &a, const vector<B, N> &b) {
+    detail::count_products<A, B>(N);
+    accum<Tag, N> result;
+    for (unsigned i = 0; i < N; ++i)
+        result.data[i] = detail::lane<Tag>(acc.data[i]) - detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
+    return result;
+}
+template <typename Tag, Elem A, typename B, unsigned N>
+accum<Tag, N> msc(const accum<Tag, N> &acc, A a, const vector<B, N> &b) {
+    return msc(acc, broadcast<A, N>(a), b);
+}
+template <typename Tag, typename A, Elem B, unsigned N>
+accum<Tag, N> msc(const accum<Tag, N> &acc, const vector<A, N> &a, B b) {
+    return msc(acc, a, broadcast<B, N>(b));
+}
+
+template <typename Tag, unsigned N>
+accum<Tag, N> add(const accum<Tag, N> &a, const accum<Tag, N> &b) {
+    nt_host::count(N, 16);
+    accum<Tag, N> result;
+    for (unsigned i = 0; i < N; ++i) result.data[i] = detail::lane<Tag>(a.data[i]) + detail::lane<Tag>(b.data[i]);
+    return result;
+}
+template <typename Tag, typename T, unsigned N>
+accum<Tag, N> add(const accum<Tag, N> &a, const vector<T, N> &b) {
+    return add(a, accum<Tag, N>(b));
+}
+template <typename Tag, unsigned N>
+accum<Tag, N> sub(const accum<Tag, N> &a, const accum<Tag, N> &b) {
+    nt_host::count(N, 16);
+    accum<Tag, N> result;
+    for (unsigned i = 0; i < N; ++i) result.data[i] = detail::lane<Tag>(a.data[i]) - detail::lane<Tag>(b.data[i]);
+    return result;
+}
+template <typename Tag, typename T, unsigned N>
+accum<Tag, N> sub(const accum<Tag, N> &a, const vector<T, N> &b) {
+    return sub(a, accum<Tag, N>(b));
+}
+
+}  // namespace aie

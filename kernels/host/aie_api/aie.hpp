@@ -1,0 +1,22 @@
+// The subset of AMD's aie_api that the kernels use, for the host's compiler: same names, same lanes, same rounding.
+//
+// With this folder's parent on the include path, g++ and clang++ compile the source of a core unchanged, and the
+// simulator runs it. What the array does not have does not compile here either; what it does wrongly without a word,
+// such as an access at an unaligned address, fails.
+//
+// Known differences. Sums of products are rounded after each term here; the array's order and rounding within one
+// instruction are not documented. A product of float vectors is exact and rounded once here; the array composes it
+// from products of bfloat16.
+#pragma once
+
+#include "accum.hpp"
+#include "memory.hpp"
+#include "mmul.hpp"
+#include "operations.hpp"
+#include "shuffle.hpp"
+#include "types.hpp"
+#include "vector.hpp"
+
+// Marks for the tracing unit.
+inline void event0() {}
+inline void event1() {}

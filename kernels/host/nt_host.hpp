@@ -1,0 +1,140 @@
+// How code for a core runs inside a host process: with the floating-point mode of the array, and without ending the
+// process when it does something that the array does not take.
+//
+// Host implementations of the array's API call `fail`. The simulator compiles a source together with one
+// NT_HOST_ENTRY per declared function and calls the entries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+// What nt_host::core_state means where no header declares one.
+namespace nt_host_without_state {
+inline struct State {
+} core_state;
+}  // namespace nt_host_without_state
+
+namespace nt_host {
+
+using namespace nt_host_without_state;
+
+class Failure : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// End the function that the array called; the simulator reports `message`. Destructors run.
+[[noreturn]] inline void fail(const char *message) { throw Failure(message); }
+
+// The array flushes float32 denormals to zero, operands and results alike. Only while an object of this class lives.
+class FlushDenormals {
+  public:
+#if defined(__x86_64__)
+    FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040); }  // FTZ, bit 15, and DAZ, bit 6
+    ~FlushDenormals() { _mm_setcsr(saved_); }
+
+  private:
+    unsigned saved_;
+#elif defined(__aarch64__)
+    FlushDenormals() {
+        asm volatile("mrs %0, fpcr" : "=r"(saved_));
+        asm volatile("msr fpcr, %0" : : "r"(saved_ | (std::uint64_t{1} << 24)));  // FZ
+    }
+    ~FlushDenormals() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+
+  private:
+    std::uint64_t saved_;
+#else
+#error "the simulator knows how to flush denormals on x86-64 and AArch64 only"
+#endif
+
+  public:
+    FlushDenormals(const FlushDenormals &) = delete;
+    FlushDenormals &operator=(const FlushDenormals &) = delete;
+};
+
+// What a design says about one argument: a pointer to elements of some size, or a number.
+template <std::size_t ElementBytes>
+struct Pointer {};
+template <typename Type>
+struct Number {};
+
+template <typename Actual, typename Declared>
+struct Agrees : std::false_type {};
+template <typename Element, std::size_t ElementBytes>
+struct Agrees<Element *, Pointer<ElementBytes>> {
+    static constexpr bool value = sizeof(Element) == ElementBytes;
+};
+template <std::size_t ElementBytes>
+struct Agrees<void *, Pointer<ElementBytes>> : std::true_type {};
+template <std::size_t ElementBytes>
+struct Agrees<const void *, Pointer<ElementBytes>> : std::true_type {};
+template <typename Type>
+struct Agrees<Type, Number<Type>> : std::true_type {};
+
+template <typename... Declared>
+struct Signature {};
+
+// `call` takes the arguments of `function` and returns what went wrong: null if nothing, else a text that is valid
+// until the same thread calls again. It calls `reset` first.
+template <auto function, auto reset, typename Declared, typename Type = decltype(function)>
+struct Entry {
+    static_assert(!sizeof(Type), "a kernel function returns nothing and is not noexcept");
+};
+
+template <auto function, auto reset, typename... Declared, typename... Arguments>
+struct Entry<function, reset, Signature<Declared...>, void (*)(Arguments...)> {
+    static constexpr bool counts_agree() { return sizeof...(Declared) == sizeof...(Arguments); }
+
+    template <typename... Types>
+    struct List {};
+    template <typename... Given, typename... Wanted>
+    static constexpr bool types_agree(List<Given...>, List<Wanted...>) {
+        if constexpr (sizeof...(Given) == sizeof...(Wanted)) {
+            return (Agrees<Given, Wanted>::value && ...);
+        }
+        return true;
+    }
+    static_assert(counts_agree(), "the design declares another number of arguments than the function takes");
+    static_assert(types_agree(List<Arguments...>{}, List<Declared...>{}),
+                  "the design declares an argument whose size or kind differs from the function's parameter");
+
+    static const char *call(Arguments... arguments) noexcept {
+        static thread_local char message[512];
+        auto *opaque = function;
+        asm volatile("" : "+r"(opaque));  // Inlined arithmetic could move out of the scope of the mode.
+        reset();
+        const FlushDenormals flush;
+        try {
+            opaque(arguments...);
+            return nullptr;
+        } catch (const std::exception &error) {
+            std::snprintf(message, sizeof message, "%s", error.what());
+        } catch (...) {
+            std::snprintf(message, sizeof message, "an exception of an unknown type");
+        }
+        return message;
+    }
+};
+
+}  // namespace nt_host
+
+// `symbol` and then nt_host::Pointer<bytes> or nt_host::Number<type> for each declared argument.
+//
+// Every call finds the control registers (rounding, saturation) as they are after a reset. On the array they keep what
+// the core's last function set; that a function relies on another one would show here.
+#define NT_HOST_ENTRY(symbol, ...)                                                                           \
+    static void nt_host_reset_##symbol() { nt_host::core_state = {}; }                                       \
+    using nt_host_##symbol =                                                                                 \
+        nt_host::Entry<&symbol, &nt_host_reset_##symbol, nt_host::Signature<__VA_ARGS__>>;                   \
+    extern "C" {                                                                                             \
+    extern const decltype(&nt_host_##symbol::call) nt_host_entry_##symbol = &nt_host_##symbol::call;         \
+    }

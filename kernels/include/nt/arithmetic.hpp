@@ -1,0 +1,382 @@
+// The exact primitives on registers: arithmetic, comparison, bits, selection, rounding to integers, conversion.
+//
+// NaN and infinity behave as in NumPy. What the array's comparisons make of a NaN is not documented, so NaNs are found
+// by their bits. Integers wrap. Shifts expect the core's saturation mode `none`, its default.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "precision.hpp"
+
+namespace nt {
+
+using aie::bit_and;
+using aie::bit_not;
+using aie::bit_or;
+using aie::bit_xor;
+
+constexpr int32 SIGN_BIT = -2147483647 - 1;
+constexpr int32 MAGNITUDE_BITS = 0x7fffffff;
+constexpr int32 INFINITY_BITS = 0x7f800000;
+constexpr int32 NAN_BITS = 0x7fc00000;
+constexpr int32 ONE_BITS = 0x3f800000;
+// Added to a float below 2^22 in magnitude, it leaves the nearest integer in the low bits of the sum.
+constexpr float ROUNDER = 12582912.0f;  // 1.5 * 2^23
+constexpr int32 ROUNDER_BITS = 0x4b400000;
+
+template <unsigned N>
+inline Int<N> magnitude(const Float<N> &x) {
+    return aie::bit_and(MAGNITUDE_BITS, bits(x));
+}
+template <unsigned N>
+inline Int<N> sign(const Float<N> &x) {
+    return aie::bit_and(SIGN_BIT, bits(x));
+}
+template <unsigned N>
+inline aie::mask<N> is_nan(const Float<N> &x) {
+    return aie::gt(magnitude(x), INFINITY_BITS);
+}
+
+// yes where the mask is set, else no.
+template <typename T, unsigned N>
+inline aie::vector<T, N> select(const aie::mask<N> &mask, const aie::vector<T, N> &yes, const aie::vector<T, N> &no) {
+    return aie::select(no, yes, mask);
+}
+template <unsigned N>
+inline aie::mask<N> select(const aie::mask<N> &mask, const aie::mask<N> &yes, const aie::mask<N> &no) {
+    return (mask & yes) | (~mask & no);
+}
+
+template <unsigned N>
+inline aie::mask<N> bit_and(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return a & b;
+}
+template <unsigned N>
+inline aie::mask<N> bit_or(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return a | b;
+}
+template <unsigned N>
+inline aie::mask<N> bit_xor(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return (a & ~b) | (~a & b);
+}
+template <unsigned N>
+inline aie::mask<N> bit_not(const aie::mask<N> &a) {
+    return ~a;
+}
+
+template <typename T, unsigned N>
+inline aie::mask<N> unordered(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    if constexpr (std::is_same_v<T, float>) {
+        return is_nan(a) | is_nan(b);
+    } else {
+        return aie::mask<N>(false);
+    }
+}
+template <typename T, unsigned N>
+inline aie::mask<N> eq(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    return aie::eq(a, b) & ~unordered(a, b);
+}
+template <typename T, unsigned N>
+inline aie::mask<N> lt(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    return aie::lt(a, b) & ~unordered(a, b);
+}
+template <typename T, unsigned N>
+inline aie::mask<N> le(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    return aie::le(a, b) & ~unordered(a, b);
+}
+template <unsigned N>
+inline aie::mask<N> eq(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return ~nt::bit_xor(a, b);
+}
+template <unsigned N>
+inline aie::mask<N> lt(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return ~a & b;
+}
+template <unsigned N>
+inline aie::mask<N> le(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return ~a | b;
+}
+template <typename V>
+inline auto ne(const V &a, const V &b) {
+    return ~nt::eq(a, b);
+}
+template <typename V>
+inline auto gt(const V &a, const V &b) {
+    return nt::lt(b, a);
+}
+template <typename V>
+inline auto ge(const V &a, const V &b) {
+    return nt::le(b, a);
+}
+
+template <typename T, unsigned N>
+inline aie::vector<T, N> add(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    return aie::add(a, b);
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> sub(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    return aie::sub(a, b);
+}
+template <unsigned N>
+inline aie::mask<N> add(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return a | b;
+}
+template <unsigned N>
+inline aie::mask<N> mul(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return a & b;
+}
+
+// A float split with the first part cut off instead of rounded, so that no finite number becomes infinite.
+template <unsigned parts, unsigned N>
+inline Split<parts, N> split_below(const Float<N> &x) {
+    const Float<N> leading = from_bits(aie::bit_and(-65536, bits(x)));
+    const auto rest = split<parts - 1>(aie::sub(x, leading));
+    Split<parts, N> result;
+    result.part[0] = Sum<N>(leading).template to_vector<bfloat16>();
+    for (unsigned i = 1; i < parts; ++i) result.part[i] = rest[i - 1];
+    return result;
+}
+
+// The product of the leading parts is right where the result is NaN or infinite; the sum of all is not, because the
+// second part of an infinity is NaN. A NaN that has bits in its lower half only, which no operation makes, counts as
+// infinity. Operands below 2^-102 count with 8 bits, because their lower parts are zero to the array.
+template <typename P = full, unsigned N>
+inline Float<N> mul(const Float<N> &a, const Float<N> &b) {
+    const auto left = split_below<P::parts>(a), right = split_below<P::parts>(b);
+    const Float<N> coarse = value(Sum<N>(aie::mul(left[0], right[0])));
+    return select(aie::ge(magnitude(coarse), INFINITY_BITS), coarse, value(product(left, right)));
+}
+// Integers wrap.
+template <typename P = full, typename T, unsigned N>
+    requires(!std::is_same_v<T, float>)
+inline aie::vector<T, N> mul(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    return aie::mul(a, b).template to_vector<T>();
+}
+
+template <typename T, unsigned N>
+inline aie::vector<T, N> neg(const aie::vector<T, N> &x) {
+    if constexpr (std::is_same_v<T, float>) {
+        return from_bits(aie::bit_xor(SIGN_BIT, bits(x)));
+    } else {
+        return aie::sub(aie::zeros<T, N>(), x);
+    }
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> abs(const aie::vector<T, N> &x) {
+    if constexpr (std::is_same_v<T, float>) {
+        return from_bits(magnitude(x));
+    } else if constexpr (std::is_same_v<T, uint8>) {
+        return x;
+    } else {
+        return aie::select(x, nt::neg(x), aie::lt(x, T(0)));
+    }
+}
+
+// A NaN in either operand is the result.
+template <typename T, unsigned N>
+inline aie::vector<T, N> maximum(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    if constexpr (std::is_same_v<T, float>) {
+        return select(is_nan(a), a, select(is_nan(b), b, aie::max(a, b)));
+    } else {
+        return aie::max(a, b);
+    }
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> minimum(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+    if constexpr (std::is_same_v<T, float>) {
+        return select(is_nan(a), a, select(is_nan(b), b, aie::min(a, b)));
+    } else {
+        return aie::min(a, b);
+    }
+}
+template <unsigned N>
+inline aie::mask<N> maximum(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return a | b;
+}
+template <unsigned N>
+inline aie::mask<N> minimum(const aie::mask<N> &a, const aie::mask<N> &b) {
+    return a & b;
+}
+
+// v / 2^count toward minus infinity, in every rounding mode of the core, because nothing is left to round.
+template <typename T, unsigned N>
+inline aie::vector<T, N> shift_down(const aie::vector<T, N> &v, unsigned count) {
+    return aie::downshift(aie::bit_and(static_cast<T>(~((1u << count) - 1)), v), count);
+}
+
+// The array shifts all lanes alike, so counts are put together from powers of two. A count outside of the type's width
+// shifts everything out.
+template <typename T, unsigned N>
+inline aie::vector<T, N> shift_left(const aie::vector<T, N> &v, const aie::vector<T, N> &count) {
+    constexpr unsigned width = sizeof(T) * 8;
+    aie::vector<T, N> result = v;
+    for (unsigned step = 1; step < width; step *= 2)
+        result = aie::select(result, aie::upshift(result, step), aie::neq(aie::bit_and(T(step), count), T(0)));
+    return aie::select(result, aie::zeros<T, N>(), aie::neq(aie::bit_and(T(~(width - 1)), count), T(0)));
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> shift_right(const aie::vector<T, N> &v, const aie::vector<T, N> &count) {
+    constexpr unsigned width = sizeof(T) * 8;
+    aie::vector<T, N> result = v;
+    for (unsigned step = 1; step < width; step *= 2)
+        result = aie::select(result, shift_down(result, step), aie::neq(aie::bit_and(T(step), count), T(0)));
+    aie::vector<T, N> empty = aie::zeros<T, N>();
+    if constexpr (std::is_signed_v<T>) empty = aie::select(empty, aie::broadcast<T, N>(T(-1)), aie::lt(v, T(0)));
+    return aie::select(result, empty, aie::neq(aie::bit_and(T(~(width - 1)), count), T(0)));
+}
+
+// `small`, with the sign of x, where |x| < 2^23; larger numbers are integers, infinite or NaN.
+template <unsigned N>
+inline Float<N> if_fractional(const Float<N> &x, const Float<N> &small) {
+    const auto whole = aie::ge(magnitude(x), 0x4b000000);
+    return select(whole, x, from_bits(aie::bit_or(magnitude(small), sign(x))));
+}
+// The nearest integer of |x| < 2^23, ties to even.
+template <unsigned N>
+inline Float<N> nearest(const Float<N> &x) {
+    const Float<N> shift = from_bits(aie::bit_or(aie::broadcast<int32, N>(0x4b000000), sign(x)));
+    return aie::sub(aie::add(x, shift), shift);
+}
+template <unsigned N>
+inline Float<N> one_where(const aie::mask<N> &mask) {
+    return aie::select(constant<N>(0.0f), constant<N>(1.0f), mask);
+}
+
+template <unsigned N>
+inline Float<N> rint(const Float<N> &x) {
+    return if_fractional(x, nearest(x));
+}
+template <unsigned N>
+inline Float<N> floor(const Float<N> &x) {
+    const Float<N> near = nearest(x);
+    return if_fractional(x, aie::sub(near, one_where(aie::gt(near, x))));
+}
+template <unsigned N>
+inline Float<N> ceil(const Float<N> &x) {
+    const Float<N> near = nearest(x);
+    return if_fractional(x, aie::add(near, one_where(aie::lt(near, x))));
+}
+template <unsigned N>
+inline Float<N> trunc(const Float<N> &x) {
+    const Float<N> positive = nt::abs(x), near = nearest(positive);
+    return if_fractional(x, aie::sub(near, one_where(aie::gt(near, positive))));
+}
+
+template <unsigned N>
+inline Float<N> round_bfloat16(const Float<N> &x) {
+    return value(Sum<N>(Sum<N>(x).template to_vector<bfloat16>()));
+}
+// Normal numbers of float16 keep 10 bits behind the leading one, smaller ones are multiples of 2^-24.
+template <unsigned N>
+inline Float<N> round_float16(const Float<N> &x) {
+    const Int<N> size = magnitude(x);
+    const Int<N> odd = aie::logical_downshift(aie::bit_and(0x2000, size), 13);
+    Int<N> rounded = aie::bit_and(~0x1fff, aie::add(aie::add(size, odd), 0xfff));
+    rounded = aie::select(rounded, INFINITY_BITS, aie::ge(rounded, 0x47800000));  // 65536
+    const Float<N> small = aie::sub(aie::add(from_bits(size), constant<N>(0.5f)), constant<N>(0.5f));
+    rounded = aie::select(rounded, bits(small), aie::lt(size, 0x38800000));  // 2^-14
+    rounded = aie::select(rounded, size, aie::gt(size, INFINITY_BITS));
+    return from_bits(aie::bit_or(rounded, sign(x)));
+}
+
+// Integral |x| <= 2^31 - 128: the sum with `high` is a multiple of 2^16, which leaves its quotient in the low bits.
+template <unsigned N>
+inline Int<N> integer(const Float<N> &x) {
+    constexpr float high = 824633720832.0f;  // 1.5 * 2^39
+    constexpr int32 high_bits = 0x53400000;
+    const Float<N> shifted = aie::add(x, constant<N>(high));
+    const Float<N> rest = aie::sub(x, aie::sub(shifted, constant<N>(high)));
+    const Int<N> upper = aie::sub(bits(shifted), high_bits);
+    const Int<N> lower = aie::sub(bits(aie::add(rest, constant<N>(ROUNDER))), ROUNDER_BITS);
+    return aie::add(aie::upshift(upper, 16), lower);
+}
+
+template <typename To>
+struct Conversion {
+    // Floats are truncated and saturated, NaN is 0. Wider integers lose their upper bits.
+    template <typename From, unsigned N>
+    static aie::vector<To, N> of(const aie::vector<From, N> &v) {
+        if constexpr (std::is_same_v<From, To>) {
+            return v;
+        } else if constexpr (std::is_same_v<To, float>) {
+            return aie::to_float<float>(v);
+        } else if constexpr (std::is_same_v<From, float>) {
+            using Limits = std::numeric_limits<To>;
+            constexpr float least = static_cast<float>(Limits::min());
+            constexpr float most = sizeof(To) == 4 ? 2147483520.0f : static_cast<float>(Limits::max());
+            const Float<N> number = aie::select(v, constant<N>(0.0f), is_nan(v));
+            const Int<N> whole = integer(trunc(aie::min(aie::max(number, constant<N>(least)), constant<N>(most))));
+            if constexpr (sizeof(To) == 4) {
+                return aie::select(whole, Limits::max(), aie::ge(bits(number), 0x4f000000));  // 2^31
+            } else {
+                return of(whole);
+            }
+        } else if constexpr (sizeof(To) == sizeof(From)) {
+            return v.template cast_to<To>();
+        } else if constexpr (sizeof(To) < sizeof(From)) {
+            using Narrower = std::conditional_t<sizeof(From) == 4, int16, To>;
+            return of(aie::filter_even(v.template cast_to<Narrower>()));
+        } else if constexpr (sizeof(To) == 2) {
+            return v.unpack().template cast_to<To>();
+        } else {
+            return aie::accum<acc32, N>(v).template to_vector<To>();
+        }
+    }
+    template <unsigned N>
+    static aie::vector<To, N> of(const aie::mask<N> &m) {
+        return aie::select(aie::broadcast<To, N>(To(0)), aie::broadcast<To, N>(To(1)), m);
+    }
+};
+template <>
+struct Conversion<bool> {
+    template <typename From, unsigned N>
+    static aie::mask<N> of(const aie::vector<From, N> &v) {
+        if constexpr (std::is_same_v<From, float>) {
+            return aie::neq(magnitude(v), 0);
+        } else {
+            return aie::neq(v, From(0));
+        }
+    }
+    template <unsigned N>
+    static aie::mask<N> of(const aie::mask<N> &m) {
+        return m;
+    }
+};
+
+// Value conversion between register types; a mask is the register of bool.
+template <typename To, typename V>
+inline auto cast(const V &v) {
+    return Conversion<To>::of(v);
+}
+
+template <typename T, unsigned N>
+inline auto broadcast(T scalar) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return aie::mask<N>(scalar);
+    } else {
+        return aie::broadcast<T, N>(scalar);
+    }
+}
+
+// All lanes of the result are the sum, maximum or minimum of the lanes.
+template <typename T, unsigned N, typename Combine>
+inline aie::vector<T, N> combine_lanes(aie::vector<T, N> v, Combine combine) {
+    for (unsigned distance = N / 2; distance > 0; distance /= 2)
+        v = combine(v, aie::shuffle_down_rotate(v, distance));
+    return v;
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> sum_lanes(const aie::vector<T, N> &v) {
+    return combine_lanes(v, [](const auto &a, const auto &b) { return nt::add(a, b); });
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> max_lanes(const aie::vector<T, N> &v) {
+    return combine_lanes(v, [](const auto &a, const auto &b) { return nt::maximum(a, b); });
+}
+template <typename T, unsigned N>
+inline aie::vector<T, N> min_lanes(const aie::vector<T, N> &v) {
+    return combine_lanes(v, [](const auto &a, const auto &b) { return nt::minimum(a, b); });
+}
+
+}  // namespace nt

@@ -1,0 +1,161 @@
+// exp, expm1, log, log1p, pow and the sigmoid.
+//
+// Polynomials were fitted for the smallest maximal error, which is given relative to the function and before rounding.
+#pragma once
+
+#include "division.hpp"
+
+namespace nt {
+
+// Beyond the largest and the smallest float32 number: exp is infinite above, and 0 below minus this.
+constexpr float EXP_LIMIT = 88.9f;
+constexpr double LN_2 = 0.6931471805599453094;
+constexpr SplitConstant<4> LN_2_PARTS(LN_2);
+constexpr SplitConstant<2> LOG2_E_PARTS(1.4426950408889634074);
+
+// x as n ln 2 + rest for |x| <= 128, with |rest| <= ln(2)/2.
+template <unsigned N>
+struct Reduced {
+    Int<N> n;
+    Float<N> rest;
+};
+
+template <unsigned N>
+inline Reduced<N> reduce_exponent(const Float<N> &x) {
+    const Float<N> shifted = aie::add(value(product(split<2>(x), LOG2_E_PARTS)), constant<N>(ROUNDER));
+    // |n| <= 256 is a bfloat16 number.
+    const Bfloat<N> n = Sum<N>(aie::sub(shifted, constant<N>(ROUNDER))).template to_vector<bfloat16>();
+    Sum<N> rest(x);
+    for (unsigned i = 0; i < LN_2_PARTS.size; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
+    return {aie::sub(bits(shifted), ROUNDER_BITS), value(rest)};
+}
+
+template <typename P>
+struct ExpCoefficients;
+template <>
+struct ExpCoefficients<half> {  // 2^-17
+    static constexpr float c[] = {0.04127623f, 0.16753862f, 0.50005157f, 1.0f, 1.0f};
+};
+template <>
+struct ExpCoefficients<full> {  // 2^-28
+    static constexpr float c[] = {0.0013814320f, 0.0083688512f, 0.0416684011f, 0.1666651952f, 0.4999999337f, 1.0f, 1.0f};
+};
+
+// exp for |x| <= EXP_LIMIT; what is below 2^-126 is 0.
+template <typename P, unsigned N>
+inline Float<N> exp_bounded(const Float<N> &x) {
+    const Reduced<N> reduced = reduce_exponent(x);
+    return scale_positive(polynomial<3>(split<P::parts>(reduced.rest), ExpCoefficients<P>::c), reduced.n);
+}
+
+template <typename P = full, unsigned N>
+inline Float<N> exp(const Float<N> &x) {
+    return select(is_nan(x), x, exp_bounded<P>(aie::max(aie::min(x, EXP_LIMIT), -EXP_LIMIT)));
+}
+
+template <typename P>
+struct Expm1Coefficients;
+template <>
+struct Expm1Coefficients<half> {  // 2^-21
+    static constexpr float c[] = {0.0083380890f, 0.0418733866f, 0.1666683231f, 0.4999939789f};
+};
+template <>
+struct Expm1Coefficients<full> {  // 2^-32
+    static constexpr float c[] = {0.0001984589f, 0.0013940823f, 0.0083333898f, 0.0416663586f, 0.1666666637f, 0.5f};
+};
+
+// expm1 for -30 <= x <= EXP_LIMIT. Above 2^24 the 1 does not count.
+template <typename P, unsigned N>
+inline Float<N> expm1_bounded(const Float<N> &x) {
+    const Reduced<N> reduced = reduce_exponent(x);
+    const auto rest = split<P::parts>(reduced.rest);
+    const auto curved = split<P::parts>(value(product(rest, split<P::parts>(polynomial<2>(rest, Expm1Coefficients<P>::c)))));
+    const Float<N> small = value(add_product(Sum<N>(reduced.rest), rest, curved));
+    const Int<N> bounded = aie::min(reduced.n, 25);
+    const Float<N> power = from_bits(aie::upshift(aie::add(bounded, 127), 23));
+    const Float<N> sum = aie::add(scale(small, bounded), aie::sub(power, constant<N>(1.0f)));
+    const Float<N> large = scale_positive(aie::add(small, constant<N>(1.0f)), reduced.n);
+    return select(aie::ge(reduced.n, 25), large, sum);
+}
+
+// exp(x) - 1
+template <typename P = full, unsigned N>
+inline Float<N> expm1(const Float<N> &x) {
+    const Float<N> result = expm1_bounded<P>(aie::max(aie::min(x, EXP_LIMIT), -30.0f));
+    // x itself where x^2 is below the precision, and where it is NaN.
+    const auto itself = aie::lt(magnitude(x), 0x33000000) | is_nan(x);  // 2^-25
+    return select(itself, x, result);
+}
+
+// 1 / (1 + exp(-x))
+template <typename P = full, unsigned N>
+inline Float<N> sigmoid(const Float<N> &x) {
+    const Float<N> power = exp_bounded<P>(nt::neg(aie::max(aie::min(x, EXP_LIMIT), -EXP_LIMIT)));
+    const Float<N> sum = aie::add(power, constant<N>(1.0f));
+    const Float<N> inverse = reciprocal_of_mantissa<P>(split<P::parts>(mantissa(sum)));
+    const Int<N> exponents = aie::sub(aie::broadcast<int32, N>(127), exponent(sum));
+    return select(is_nan(x), x, scale_positive(inverse, exponents));
+}
+
+template <typename P>
+struct LogCoefficients;
+template <>
+struct LogCoefficients<half> {  // 2^-17
+    static constexpr float c[] = {-0.1919641186f, 0.2244671179f, -0.2487276850f, 0.3324636495f, -0.5000126507f};
+};
+template <>
+struct LogCoefficients<full> {  // 2^-28
+    static constexpr float c[] = {-0.1294896365f, 0.1400476447f, -0.1216715455f, 0.1400115921f, -0.1668230568f,
+                                  0.2001074767f,  -0.2499971746f, 0.3333320842f, -0.5000000121f};
+};
+
+// log of 2^exponent (1 + f)
+template <typename P, unsigned N>
+inline Float<N> log_of_parts(const Int<N> &exponent, const Float<N> &f) {
+    const Bfloat<N> e = Sum<N>(aie::sub(from_bits(aie::add(exponent, ROUNDER_BITS)), constant<N>(ROUNDER)))
+                            .template to_vector<bfloat16>();
+    const auto factor = split<P::parts>(f);
+    const Float<N> inner = polynomial<3>(factor, LogCoefficients<P>::c);
+    const Float<N> curved = value(product(factor, split<P::parts>(inner)));
+    Sum<N> sum = add_product(Sum<N>(f), factor, split<P::parts>(curved));
+    for (unsigned i = LN_2_PARTS.size; i-- > 0;) sum = aie::mac(sum, e, LN_2_PARTS[i]);
+    return value(sum);
+}
+
+// The exponent, times 2^23, of positive x as 2^exponent (1 + f) with 1 + f between 2/3 and 4/3.
+template <unsigned N>
+inline Int<N> exponent_bits(const Float<N> &x) {
+    return aie::bit_and(INFINITY_BITS | SIGN_BIT, aie::sub(bits(x), 0x3f2aaaab));
+}
+
+// `result` for positive numbers, minus infinity for zeros, NaN below.
+template <unsigned N>
+inline Float<N> log_specials(const Float<N> &x, const Float<N> &result) {
+    Int<N> out = aie::select(bits(result), bits(x), aie::ge(bits(x), INFINITY_BITS));
+    out = aie::select(out, NAN_BITS, aie::lt(bits(x), 0));
+    out = aie::select(out, INFINITY_BITS | SIGN_BIT, aie::lt(magnitude(x), 0x00800000));
+    return from_bits(out);
+}
+
+template <typename P = full, unsigned N>
+inline Float<N> log(const Float<N> &x) {
+    const Int<N> exponent = exponent_bits(x);
+    const Float<N> f = aie::sub(from_bits(aie::sub(bits(x), exponent)), constant<N>(1.0f));
+    return log_specials(x, log_of_parts<P>(aie::downshift(exponent, 23), f));
+}
+
+// log(1 + x). What rounding 1 + x lost is added to f.
+template <typename P = full, unsigned N>
+inline Float<N> log1p(const Float<N> &x) {
+    const Float<N> one = constant<N>(1.0f);
+    const Float<N> sum = aie::add(x, one);
+    const Float<N> rounded_one = aie::sub(sum, x), rounded_x = aie::sub(sum, rounded_one);
+    const Float<N> lost = aie::add(aie::sub(one, rounded_one), aie::sub(x, rounded_x));
+    const Int<N> exponent = exponent_bits(sum), n = aie::downshift(exponent, 23);
+    const Float<N> f = aie::sub(from_bits(aie::sub(bits(sum), exponent)), one);
+    const Float<N> corrected = aie::add(f, scale(lost, aie::sub(aie::zeros<int32, N>(), n)));
+    const Float<N> result = log_specials(sum, log_of_parts<P>(n, corrected));
+    return select(aie::lt(magnitude(x), 0x33000000) | is_nan(x), x, result);  // 2^-25
+}
+
+}  // namespace nt

@@ -1,0 +1,126 @@
+// Products of matrices in blocks of the shapes that the core multiplies at once.
+//
+// A tile of the result is M x N sums that stay in the core's memory over all steps in K. A call adds the product of a
+// slice of A, `block_rows` x R rows, and of B's K x N. Every operand lies in blocks: A as [K/S][rows][S], B as
+// [K/S][N/T][S][T], or [K/S][N][S] if its memory order is that of its transpose, and the sums as [M/R][N/T][R][T].
+#pragma once
+
+#include <aie_api/aie.hpp>
+
+#include <type_traits>
+#include <utility>
+
+namespace nt {
+
+// One block product is R x S by S x T. A register block of block_rows x block_columns of them is summed at once.
+template <unsigned R_, unsigned S_, unsigned T_, unsigned block_rows_, unsigned block_columns_, unsigned M_,
+          unsigned K_, unsigned N_, bool transposed_, typename Operand_, typename Sum_>
+struct GemmTile {
+    static constexpr unsigned R = R_, S = S_, T = T_, block_rows = block_rows_, block_columns = block_columns_;
+    static constexpr unsigned M = M_, K = K_, N = N_, slice = block_rows * R * N;
+    static constexpr bool transposed = transposed_;
+    using Operand = Operand_;
+    using Sum = Sum_;
+    using Product = aie::mmul<R, S, T, Operand, Operand>;
+    static_assert(M % (block_rows * R) == 0 && K % S == 0 && N % (block_columns * T) == 0);
+};
+
+// Calls function(0), function(1), ... with constants, so that what they index stays in registers.
+template <unsigned count, typename Function>
+inline __attribute__((always_inline)) void unroll(Function function) {
+    [&]<unsigned... index>(std::integer_sequence<unsigned, index...>) {
+        (function(std::integral_constant<unsigned, index>{}), ...);
+    }(std::make_integer_sequence<unsigned, count>{});
+}
+
+// A worker's loop cannot tell a kernel function its round, so the function counts: it gets the current position and
+// the next call gets the one `step` further, from 0 again at `end`.
+inline unsigned advance(int32 *cursor, unsigned step, unsigned end) {
+    const unsigned position = *cursor;
+    *cursor = position + step == end ? 0 : position + step;
+    return position;
+}
+
+template <typename Tile>
+inline void clear_sums(typename Tile::Sum *__restrict sums) {
+    const auto zero = aie::zeros<typename Tile::Sum, 16>();
+    for (unsigned i = 0; i < Tile::M * Tile::N; i += 16) aie::store_v(sums + i, zero);
+}
+
+// Float sums begin in the accumulators. Integers are added at the end: accumulators take no vector of equal width.
+template <typename Tile>
+inline typename Tile::Product started(const typename Tile::Sum *sums) {
+    using Product = typename Tile::Product;
+    if constexpr (std::is_same_v<typename Tile::Sum, float>) {
+        return Product(aie::load_v<Product::size_C>(sums));
+    } else {
+        return Product(aie::zeros<typename Product::accum_type::value_type, Product::size_C>());
+    }
+}
+
+template <typename Tile>
+inline void finish(const typename Tile::Product &product, typename Tile::Sum *sums) {
+    if constexpr (std::is_same_v<typename Tile::Sum, float>) {
+        aie::store_v(sums, product.template to_vector<float>());
+    } else {
+        const auto added = product.to_accum();
+        unroll<Tile::Product::size_C / 16>([&](auto i) {
+            const auto found = added.template extract<16>(i).template to_vector<int32>();
+            aie::store_v(sums + i * 16, aie::add(aie::load_v<16>(sums + i * 16), found));
+        });
+    }
+}
+
+// Adds a slice of A times B to the sums of the slice's rows; the cursor tells which slice it is.
+template <typename Tile>
+inline void multiply(const typename Tile::Operand *__restrict a, const typename Tile::Operand *__restrict b,
+                     typename Tile::Sum *__restrict sums, int32 *__restrict cursor) {
+    using Product = typename Tile::Product;
+    constexpr unsigned rows = Tile::block_rows, columns = Tile::block_columns, width = Tile::N / Tile::T;
+    sums += advance(cursor, Tile::slice, Tile::M * Tile::N);
+    const auto block = [=](unsigned j, unsigned i, unsigned k) { return sums + (i * width + j + k) * Product::size_C; };
+    Product c[rows][columns];
+    unroll<rows>([&](auto i) { unroll<columns>([&](auto k) { c[i][k] = started<Tile>(block(0, i, k)); }); });
+    for (unsigned j = 0; j < width; j += columns) {
+        const auto *left = a;
+        const auto *right = b + j * Product::size_B;
+        for (unsigned step = 0; step < Tile::K / Tile::S; ++step) {
+            aie::vector<typename Tile::Operand, Product::size_A> lefts[rows];
+            unroll<rows>([&](auto i) { lefts[i] = aie::load_v<Product::size_A>(left + i * Product::size_A); });
+            unroll<columns>([&](auto k) {
+                auto factor = aie::load_v<Product::size_B>(right + k * Product::size_B);
+                if constexpr (Tile::transposed) factor = aie::transpose(factor, Tile::T, Tile::S);
+                unroll<rows>([&](auto i) { c[i][k].mac(lefts[i], factor); });
+            });
+            left += rows * Product::size_A;
+            right += width * Product::size_B;
+        }
+        // A core loads and stores in the same cycle: the next sums come while these go. After the last, they come again.
+        const unsigned next = j + columns < width ? j + columns : j;
+        unroll<rows>([&](auto i) {
+            unroll<columns>([&](auto k) {
+                finish<Tile>(c[i][k], block(j, i, k));
+                c[i][k] = started<Tile>(block(next, i, k));
+            });
+        });
+    }
+}
+
+// Takes a row operand out of an object of B, as the memtile's walk has left it there, and repeats every T of its N
+// words until they fill a vector of 16: the order in which the sums of a row of blocks are read.
+template <typename Tile>
+inline void spread_row(const int32 *__restrict object, int32 *__restrict row) {
+    constexpr unsigned group = Tile::S * sizeof(typename Tile::Operand) / 4;
+    constexpr unsigned line = Tile::T * sizeof(typename Tile::Operand) / 4, wide = line * (Tile::N / Tile::T);
+    for (unsigned j = 0; j < Tile::N; ++j) {
+        // Transposed: word j begins row j. Else: the words lie row after row, and a block has T elements of each row.
+        const unsigned from = Tile::transposed
+                                  ? j * group
+                                  : j % wide / line * (line * Tile::S) + j / wide * line + j % line;
+        const int32 word = object[from];
+        int32 *to = row + j / Tile::T * 16 + j % Tile::T;
+        for (unsigned i = 0; i < 16; i += Tile::T) to[i] = word;
+    }
+}
+
+}  // namespace nt

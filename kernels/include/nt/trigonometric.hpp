@@ -1,0 +1,113 @@
+// sin, cos, tanh, erf.
+#pragma once
+
+#include "exponential.hpp"
+
+namespace nt {
+
+// Largest |x| of sin and cos; beyond it they are NaN.
+constexpr float TRIGONOMETRIC_LIMIT = 262144.0f;  // 2^18
+
+constexpr SplitConstant<3> TWO_OVER_PI_PARTS(0.63661977236758134308);
+
+// pi / 2 in pieces of 8 bits, 72 bits in all: more than a double has.
+constexpr float HALF_PI_PARTS[] = {
+    1.5703125f, 0.0004825592041015625f, 1.2665987014770508e-06f, 9.89530235528946e-10f,
+    2.5579538487363607e-12f, 5.384581669432009e-15f, 5.719166459861036e-18f, 2.0117032497289633e-21f,
+    1.0546552810051103e-23f};
+
+template <unsigned N>
+inline Float<N> tiny_is_itself(const Float<N> &x, const Float<N> &result) {
+    return select(aie::lt(magnitude(x), 0x39000000) | is_nan(x), x, result);  // 2^-13: x^2 is below the precision
+}
+
+template <typename P>
+struct ErfCoefficients;
+template <>
+struct ErfCoefficients<half> {
+    // erf(x) / x - 1 in powers of x^2 for |x| < 0.93; 2^-21
+    static constexpr float near[] = {0.0036859472f, -0.0257653673f, 0.1125037614f, -0.3760901309f, 0.1283785247f};
+    // log(1 - erf(x)) in powers of x - 2.25 for 0.93 <= x <= 4; 2^-22
+    static constexpr float far[] = {0.0064347701f, -0.0071652798f, -0.9307155352f, -4.8818995995f, -6.5274400630f};
+};
+template <>
+struct ErfCoefficients<full> {  // 2^-31, 2^-29
+    static constexpr float near[] = {8.3167753563e-05f, -0.0008130012830f, 0.0051999067003f, -0.0268589415322f,
+                                     0.1128368718944f,  -0.3761263318852f, 0.1283791665798f};
+    static constexpr float far[] = {0.0001947778573f,  -0.0004023205136f, 0.0028643436633f, -0.0133175214167f,
+                                    -0.9348940857274f, -4.8829216783235f, -6.5274602072821f};
+};
+
+template <typename P = full, unsigned N>
+inline Float<N> erf(const Float<N> &x) {
+    const Float<N> size = aie::min(from_bits(magnitude(x)), 4.0f);
+    const auto factor = split<P::parts>(size);
+    const auto square = split<P::parts>(value(product(factor, factor)));
+    const auto ratio = split<P::parts>(polynomial<3>(square, ErfCoefficients<P>::near));
+    // x (1 + ratio) with x times 2^48, so that no partial product of a tiny x falls below 2^-126.
+    constexpr int32 raise = 48 << 23;
+    const Float<N> raised = from_bits(aie::add(bits(size), raise));
+    const Int<N> raised_near = bits(value(add_product(Sum<N>(raised), split<P::parts>(raised), ratio)));
+    const Float<N> near = from_bits(aie::max(aie::sub(raised_near, raise), 0));
+    const auto centered = split<P::parts>(aie::sub(aie::max(size, 0.9f), constant<N>(2.25f)));
+    const Float<N> rest = exp_bounded<P>(polynomial<4>(centered, ErfCoefficients<P>::far));
+    const Float<N> far = aie::sub(constant<N>(1.0f), rest);
+    const Float<N> result = select(aie::lt(bits(size), 0x3f6e147b), near, far);  // 0.93
+    return select(is_nan(x), x, from_bits(aie::bit_or(bits(result), sign(x))));
+}
+
+template <typename P = full, unsigned N>
+inline Float<N> tanh(const Float<N> &x) {
+    const Float<N> size = aie::min(from_bits(magnitude(x)), 10.0f);
+    const Float<N> power = expm1_bounded<P>(aie::add(size, size));
+    const Float<N> sum = aie::add(power, constant<N>(2.0f));
+    const Float<N> result = scale_positive(quotient_of_mantissas<P>(mantissa(power), mantissa(sum)),
+                                           aie::sub(exponent(power), exponent(sum)));
+    return tiny_is_itself(x, from_bits(aie::bit_or(bits(result), sign(x))));
+}
+
+template <typename P>
+struct SinCoefficients;
+template <>
+struct SinCoefficients<half> {
+    static constexpr float sine[] = {0.0081626020f, -0.1666336397f};     // (sin(r) - r) / r^3; 2^-19
+    static constexpr float cosine[] = {-0.0013647743f, 0.0416610257f, -0.5f};  // (cos(r) - 1) / r^2; 2^-23
+};
+template <>
+struct SinCoefficients<full> {  // 2^-28, 2^-33
+    static constexpr float sine[] = {-0.0001951397944f, 0.0083321513276f, -0.1666665446328f};
+    static constexpr float cosine[] = {2.4431667595e-05f, -0.0013887307454f, 0.0416666454252f, -0.5f};
+};
+
+// sin of x plus `quarters` right angles.
+template <typename P, unsigned N>
+inline Float<N> sin_turned(const Float<N> &x, int32 quarters) {
+    const Float<N> shifted = aie::add(value(product(split<3>(x), TWO_OVER_PI_PARTS)), constant<N>(ROUNDER));
+    const Int<N> quadrant = aie::add(bits(shifted), quarters);
+    const auto n = split<3>(aie::sub(shifted, constant<N>(ROUNDER)));
+    Sum<N> rest(x);
+    constexpr unsigned pieces = sizeof HALF_PI_PARTS / sizeof HALF_PI_PARTS[0];
+    for (unsigned order = 0; order < pieces; ++order)
+        for (unsigned i = 0; i < 3 && i <= order; ++i) rest = aie::msc(rest, n[i], bfloat16(HALF_PI_PARTS[order - i]));
+    const Float<N> r = value(rest);
+    const auto factor = split<P::parts>(r);
+    const auto square = split<P::parts>(value(product(factor, factor)));
+    const auto ratio = value(product(square, split<P::parts>(polynomial<1>(square, SinCoefficients<P>::sine))));
+    const Float<N> sine = value(add_product(rest, factor, split<P::parts>(ratio)));
+    const auto slope = split<P::parts>(polynomial<2>(square, SinCoefficients<P>::cosine));
+    const Float<N> cosine = value(add_product(constant_sum<N>(1.0f), square, slope));
+    const Float<N> result = aie::select(sine, cosine, aie::neq(aie::bit_and(1, quadrant), 0));
+    const Float<N> turned = aie::select(result, nt::neg(result), aie::neq(aie::bit_and(2, quadrant), 0));
+    return select(aie::gt(from_bits(magnitude(x)), TRIGONOMETRIC_LIMIT) | is_nan(x), from_bits(aie::broadcast<int32, N>(NAN_BITS)), turned);
+}
+
+template <typename P = full, unsigned N>
+inline Float<N> sin(const Float<N> &x) {
+    return tiny_is_itself(x, sin_turned<P>(x, 0));
+}
+template <typename P = full, unsigned N>
+inline Float<N> cos(const Float<N> &x) {
+    return sin_turned<P>(x, 1);
+}
+
+}  // namespace nt

@@ -1,0 +1,159 @@
+"""The row-wise kernel family: any program that reduces rows, and element-wise ops before, between and after.
+
+Softmax with scale and mask, norms with weights, sums, arg-max and products of a matrix and a vector are such programs.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Final, Literal
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.design import Design
+from npu_tensor.dtypes import DType
+from npu_tensor.kernels import emitter
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.rowwise_layout import RowLayout, row_layout
+from npu_tensor.kernels.rowwise_parts import PartsPlan, plan_parts
+from npu_tensor.kernels.rowwise_parts_design import parts_design
+from npu_tensor.kernels.rowwise_program import Access, Operand, RowProgram, narrow, reduces, varying
+from npu_tensor.kernels.rowwise_rows import ALIGNMENT, RowsPlan, plan_rows
+from npu_tensor.kernels.rowwise_rows_design import rows_design
+from npu_tensor.ops.expression import Program
+from npu_tensor.task import Refusal, Task
+
+__all__ = ["claim"]
+
+HOST_BUFFERS: Final = 5
+"""Buffers that a design can have."""
+
+WASTE: Final = 4
+"""How much longer padding may make a row."""
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """A design for a row task, or why there is none."""
+    if task.kind != "row" or task.program is None:
+        return Refusal(f"{task.kind} tasks have no rows")
+    cut = len(task.shape) - task.rows
+    rows, length = math.prod(task.shape[:cut]), math.prod(task.shape[cut:])
+    if not rows * length:
+        return Refusal("no elements to compute")
+    program = narrow(task.program, length)
+    if isinstance(program, str):
+        return Refusal(f"{program}, which the array's integers have")
+    tensors = [(tensor.dtype, False) for tensor in task.inputs] + [(tensor.dtype, True) for tensor in task.outputs]
+    dtypes = [
+        _host_dtype(dtype, target, output) if dtype is not None else _word(program, number)
+        for number, (dtype, output) in enumerate(tensors)
+    ]
+    why_not = next((found.reason for found in dtypes if isinstance(found, Refusal)), None) or _unable(program)
+    if why_not is not None:
+        return Refusal(why_not)
+    layouts = tuple(None if i.layout is None else row_layout(i.layout, task.rows) for i in task.inputs)
+    results = tuple(row_layout(output.layout, task.rows) for output in task.outputs)
+    access = _input_access(layouts)
+    inputs = tuple(Operand(kind, str(dtype)) for kind, dtype in zip(access, dtypes, strict=False))
+    row = RowProgram(program, inputs, ())
+    varies = varying(row)
+    for number, layout, dtype in zip(program.outputs, results, dtypes[len(inputs) :], strict=True):
+        if varies[number] and layout.inside.repeats and length > 1:
+            return Refusal("an output has one element per row, and its value differs along the row")
+        kind: Access = "full" if varies[number] or not layout.inside.repeats else "row"
+        row = row._replace(outputs=(*row.outputs, Operand(kind, str(dtype))))
+    return _offer(task, target, row, layouts, results, rows, length)
+
+
+def _offer(
+    task: Task,
+    target: Target,
+    row: RowProgram,
+    layouts: tuple[RowLayout | None, ...],
+    results: tuple[RowLayout, ...],
+    rows: int,
+    length: int,
+) -> Offer | Refusal:
+    streams = len(row.streams)
+    tensors = len(row.inputs) - len(row.numbers)
+    if not tensors:
+        return Refusal("no tensor to stream: the host computes it faster")
+    if streams > 2 or len(row.outputs) > 2:
+        found = f"{streams} inputs and {len(row.outputs)} outputs that differ from row to row"
+        return Refusal(f"{found}; a core has two channels for each")
+    if tensors + len(row.outputs) > HOST_BUFFERS:
+        return Refusal(f"{tensors} inputs and {len(row.outputs)} outputs; a design has {HOST_BUFFERS} host buffers")
+    pitch = _pitch(row, layouts, results, length)
+    whole = plan_rows(row, layouts, results, rows, length, pitch, target.columns)
+    parts = plan_parts(row, layouts, results, rows, length, target.columns)
+    plan = min((made for made in (whole, parts) if made is not None), key=lambda made: made.cost, default=None)
+    if plan is None or plan.pitch > WASTE * max(length, ALIGNMENT):
+        return Refusal(f"rows of {length} elements that do not fit into a core with all operands")
+    scalars = tuple((slot, _word(row.program, slot)) for slot in row.numbers)
+    return Offer("rowwise", plan.reason(), partial(_design, plan, target.array.arch), plan.operands(), scalars)
+
+
+def _design(plan: RowsPlan | PartsPlan, arch: Arch) -> Design:
+    return rows_design(plan, arch) if isinstance(plan, RowsPlan) else parts_design(plan, arch)
+
+
+def _host_dtype(dtype: DType, target: Target, output: bool) -> str | Refusal:
+    """What elements become in a host buffer."""
+    if dtype.name == "float32":
+        if target.float32 == "exact":
+            return Refusal("float32 is exact on the CPU; choose float32=emulate or float32=bfloat16 to compute it here")
+        return "float32" if output or target.float32 == "emulate" else "bfloat16"
+    if dtype.itemsize == 8 and not (output and dtype.name == "int64"):
+        return Refusal(f"{dtype.name} has no kernel")
+    return {"float16": "bfloat16", "bool": "uint8", "int64": "int32"}.get(dtype.name, dtype.name)
+
+
+def _unable(program: Program) -> str | None:
+    """What a core cannot compute."""
+    given = []
+    for number, instruction in enumerate(program.instructions):
+        if reduces(instruction):
+            operand = program.instructions[instruction.operands[0]].dtype
+            if operand not in emitter.REGISTERS or (operand == "bool" and instruction.dtype == "bool"):
+                return f"{instruction.primitive} of {operand} is left to the CPU"
+        if reduces(instruction) or instruction.primitive in ("load", "scalar", "index"):
+            given.append(number)
+    kinds = {(i.value, i.dtype == "float32") for i in program.instructions if i.primitive == "scalar" and i.value >= 0}
+    if len(kinds) > len({slot for slot, _ in kinds}):
+        return "a number is used as a float and as an integer"
+    found = emitter.refusal(program, given, range(len(program.instructions)))
+    return found and f"{found} is left to the CPU"
+
+
+def _input_access(layouts: tuple[RowLayout | None, ...]) -> list[Access]:
+    """How the inputs differ along rows and from row to row. One at least is streamed."""
+    access: list[Access] = []
+    for layout in layouts:
+        if layout is None:
+            access.append("number")
+        elif layout.inside.repeats:
+            access.append("row")
+        else:
+            access.append("same" if layout.rows.repeats else "full")
+    if "full" not in access and "same" in access and ("row" not in access or _one_row(layouts)):
+        access[access.index("same")] = "full"
+    return access
+
+
+def _one_row(layouts: tuple[RowLayout | None, ...]) -> bool:
+    return all(layout is None or math.prod(layout.rows.shape) == 1 for layout in layouts)
+
+
+def _pitch(row: RowProgram, layouts: tuple[RowLayout | None, ...], results: tuple[RowLayout, ...], length: int) -> int:
+    """Elements from one row to the next in all host buffers."""
+    multiple = row.lanes
+    for operand, layout in zip((*row.inputs, *row.outputs), (*layouts, *results), strict=True):
+        if layout is not None and operand.access != "row":
+            multiple = math.lcm(multiple, ALIGNMENT // operand.itemsize, layout.inner)
+    return -(-length // multiple) * multiple
+
+
+def _word(program: Program, slot: int) -> Literal["int32", "float32"]:
+    """What a number is passed as."""
+    used = {i.dtype for i in program.instructions if i.primitive == "scalar" and i.value == slot}
+    return "float32" if "float32" in used else "int32"

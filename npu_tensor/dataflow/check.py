@@ -1,0 +1,63 @@
+"""`check(design)`: what of a design the array or the compilers would not take.
+
+A design without violations is accepted by mlir-aie 1.2 to 1.4, which is why some rules are a little stricter than one
+of these versions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from npu_tensor.dataflow.checks import balance, links, patterns, sequence, structure, tiles, workers
+from npu_tensor.dataflow.checks.index import Index, Violation
+from npu_tensor.dataflow.design import Design
+
+__all__ = ["Violation", "check"]
+
+Rule = Callable[[Index], Iterator[Violation]]
+
+STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
+    (structure.array,),
+    (structure.columns, structure.names, structure.types, structure.counts, structure.places, structure.references),
+    (structure.consumers, structure.ends, links.sides),
+    (links.ends, links.parts),
+    (
+        tiles.contents,
+        tiles.memory,
+        tiles.program,
+        tiles.channels,
+        tiles.descriptors,
+        tiles.lengths,
+        tiles.object_sizes,
+        tiles.locks,
+        patterns.access_patterns,
+        patterns.static_dims,
+        workers.stacks,
+        workers.acquires,
+        workers.holds,
+        workers.calls,
+        workers.sources,
+        workers.parameters,
+        sequence.groups,
+        sequence.waits,
+        sequence.descriptors,
+        sequence.queues,
+        sequence.overlaps,
+        balance.balance,
+    ),
+)
+"""The rules of one stage can rely on all earlier stages: they run only if those found nothing."""
+
+
+def check(design: Design) -> list[Violation]:
+    """All violations of a design, none if it is accepted.
+
+    If names, types or ends are wrong, only that is reported, since nothing else can be judged then. Never raises.
+    """
+    index = Index(design)
+    for stage in STAGES:
+        found = [violation for rule in stage for violation in rule(index)]
+        if found:
+            return found
+    return []

@@ -1,0 +1,158 @@
+"""Whether a run takes out of every fifo exactly what it puts in.
+
+What remains stays in the array and becomes the beginning of the next run's data; what is missing is waited for until
+the host gives up. All loops have fixed rounds, so the counts follow from the fills.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from fractions import Fraction
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
+from npu_tensor.dataflow.design import Link, Release, Worker
+
+__all__ = ["balance"]
+
+
+def balance(index: Index) -> Iterator[Violation]:
+    """Fills, links, workers and drains agree on the number of objects of every fifo."""
+    return iter(_Flow(index).found())
+
+
+class _Flow:
+    """Objects of each fifo and rounds of each worker in one run, as far as they are known."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.objects: dict[str, tuple[Fraction, str]] = {}  # and what says so
+        self.rounds: dict[Tile, tuple[Fraction, str]] = {}  # and the fifo that says so
+        self.pending: deque[str] = deque()
+        self.violations: dict[Violation, None] = {}
+        self.workers: dict[str, list[Worker]] = defaultdict(list)
+        self.links: dict[str, list[Link]] = defaultdict(list)
+        self.released: dict[Tile, dict[str, int]] = {}
+        for worker in index.design.workers:
+            released = dict.fromkeys(worker.fifos, 0)
+            for statement, repeats in walk(worker.body):
+                if isinstance(statement, Release):
+                    released[statement.fifo] += statement.objects * repeats
+            self.released[worker.tile] = released
+            for name in worker.fifos:
+                self.workers[name].append(worker)
+        for link in index.design.links:
+            for name in (*link.inputs, *link.outputs):
+                self.links[name].append(link)
+
+    def found(self) -> list[Violation]:
+        """All contradictions."""
+        moved: dict[str, int] = defaultdict(int)
+        for transfer in self.index.transfers:
+            itemsize = self.index.host_buffers[transfer.buffer].type.itemsize
+            moved[transfer.fifo] += transfer.pattern.elements * itemsize
+        # Drains are compared with what arrives, and only decide where no fill does.
+        for verb, fills in (("fills bring", True), ("drains take", False)):
+            for name, nbytes in moved.items():
+                fifo = self.index.fifos[name]
+                if (fifo.producer.kind == "shim") == fills:
+                    self._transferred(name, nbytes, verb)
+            self._spread()
+        return list(self.violations)
+
+    def _transferred(self, name: str, nbytes: int, verb: str) -> None:
+        object_size = size(self.index.fifos[name].type)
+        if nbytes % object_size:
+            self._report(
+                "whole objects",
+                name,
+                nbytes,
+                object_size,
+                f"the {verb} {nbytes} bytes of fifo {name} in a run, no whole number of its objects of {object_size} "
+                "bytes; the rest would be waited for.",
+            )
+        else:
+            self._learn(name, Fraction(nbytes, object_size), f"the {verb}")
+
+    def _spread(self) -> None:
+        while self.pending:
+            name = self.pending.popleft()
+            for link in self.links[name]:
+                self._through_link(name, link)
+            for worker in self.workers[name]:
+                self._through_worker(name, worker)
+
+    def _learn(self, name: str, objects: Fraction, source: str) -> None:
+        known = self.objects.get(name)
+        if objects.denominator > 1:
+            self._report(
+                "whole objects",
+                name,
+                str(objects),
+                1,
+                f"fifo {name}: {source} {objects} objects in every run, which is no whole number.",
+            )
+        elif known is None:
+            self.objects[name] = (objects, source)
+            self.pending.append(name)
+        elif known[0] != objects:
+            self._report(
+                "balance",
+                name,
+                str(objects),
+                str(known[0]),
+                f"fifo {name}: {known[1]} {known[0]} objects in every run, {source} {objects}; they must agree.",
+            )
+
+    def _through_link(self, name: str, link: Link) -> None:
+        objects = self.objects[name][0]
+        nbytes = size(self.index.fifos[name].type)
+        for other in (*link.inputs, *link.outputs):
+            # Two known sides are compared once, from the inputs.
+            if other not in self.objects or (name in link.inputs and other in link.outputs):
+                same = link.kind == "forward"
+                ratio = Fraction(nbytes, size(self.index.fifos[other].type)) if same else Fraction(1)
+                self._learn(other, objects * ratio, f"the {link.kind} of {link.tile} passes")
+
+    def _through_worker(self, name: str, worker: Worker) -> None:
+        objects, source = self.objects[name]
+        released = self.released[worker.tile]
+        if not released[name]:
+            self._report(
+                "balance",
+                name,
+                0,
+                str(objects),
+                f"fifo {name}: {source} {objects} objects in every run, {worker.tile} releases none.",
+            )
+            return
+        rounds = objects / released[name]
+        if rounds.denominator > 1:
+            self._report(
+                "balance",
+                str(worker.tile),
+                str(objects),
+                released[name],
+                f"{worker.tile} uses {released[name]} objects of fifo {name} in each round of its body, and {source} "
+                f"{objects} in a run, no whole number of rounds.",
+            )
+            return
+        known = self.rounds.setdefault(worker.tile, (rounds, name))
+        if known[0] != rounds:
+            self._report(
+                "balance",
+                str(worker.tile),
+                str(rounds),
+                str(known[0]),
+                f"{worker.tile}: fifo {known[1]} is enough for {known[0]} rounds of its body in a run, "
+                f"fifo {name} for {rounds}; they must agree.",
+            )
+            return
+        for other, count in released.items():
+            if other not in self.objects:  # else it decides the rounds in its turn, and they are compared
+                verb = "takes" if self.index.consumes(worker, other) else "puts in"
+                self._learn(other, rounds * count, f"{worker.tile} {verb}")
+
+    def _report(self, rule: str, where: str, value: int | str, limit: int | str, message: str) -> None:
+        self.violations[Violation(rule, where, value, limit, message)] = None

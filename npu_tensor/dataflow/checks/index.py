@@ -1,0 +1,246 @@
+"""A design with everything that the rules ask for looked up once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Literal, NamedTuple
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.design import (
+    Acquire,
+    CoreBuffer,
+    Design,
+    Dims,
+    Link,
+    Loop,
+    ObjectFifo,
+    ObjectType,
+    RuntimeParameter,
+    Statement,
+    Transfer,
+    Worker,
+)
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.errors import DTypeError
+
+__all__ = ["Descriptors", "End", "Index", "Pool", "Violation", "dtype_name", "size", "walk"]
+
+
+class Violation(NamedTuple):
+    """A limit that a design breaks.
+
+    rule: its name, such as "core memory". where: the tile, fifo, buffer or function. value and limit: what was found
+    and what is allowed. message: one sentence with all of them, and how to mend it where that is clear.
+    """
+
+    rule: str
+    where: str
+    value: int | str
+    limit: int | str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+class End(NamedTuple):
+    """One end of a fifo. direction: as the tile's DMA sees it, "out" for the producer. dims: its walk."""
+
+    fifo: ObjectFifo
+    tile: Tile
+    direction: Literal["in", "out"]
+    dims: Dims
+
+
+class Pool(NamedTuple):
+    """Buffers of a fifo in the memory of a tile, and the locks that guard them."""
+
+    tile: Tile
+    fifo: ObjectFifo
+    buffers: int
+    locks: int
+
+    @property
+    def nbytes(self) -> int:
+        """Of all its buffers."""
+        return self.buffers * size(self.fifo.type)
+
+
+class Descriptors(NamedTuple):
+    """Buffer descriptors that the DMA at one end goes through: how many, and the bytes that the longest moves."""
+
+    end: End
+    number: int
+    nbytes: int
+
+
+@lru_cache(maxsize=256)
+def dtype_name(name: str) -> str:
+    """The full name of a dtype, "" if there is none of that name."""
+    try:
+        return as_dtype(name).name
+    except DTypeError:
+        return ""
+
+
+@lru_cache(maxsize=4096)
+def size(type: ObjectType) -> int:
+    """Bytes of a type. The property is the same, but looks the dtype up every time."""
+    return type.nbytes
+
+
+def walk(body: Iterable[Statement], repeats: int = 1) -> Iterator[tuple[Statement, int]]:
+    """Every statement of a body in the order of the text, and how often one round of the body runs it."""
+    for statement in body:
+        yield statement, repeats
+        if isinstance(statement, Loop):
+            yield from walk(statement.body, repeats * statement.rounds)
+
+
+class Index:
+    """The design by name and by tile. What comes after `links_at` needs every reference to be good."""
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        self.fifos = {fifo.name: fifo for fifo in design.fifos}
+        self.functions = {function.symbol: function for function in design.functions}
+        self.host_buffers = {buffer.name: buffer for buffer in design.host_buffers}
+        items: list[CoreBuffer | RuntimeParameter] = [*design.core_buffers, *design.parameters]
+        self.memory = {item.name: item for item in items}
+        self.workers = {worker.tile: worker for worker in design.workers}
+        self.transfers = [step for step in design.sequence if isinstance(step, Transfer)]
+
+    @cached_property
+    def ends(self) -> list[End]:
+        """Of all fifos, each producer before its consumers."""
+        ends = []
+        for fifo in self.design.fifos:
+            ends.append(End(fifo, fifo.producer, "out", fifo.dims_to_stream))
+            walks = fifo.dims_from_stream or ((),) * len(fifo.consumers)
+            ends += [End(fifo, tile, "in", dims) for tile, dims in zip(fifo.consumers, walks, strict=False)]
+        return ends
+
+    @cached_property
+    def links_at(self) -> dict[tuple[str, Tile], list[Link]]:
+        """The links that use the end of a fifo at a tile."""
+        links = defaultdict(list)
+        for link in self.design.links:
+            for name in (*link.inputs, *link.outputs):
+                links[name, link.tile].append(link)
+        return links
+
+    @cached_property
+    def shared(self) -> dict[str, Tile]:
+        """The fifos that need no DMA, and the tile whose memory holds their objects.
+
+        That is so between one producer and one consumer whose cores reach a common memory, unless a DMA has to reorder.
+        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's is taken
+        if both can reach it.
+        """
+        homes = {}
+        for fifo in self.design.fifos:
+            if len(fifo.consumers) != 1 or fifo.dims_to_stream or any(fifo.dims_from_stream):
+                continue
+            producer, consumer = fifo.producer, fifo.consumers[0]
+            if producer.kind != "core" or consumer.kind != "core":
+                continue
+            step = (consumer.column - producer.column, consumer.row - producer.row)
+            if step in ((0, 0), (1, 0), (0, 1), (0, -1)):
+                homes[fifo.name] = producer
+            elif step == (-1, 0):
+                homes[fifo.name] = consumer
+        return homes
+
+    @cached_property
+    def channels(self) -> list[End]:
+        """The ends that use a DMA channel."""
+        return [end for end in self.ends if end.fifo.name not in self.shared]
+
+    @cached_property
+    def largest_acquire(self) -> dict[tuple[str, Tile], int]:
+        """By fifo and tile of the worker."""
+        largest: dict[tuple[str, Tile], int] = {}
+        for worker in self.design.workers:
+            for statement, _ in walk(worker.body):
+                if isinstance(statement, Acquire):
+                    key = (statement.fifo, worker.tile)
+                    largest[key] = max(largest.get(key, 0), statement.objects)
+        return largest
+
+    def buffers(self, fifo: ObjectFifo, tile: Tile) -> int:
+        """Buffers that a core turns over at its end: with a DMA one more than it holds, to fetch ahead."""
+        if fifo.name in self.shared:
+            return fifo.depth
+        largest = self.largest_acquire.get((fifo.name, tile), 0)
+        if not largest or (largest == 1 and fifo.depth == 1):
+            return fifo.depth
+        return largest + 1
+
+    def stored(self, link: Link) -> ObjectFifo:
+        """The fifo whose objects the memtile of a link holds: the larger ones, by elements."""
+        source, result = self.fifos[link.inputs[0]], self.fifos[link.outputs[0]]
+        if link.kind == "forward":
+            return source if source.type.elements >= result.type.elements else result
+        return source if link.kind == "split" else result
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        """All buffers of all fifos."""
+        pools = []
+        for fifo in self.design.fifos:
+            home = self.shared.get(fifo.name)
+            if home is not None:
+                pools.append(Pool(home, fifo, fifo.depth, 2))
+        for end in self.channels:
+            if end.tile.kind == "shim":
+                pools.append(Pool(end.tile, end.fifo, 0, 2))
+            elif end.tile.kind == "core":
+                pools.append(Pool(end.tile, end.fifo, self.buffers(end.fifo, end.tile), 2))
+        for link in self.design.links:
+            stored = self.stored(link)
+            pools.append(Pool(link.tile, stored, stored.depth, 2 * max(len(link.inputs), len(link.outputs))))
+        return pools
+
+    @cached_property
+    def descriptors(self) -> list[Descriptors]:
+        """What the DMA of every core and memtile goes through, in the order of `channels`."""
+        found = []
+        for end in self.channels:
+            if end.tile.kind == "core":
+                found.append(Descriptors(end, self.buffers(end.fifo, end.tile), size(end.fifo.type)))
+            elif end.tile.kind == "memtile":
+                found += [self._link_descriptors(end, link) for link in self.links_at[end.fifo.name, end.tile]]
+        return found
+
+    def _link_descriptors(self, end: End, link: Link) -> Descriptors:
+        stored = self.stored(link)
+        parts: Sequence[str] = link.outputs if link.kind == "split" else link.inputs
+        if link.kind == "forward":
+            return Descriptors(end, stored.depth, size(stored.type))
+        if end.fifo.name not in parts:  # the whole object, which moves part by part
+            longest = max(size(self.fifos[name].type) for name in parts)
+            return Descriptors(end, stored.depth * len(parts), longest)
+        return Descriptors(end, stored.depth, size(end.fifo.type))
+
+    @cached_property
+    def by_tile(self) -> dict[Tile, list[End]]:
+        """The ends with a DMA channel at each tile."""
+        ends = defaultdict(list)
+        for end in self.channels:
+            ends[end.tile].append(end)
+        return ends
+
+    def shim_end(self, fifo: ObjectFifo) -> End | None:
+        """Where transfers of a fifo happen: its producer's tile if that is a shim, else a consumer's."""
+        if fifo.producer.kind == "shim":
+            return End(fifo, fifo.producer, "out", ())
+        for tile in fifo.consumers:
+            if tile.kind == "shim":
+                return End(fifo, tile, "in", ())
+        return None
+
+    def consumes(self, worker: Worker, name: str) -> bool:
+        """Whether a worker takes objects from a fifo, rather than putting them in."""
+        return self.fifos[name].producer != worker.tile

@@ -1,0 +1,91 @@
+"""What the tiles of an array offer, the same in both generations.
+
+From mlir-aie's target model (AIETargetModel.h) and verifiers (AIEDialect.cpp, AIEXDialect.cpp), confirmed by running
+designs through mlir-aie 1.3 and 1.4. Where versions differ, the limit is the one that all of them accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.array import TileKind
+
+__all__ = [
+    "CORE_RESERVE",
+    "HOST_BUFFERS",
+    "ITERATIONS",
+    "LIMITS",
+    "LOCK_VALUE",
+    "MEMORY_DTYPES",
+    "PARITY_DESCRIPTORS",
+    "PROGRAM_MEMORY",
+    "QUEUE_DEPTH",
+    "SCALAR_DTYPES",
+    "STATIC_SIZE",
+    "WORD",
+    "TileLimits",
+]
+
+
+class TileLimits(NamedTuple):
+    """Of one kind of tile. A word has 4 bytes.
+
+    memory: bytes of data. channels: DMA channels in each direction. descriptors: buffer descriptors. locks: semaphores.
+    dimensions: of a walk through an object. wrap: its largest size, in words where innermost. stride: its largest
+    stride in words. length: words that one descriptor moves.
+    """
+
+    memory: int
+    channels: int
+    descriptors: int
+    locks: int
+    dimensions: int
+    wrap: int
+    stride: int
+    length: int
+
+
+WORD: Final = 4
+"""Bytes. DMA moves whole words, and counts sizes and strides in them."""
+
+LIMITS: Final[Mapping[TileKind, TileLimits]] = MappingProxyType(
+    {
+        # 16 descriptors exist; one is left alone, so that every version finds a free one for each transfer.
+        "shim": TileLimits(0, 2, 15, 16, dimensions=0, wrap=1023, stride=2**20, length=2**32 - 1),
+        "memtile": TileLimits(524288, 6, 48, 64, dimensions=4, wrap=1023, stride=2**17, length=2**17 - 1),
+        # The field of a core's wrap has 8 bits; 256 would be taken for 0.
+        "core": TileLimits(65536, 2, 16, 16, dimensions=3, wrap=255, stride=2**13, length=2**14 - 1),
+    }
+)
+
+LOCK_VALUE: Final = 63
+"""Largest value of a lock."""
+
+CORE_RESERVE: Final = 64
+"""Bytes of core memory left to the compiler: since 1.3.4 it keeps a counter of 4 bytes for each fifo end."""
+
+PARITY_DESCRIPTORS: Final = 24
+"""Descriptors that the even channels of a memtile can use; the odd ones have as many of their own."""
+
+PROGRAM_MEMORY: Final = 16384
+"""Bytes of machine code of one core."""
+
+STATIC_SIZE: Final = 512
+"""Largest size in elements that mlir-aie takes in dims_to_stream and dims_from_stream; its message says 1023."""
+
+ITERATIONS: Final = 64
+"""Largest sizes[0] of a shim's access pattern: a field of 6 bits."""
+
+QUEUE_DEPTH: Final = 4
+"""Transfers that one shim channel can have waiting."""
+
+HOST_BUFFERS: Final = 5
+"""Buffers that the kernel description of an xclbin declares; up to mlir-aie 1.3.4 one more crashes the host."""
+
+MEMORY_DTYPES: Final = ("float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
+"""What IRON can put into a fifo or a buffer: everything but bool."""
+
+SCALAR_DTYPES: Final = ("int32", "int64", "float32", "bfloat16")
+"""Numbers that a core can pass to a kernel function."""

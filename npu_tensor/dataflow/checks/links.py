@@ -1,0 +1,126 @@
+"""What memtiles pass on: splits, joins and forwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.index import Index, Violation, size
+from npu_tensor.dataflow.design import Link, ObjectFifo
+
+__all__ = ["ends", "parts", "sides"]
+
+
+def _name(link: Link) -> str:
+    return f"the {link.kind} of {', '.join(link.inputs)} into {', '.join(link.outputs)} in {link.tile}"
+
+
+def sides(index: Index) -> Iterator[Violation]:
+    """One side is a single fifo, and a fifo is in one link at most."""
+    for link in index.design.links:
+        inputs, outputs = len(link.inputs), len(link.outputs)
+        if min(inputs, outputs) != 1:
+            yield Violation(
+                "link sides",
+                str(link.tile),
+                f"{inputs} to {outputs}",
+                1,
+                f"a link in {link.tile} has {inputs} inputs and {outputs} outputs; one side must be a single fifo.",
+            )
+    used = Counter(name for link in index.design.links for name in (*link.inputs, *link.outputs))
+    for name, count in used.items():
+        if count > 1:
+            yield Violation("link sides", name, count, 1, f"fifo {name} is in {count} links, and can be in 1.")
+
+
+def ends(index: Index) -> Iterator[Violation]:
+    """Inputs are consumed and outputs produced at the memtile of their link."""
+    for link in index.design.links:
+        for name in link.inputs:
+            consumers = index.fifos[name].consumers
+            # mlir-aie looks for the memtile of a split or join at the first consumer only.
+            if link.tile not in (consumers if link.kind == "forward" else consumers[:1]):
+                yield _elsewhere(link, index.fifos[name], "consumed", consumers)
+        for name in link.outputs:
+            if index.fifos[name].producer != link.tile:
+                yield _elsewhere(link, index.fifos[name], "produced", (index.fifos[name].producer,))
+
+
+def _elsewhere(link: Link, fifo: ObjectFifo, verb: str, tiles: tuple[Tile, ...]) -> Violation:
+    places = ", ".join(map(str, tiles))
+    return Violation(
+        "link ends",
+        fifo.name,
+        places,
+        str(link.tile),
+        f"{_name(link)}: fifo {fifo.name} is {verb} at {places}, and must be at {link.tile}.",
+    )
+
+
+def parts(index: Index) -> Iterator[Violation]:
+    """The parts of a split or join follow one another and fill the object; the objects of a forward divide."""
+    for link in index.design.links:
+        if link.kind == "forward":
+            yield from _forward(index, link)
+        else:
+            yield from _partition(index, link)
+
+
+def _partition(index: Index, link: Link) -> Iterator[Violation]:
+    whole = index.fifos[(link.inputs if link.kind == "split" else link.outputs)[0]].type
+    names = link.outputs if link.kind == "split" else link.inputs
+    if len(link.offsets) != len(names):
+        yield Violation(
+            "link offsets",
+            str(link.tile),
+            len(link.offsets),
+            len(names),
+            f"{_name(link)} has {len(link.offsets)} offsets for {len(names)} parts.",
+        )
+        return
+    position = 0
+    for name, offset in zip(names, link.offsets, strict=True):
+        part = index.fifos[name].type
+        if part.dtype != whole.dtype:
+            yield Violation(
+                "link offsets", name, part.dtype, whole.dtype, f"{_name(link)}: {name} has {part}, the whole {whole}."
+            )
+            return
+        if offset != position:
+            what = "leaves a gap" if offset > position else "overlaps"
+            yield Violation(
+                "link offsets",
+                name,
+                offset,
+                position,
+                f"{_name(link)} {what}: the part {name} begins at element {offset} instead of {position}.",
+            )
+            return
+        position += part.elements
+    if position != whole.elements:
+        yield Violation(
+            "link offsets",
+            str(link.tile),
+            position,
+            whole.elements,
+            f"{_name(link)}: the parts have {position} elements together, the whole {whole.elements}.",
+        )
+
+
+def _forward(index: Index, link: Link) -> Iterator[Violation]:
+    source, result = index.fifos[link.inputs[0]].type, index.fifos[link.outputs[0]].type
+    small, large = sorted((size(source), size(result)))
+    if large % small:
+        yield Violation(
+            "link sizes",
+            str(link.tile),
+            large,
+            small,
+            f"{_name(link)}: objects of {size(source)} bytes become objects of {size(result)}, and one must divide "
+            "the other.",
+        )
+    if any(link.offsets):
+        yield Violation(
+            "link offsets", str(link.tile), link.offsets[0], 0, f"{_name(link)} has offsets, and a forward has none."
+        )

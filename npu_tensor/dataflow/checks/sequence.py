@@ -1,0 +1,153 @@
+"""What the host does: task groups, queues and buffer descriptors of the shims, waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from npu_tensor.dataflow.checks.index import Index, Violation
+from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
+from npu_tensor.dataflow.design import Finish, ObjectFifo, Transfer
+
+__all__ = ["descriptors", "groups", "overlaps", "queues", "waits"]
+
+
+class _Started(NamedTuple):
+    """A transfer and its place in the sequence."""
+
+    order: int
+    transfer: Transfer
+
+
+def groups(index: Index) -> Iterator[Violation]:
+    """Every group is finished after its last transfer."""
+    last = {step.group: step for step in index.design.sequence}
+    for group, step in last.items():
+        if isinstance(step, Transfer):
+            yield Violation(
+                "group",
+                f"group {group}",
+                0,
+                1,
+                f"group {group} is not finished after its transfer of fifo {step.fifo}; "
+                "its buffer descriptors stay taken and nothing waits for it.",
+            )
+
+
+def waits(index: Index) -> Iterator[Violation]:
+    """The last drain of each fifo is waited for, else the run returns before its data have arrived."""
+    last: dict[str, Transfer] = {}
+    for transfer in index.transfers:
+        if index.fifos[transfer.fifo].producer.kind != "shim":
+            last[transfer.fifo] = transfer
+    if not last:
+        yield Violation(
+            "wait", index.design.name, 0, 1, f"{index.design.name} has no drain; a run would return at once."
+        )
+    for name, transfer in last.items():
+        if not transfer.wait:
+            yield Violation(
+                "wait",
+                name,
+                0,
+                1,
+                f"the last drain of fifo {name} into {transfer.buffer} is not waited for; the run would return before "
+                "it ends.",
+            )
+
+
+def descriptors(index: Index) -> Iterator[Violation]:
+    """Each transfer takes a buffer descriptor of its shim tile until its group is finished."""
+    limit = LIMITS["shim"].descriptors
+    taken: dict[object, list[int]] = defaultdict(list)
+    worst: dict[object, int] = {}
+    for step in index.design.sequence:
+        if isinstance(step, Finish):
+            for tile in taken:
+                taken[tile] = [group for group in taken[tile] if group != step.group]
+        elif (end := index.shim_end(index.fifos[step.fifo])) is not None:
+            taken[end.tile].append(step.group)
+            worst[end.tile] = max(worst.get(end.tile, 0), len(taken[end.tile]))
+    for tile, count in worst.items():
+        if count > limit:
+            yield Violation(
+                "sequence descriptors",
+                str(tile),
+                count,
+                limit,
+                f"{tile} has {count} transfers in unfinished groups, and can have {limit}; finish groups sooner.",
+            )
+
+
+def queues(index: Index) -> Iterator[Violation]:
+    """A channel queues 4 transfers; more have to wait for the end of earlier ones."""
+    worst: dict[str, int] = {}
+    for fifo, _, running in _running(index):
+        worst[fifo.name] = max(worst.get(fifo.name, 0), len(running[fifo.name]))
+    for name, count in worst.items():
+        if count > QUEUE_DEPTH:
+            end = index.shim_end(index.fifos[name])
+            yield Violation(
+                "shim queue",
+                name,
+                count,
+                QUEUE_DEPTH,
+                f"{end.tile if end else 'a shim'} gets {count} transfers of fifo {name} without a wait between, and "
+                f"its channel queues {QUEUE_DEPTH}; finish a group with a waiting drain after {QUEUE_DEPTH}.",
+            )
+
+
+def overlaps(index: Index) -> Iterator[Violation]:
+    """Drains of different fifos that run at the same time write to different places. Only linear ones are compared."""
+    found: dict[Violation, None] = {}
+    for fifo, transfer, running in _running(index):
+        span = _span(index, transfer)
+        if fifo.producer.kind == "shim" or span is None:
+            continue
+        for name, started in running.items():
+            if name == fifo.name or index.fifos[name].producer.kind == "shim":
+                continue
+            for _, other in started:
+                theirs = _span(index, other) if other.buffer == transfer.buffer else None
+                if theirs and span[0] < theirs[1] and theirs[0] < span[1]:
+                    start = max(span[0], theirs[0])
+                    message = (
+                        f"drains of fifos {name} and {fifo.name} both write element {start} of {transfer.buffer}, "
+                        "and nothing decides which comes last."
+                    )
+                    found[Violation("overlap", transfer.buffer, start, min(span[1], theirs[1]), message)] = None
+    yield from found
+
+
+def _running(index: Index) -> Iterator[tuple[ObjectFifo, Transfer, dict[str, list[_Started]]]]:
+    """After the start of each transfer: its fifo, itself, and by fifo the transfers that nothing has waited for.
+
+    A channel works in order, so a wait ends all earlier transfers of its channel. What was started before the one
+    that is waited for, or in its group, has fed it and has ended too.
+    """
+    running: dict[str, list[_Started]] = defaultdict(list)
+    for order, step in enumerate(index.design.sequence):
+        if isinstance(step, Transfer):
+            running[step.fifo].append(_Started(order, step))
+            yield index.fifos[step.fifo], step, running
+            continue
+        waited = [
+            item.order
+            for started in running.values()
+            for item in started
+            if item.transfer.group == step.group and item.transfer.wait
+        ]
+        if not waited:
+            continue
+        for name, started in running.items():
+            ended = [item.order for item in started if item.transfer.group == step.group or item.order <= max(waited)]
+            running[name] = [item for item in started if item.order > max(ended, default=-1)]
+
+
+def _span(index: Index, transfer: Transfer) -> tuple[int, int] | None:
+    """The elements from where to where a linear transfer goes."""
+    pattern = transfer.pattern
+    if pattern.sizes[:-1] != (1, 1, 1) or pattern.strides[-1:] != (1,):
+        return None
+    return pattern.offset, pattern.offset + pattern.sizes[-1]

@@ -1,0 +1,260 @@
+"""What must hold before the limits can be judged: names, references, types, places and ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator
+from typing import Any
+
+from npu_tensor.dataflow.array import ARRAYS, Tile
+from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, MEMORY_DTYPES, SCALAR_DTYPES
+from npu_tensor.dataflow.design import Acquire, Call, Element, Loop, ObjectType, Release
+
+__all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places", "references", "types"]
+
+
+def array(index: Index) -> Iterator[Violation]:
+    """The generation exists."""
+    arch = index.design.arch
+    if arch not in ARRAYS:
+        known = ", ".join(ARRAYS)
+        yield Violation("arch", index.design.name, arch, known, f"there is no arch {arch!r}; choose one of {known}.")
+
+
+def columns(index: Index) -> Iterator[Violation]:
+    """The array has as many columns."""
+    design = index.design
+    if not 1 <= design.columns <= design.array.columns:
+        yield Violation(
+            "columns",
+            design.name,
+            design.columns,
+            design.array.columns,
+            f"{design.name} uses {design.columns} columns, and {design.array.device} has 1 to {design.array.columns}.",
+        )
+
+
+def names(index: Index) -> Iterator[Violation]:
+    """Fifos, memory and functions share one table of symbols; host buffers and sources have their own.
+
+    mlir-aie adds a symbol for each consumer that a DMA serves.
+    """
+    design = index.design
+    symbols = [fifo.name for fifo in design.fifos] + [buffer.name for buffer in design.core_buffers]
+    symbols += [parameter.name for parameter in design.parameters] + [item.symbol for item in design.functions]
+    for fifo in design.fifos:
+        if len(fifo.consumers) > 1:
+            symbols += [f"{fifo.name}_{number}_cons" for number in range(len(fifo.consumers))]
+        elif fifo.name not in index.shared:
+            symbols.append(f"{fifo.name}_cons")
+    tables = {
+        "names": symbols,
+        "host buffers": [buffer.name for buffer in design.host_buffers],
+        "sources": [source.name for source in {function.source for function in design.functions}],
+    }
+    for table, entries in tables.items():
+        for name, count in Counter(entries).items():
+            if count > 1 or not name:
+                yield Violation(
+                    "unique names", name, count, 1, f"{count} {table} of the design are {name!r}; they must differ."
+                )
+    if len(design.host_buffers) > HOST_BUFFERS:
+        yield Violation(
+            "host buffers",
+            design.name,
+            len(design.host_buffers),
+            HOST_BUFFERS,
+            f"{design.name} has {len(design.host_buffers)} host buffers, and a kernel takes {HOST_BUFFERS}.",
+        )
+
+
+def types(index: Index) -> Iterator[Violation]:
+    """Element types that a compiler can place in memory, shapes of positive sizes."""
+    design = index.design
+    declared = [(f"fifo {fifo.name}", fifo.type) for fifo in design.fifos]
+    declared += [(f"host buffer {buffer.name}", buffer.type) for buffer in design.host_buffers]
+    declared += [(f"{item.tile} buffer {name}", item.type) for name, item in index.memory.items()]
+    for function in design.functions:
+        for position, argument in enumerate(function.arguments):
+            where = f"argument {position} of {function.symbol}"
+            if isinstance(argument, ObjectType):
+                declared.append((where, argument))
+            elif dtype_name(argument) not in SCALAR_DTYPES:
+                yield _bad_dtype(where, argument, SCALAR_DTYPES, "number")
+    for where, type in declared:
+        if dtype_name(type.dtype) not in MEMORY_DTYPES:
+            yield _bad_dtype(where, type.dtype, MEMORY_DTYPES, "fifo or a buffer")
+        if not type.shape or min(type.shape) < 1:
+            yield Violation(
+                "size", where, str(type), 1, f"{where} is {type}; it needs dimensions, and sizes of 1 or more."
+            )
+
+
+def _bad_dtype(where: str, dtype: str, allowed: tuple[str, ...], use: str) -> Violation:
+    choice = ", ".join(allowed)
+    hint = " Store it as uint8." if dtype == "bool" else ""
+    return Violation("dtype", where, dtype, choice, f"{where} is {dtype}; a {use} can be {choice}.{hint}")
+
+
+def counts(index: Index) -> Iterator[Violation]:
+    """Depths, stacks, rounds, acquires and releases of 1 or more; as many dims as consumers."""
+
+    def positive(where: str, what: str, value: int) -> Iterator[Violation]:
+        if value < 1:
+            yield Violation("size", where, value, 1, f"{where}: {what} is {value}, and must be 1 or more.")
+
+    for fifo in index.design.fifos:
+        yield from positive(f"fifo {fifo.name}", "the depth", fifo.depth)
+        entries = len(fifo.dims_from_stream)
+        if entries not in (0, len(fifo.consumers)):
+            yield Violation(
+                "dims",
+                fifo.name,
+                entries,
+                len(fifo.consumers),
+                f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers.",
+            )
+    for worker in index.design.workers:
+        where = str(worker.tile)
+        yield from positive(where, "the stack", worker.stack_size)
+        for statement, _ in walk(worker.body):
+            if isinstance(statement, Loop) and statement.rounds < 2:
+                # mlir-aie's issue 1547: its passes may fail on a nested loop of one round.
+                yield Violation(
+                    "loop",
+                    where,
+                    statement.rounds,
+                    2,
+                    f"{where} has a loop of {statement.rounds} rounds; leave the loop out, it must have 2 or more.",
+                )
+            elif isinstance(statement, Acquire):
+                yield from positive(where, f"an acquire of {statement.fifo}", statement.objects)
+            elif isinstance(statement, Release):
+                yield from positive(where, f"a release of {statement.fifo}", statement.objects)
+
+
+def places(index: Index) -> Iterator[Violation]:
+    """Every tile exists, stands where such a thing can be, and has one worker at most."""
+    design = index.design
+    rows = 2 + design.array.core_rows
+    placed = [(f"fifo {fifo.name}", tile, "") for fifo in design.fifos for tile in (fifo.producer, *fifo.consumers)]
+    placed += [(f"the link of {', '.join(link.inputs)}", link.tile, "memtile") for link in design.links]
+    placed += [("a worker", worker.tile, "core") for worker in design.workers]
+    placed += [(f"buffer {name}", item.tile, "core") for name, item in index.memory.items()]
+    for what, tile, kind in dict.fromkeys(placed):
+        if not (0 <= tile.column < design.columns and 0 <= tile.row < rows):
+            yield Violation(
+                "tile",
+                str(tile),
+                str(tile),
+                f"({design.columns - 1},{rows - 1})",
+                f"{what} is at {tile}, and the design has columns 0 to {design.columns - 1} and rows 0 to {rows - 1}.",
+            )
+        elif kind and tile.kind != kind:
+            yield Violation("tile", str(tile), tile.kind, kind, f"{what} is at {tile}, and needs a {kind}.")
+    for tile, count in Counter(worker.tile for worker in design.workers).items():
+        if count > 1:
+            yield Violation("one worker per core", str(tile), count, 1, f"{tile} has {count} workers, and can run 1.")
+    for name, item in index.memory.items():
+        if item.tile not in index.workers:
+            yield Violation(
+                "unused", name, 0, 1, f"buffer {name} is in the memory of {item.tile}, which has no worker to use it."
+            )
+
+
+def references(index: Index) -> Iterator[Violation]:
+    """What statements, links and transfers name is declared."""
+
+    def known(where: str, kind: str, name: Any, table: Container[Any]) -> Iterator[Violation]:
+        if name not in table:
+            yield Violation("unknown name", where, name, kind, f"{where} uses the {kind} {name!r}, which is unknown.")
+
+    for link in index.design.links:
+        for name in (*link.inputs, *link.outputs):
+            yield from known(f"a link of {link.tile}", "fifo", name, index.fifos)
+    for transfer in index.transfers:
+        yield from known("a transfer", "fifo", transfer.fifo, index.fifos)
+        yield from known("a transfer", "host buffer", transfer.buffer, index.host_buffers)
+    for worker in index.design.workers:
+        where = str(worker.tile)
+        numbers: set[int] = set()
+        for name in worker.fifos:
+            yield from known(where, "fifo", name, index.fifos)
+        for statement, _ in walk(worker.body):
+            if isinstance(statement, (Acquire, Release)):
+                yield from known(where, "end of its worker", statement.fifo, worker.fifos)
+            if isinstance(statement, Acquire):
+                if statement.number in numbers:
+                    yield Violation(
+                        "unique names",
+                        where,
+                        statement.number,
+                        1,
+                        f"{where} has two acquires of number {statement.number}; they must differ.",
+                    )
+                numbers.add(statement.number)
+            elif isinstance(statement, Call):
+                yield from known(where, "function", statement.function, index.functions)
+                for argument in statement.arguments:
+                    if isinstance(argument, str):
+                        yield from known(where, "buffer", argument, index.memory)
+                    elif isinstance(argument, Element):
+                        yield from known(where, "acquire", argument.acquire, numbers)
+
+
+def consumers(index: Index) -> Iterator[Violation]:
+    """Each fifo has consumers at different tiles, and one end at most in host memory."""
+    for fifo in index.design.fifos:
+        ends = [fifo.producer, *fifo.consumers]
+        if len(ends) < 2:
+            yield Violation("unused end", fifo.name, 0, 1, f"fifo {fifo.name} has no consumer.")
+        for tile, count in Counter(ends).items():
+            if count > 1:
+                yield Violation(
+                    "fifo ends",
+                    fifo.name,
+                    count,
+                    1,
+                    f"fifo {fifo.name} has {count} ends at {tile}, and a tile can have 1; use a core buffer instead.",
+                )
+        hosts = sum(tile.kind == "shim" for tile in ends)
+        if hosts > 1:
+            yield Violation(
+                "fifo ends",
+                fifo.name,
+                hosts,
+                1,
+                f"fifo {fifo.name} has {hosts} ends in shim tiles, and a transfer can only mean one of them.",
+            )
+
+
+def ends(index: Index) -> Iterator[Violation]:
+    """Each end is used: by a transfer, a link or a worker; and no worker or link uses an end that is not there."""
+    ends = {(end.fifo.name, end.tile) for end in index.ends}
+    workers: Counter[tuple[str, Tile]] = Counter()
+    for worker in index.design.workers:
+        for name in worker.fifos:
+            workers[name, worker.tile] += 1
+            if (name, worker.tile) not in ends:
+                yield Violation(
+                    "fifo ends", str(worker.tile), name, 1, f"{worker.tile} uses fifo {name}, which has no end there."
+                )
+    for (name, tile), count in workers.items():
+        if count > 1:
+            yield Violation(
+                "fifo ends", str(tile), count, 1, f"{tile} gets its end of fifo {name} {count} times, not once."
+            )
+    moved = {transfer.fifo for transfer in index.transfers}
+    for end in index.ends:
+        name, tile = end.fifo.name, end.tile
+        used = {"shim": name in moved, "memtile": (name, tile) in index.links_at, "core": workers[name, tile] > 0}
+        if not used[tile.kind]:
+            what = {"shim": "transfer", "memtile": "link", "core": "worker"}[tile.kind]
+            role = "produces for" if end.direction == "out" else "consumes from"
+            yield Violation(
+                "unused end", name, 0, 1, f"no {what} at {tile} {role} fifo {name}; both ends of a fifo must be used."
+            )
+    for name in moved:
+        if index.shim_end(index.fifos[name]) is None:
+            yield Violation("fifo ends", name, 0, 1, f"a transfer uses fifo {name}, which has no end in a shim tile.")

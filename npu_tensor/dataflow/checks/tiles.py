@@ -1,0 +1,190 @@
+"""What fits on a tile: memory, machine code, DMA channels, buffer descriptors, locks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
+from npu_tensor.dataflow.checks.limits import (
+    CORE_RESERVE,
+    LIMITS,
+    LOCK_VALUE,
+    PARITY_DESCRIPTORS,
+    PROGRAM_MEMORY,
+    WORD,
+)
+from npu_tensor.dataflow.design import Call
+
+__all__ = ["channels", "contents", "descriptors", "lengths", "locks", "memory", "object_sizes", "program"]
+
+START_BYTES: Final = 512
+STATEMENT_BYTES: Final = 64
+"""Machine code around `main` and of one acquire, release, loop or call: estimates, since only the compiler knows."""
+
+
+def contents(index: Index) -> Iterator[Violation]:
+    """Initial contents fill their buffer."""
+    for buffer in index.design.core_buffers:
+        if buffer.initial is not None and len(buffer.initial) != size(buffer.type):
+            yield Violation(
+                "initial contents",
+                buffer.name,
+                len(buffer.initial),
+                size(buffer.type),
+                f"buffer {buffer.name} of {buffer.tile} gets {len(buffer.initial)} initial bytes, "
+                f"and holds {size(buffer.type)}.",
+            )
+
+
+def memory(index: Index) -> Iterator[Violation]:
+    """The stack and all buffers of a core in 64 KB less a reserve; all buffers of a memtile in 512 KB."""
+    parts: dict[Tile, list[tuple[str, int]]] = defaultdict(list)
+    for worker in index.design.workers:
+        parts[worker.tile].append(("stack", worker.stack_size))
+    for pool in index.pools:
+        if pool.buffers:
+            parts[pool.tile].append((f"{pool.fifo.name} {pool.buffers} x {size(pool.fifo.type)}", pool.nbytes))
+    for name, item in index.memory.items():
+        parts[item.tile].append((name, size(item.type)))
+    for tile, items in parts.items():
+        limit = LIMITS[tile.kind].memory - (CORE_RESERVE if tile.kind == "core" else 0)
+        used = sum(nbytes for _, nbytes in items)
+        if used > limit:
+            largest = sorted(items, key=lambda item: item[1], reverse=True)[:6]
+            listed = ", ".join(f"{label} = {nbytes}" for label, nbytes in largest)
+            yield Violation(
+                f"{tile.kind} memory",
+                str(tile),
+                used,
+                limit,
+                f"{tile} needs {used} bytes ({listed}{', ...' if len(items) > 6 else ''}), and {limit} can be used; "
+                "use smaller objects or fewer of them.",
+            )
+
+
+def program(index: Index) -> Iterator[Violation]:
+    """The machine code of a core, estimated."""
+    for worker in index.design.workers:
+        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, Call)}
+        functions = sum(index.functions[symbol].program_bytes for symbol in called)
+        body = START_BYTES + STATEMENT_BYTES * sum(1 for _ in walk(worker.body))
+        if functions + body > PROGRAM_MEMORY:
+            yield Violation(
+                "program memory",
+                str(worker.tile),
+                functions + body,
+                PROGRAM_MEMORY,
+                f"{worker.tile} needs about {functions + body} bytes of program memory ({functions} for its functions "
+                f"and {body} around them), and has {PROGRAM_MEMORY}; call fewer functions or use range_.",
+            )
+
+
+def channels(index: Index) -> Iterator[Violation]:
+    """One DMA channel for each end of a fifo, but none between neighbouring cores."""
+    for tile, ends in index.by_tile.items():
+        limit = LIMITS[tile.kind].channels
+        for direction, word in (("in", "input"), ("out", "output")):
+            names = [end.fifo.name for end in ends if end.direction == direction]
+            if len(names) > limit:
+                yield Violation(
+                    "DMA channels",
+                    str(tile),
+                    len(names),
+                    limit,
+                    f"{tile} needs {len(names)} {word} DMA channels ({', '.join(names)}), and has {limit}.",
+                )
+
+
+def descriptors(index: Index) -> Iterator[Violation]:
+    """A core has 16 buffer descriptors; a memtile 48, half of them for its even and half for its odd channels."""
+    found: dict[Tile, dict[str, dict[str, int]]] = defaultdict(lambda: {"in": {}, "out": {}})
+    for entry in index.descriptors:
+        found[entry.end.tile][entry.end.direction][entry.end.fifo.name] = entry.number
+    for tile, sides in found.items():
+        total, limit = sum(sum(side.values()) for side in sides.values()), LIMITS[tile.kind].descriptors
+        if total > limit:
+            hint = "acquire fewer objects at once" if tile.kind == "core" else "give the fifos of its links less depth"
+            yield Violation(
+                "buffer descriptors",
+                str(tile),
+                total,
+                limit,
+                f"{tile} needs {total} buffer descriptors, and has {limit}; {hint}.",
+            )
+        elif tile.kind == "memtile":
+            yield from _parity(tile, sides)
+
+
+def _parity(tile: Tile, sides: Mapping[str, Mapping[str, int]]) -> Iterator[Violation]:
+    """The compiler numbers the channels of a direction as it meets the fifos, which IRON sorts by their names."""
+    for parity, which in enumerate(("even", "odd")):
+        needed = sum(side[name] for side in sides.values() for name in sorted(side)[parity::2])
+        if needed > PARITY_DESCRIPTORS:
+            yield Violation(
+                "buffer descriptors",
+                str(tile),
+                needed,
+                PARITY_DESCRIPTORS,
+                f"{tile} needs {needed} buffer descriptors on its {which} DMA channels, and has {PARITY_DESCRIPTORS} "
+                "for them; a split or join of n parts and depth d takes n x d on each side, so lower n or d.",
+            )
+
+
+def lengths(index: Index) -> Iterator[Violation]:
+    """One buffer descriptor moves 131071 words in a memtile and 16383 in a core."""
+    for end, _, nbytes in index.descriptors:
+        limit = LIMITS[end.tile.kind].length
+        if nbytes > limit * WORD:
+            yield Violation(
+                "descriptor length",
+                str(end.tile),
+                nbytes // WORD,
+                limit,
+                f"{end.tile} moves objects of fifo {end.fifo.name} in {nbytes // WORD} words at once, "
+                f"and a buffer descriptor takes {limit}.",
+            )
+
+
+def object_sizes(index: Index) -> Iterator[Violation]:
+    """DMA moves whole words."""
+    for fifo in index.design.fifos:
+        if size(fifo.type) % WORD and fifo.name not in index.shared:
+            yield Violation(
+                "object size",
+                fifo.name,
+                size(fifo.type),
+                WORD,
+                f"an object of fifo {fifo.name}, {fifo.type}, has {size(fifo.type)} bytes, and must have a multiple of "
+                f"{WORD}; pad it.",
+            )
+
+
+def locks(index: Index) -> Iterator[Violation]:
+    """Two for each end of a fifo, for each part of a split or join, and for each fifo in shared memory.
+
+    They count the free and the filled buffers.
+    """
+    used: dict[Tile, int] = defaultdict(int)
+    for pool in index.pools:
+        used[pool.tile] += pool.locks
+        if pool.buffers > LOCK_VALUE:
+            yield Violation(
+                "lock value",
+                pool.fifo.name,
+                pool.buffers,
+                LOCK_VALUE,
+                f"fifo {pool.fifo.name} has {pool.buffers} buffers in {pool.tile}, and a lock counts to {LOCK_VALUE}.",
+            )
+    for tile, count in used.items():
+        limit = LIMITS[tile.kind].locks
+        if count > limit:
+            yield Violation(
+                "locks",
+                str(tile),
+                count,
+                limit,
+                f"{tile} needs {count} locks, 2 for each fifo end in its memory, and has {limit}; use fewer fifos.",
+            )

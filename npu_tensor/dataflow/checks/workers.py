@@ -1,0 +1,270 @@
+"""What a core does with its fifos: acquires, releases, calls, runtime parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
+from npu_tensor.dataflow.checks.limits import LIMITS
+from npu_tensor.dataflow.design import (
+    Acquire,
+    Call,
+    Element,
+    ObjectType,
+    Release,
+    Statement,
+    Worker,
+)
+
+__all__ = ["acquires", "calls", "holds", "parameters", "sources", "stacks"]
+
+PATIENCE: Final = 64
+"""Rounds of a loop after which nothing new is expected: more objects than this are never held for long."""
+
+INTEGERS: Final = {"int32": 32, "int64": 64}
+"""Bits of the integers that can be passed by value."""
+
+
+def stacks(index: Index) -> Iterator[Violation]:
+    """A stack leaves memory for something else."""
+    limit = LIMITS["core"].memory
+    for worker in index.design.workers:
+        if worker.stack_size >= limit:
+            yield Violation(
+                "stack",
+                str(worker.tile),
+                worker.stack_size,
+                limit,
+                f"the stack of {worker.tile} has {worker.stack_size} bytes, and the memory {limit}.",
+            )
+
+
+def acquires(index: Index) -> Iterator[Violation]:
+    """No more objects than the fifo is deep."""
+    for (name, tile), objects in index.largest_acquire.items():
+        depth = index.fifos[name].depth
+        if objects > depth:
+            yield Violation(
+                "acquire",
+                str(tile),
+                objects,
+                depth,
+                f"{tile} acquires {objects} objects of fifo {name}, whose depth is {depth}; make it {objects}.",
+            )
+
+
+class _Held(NamedTuple):
+    """released: objects given on since the start of the body. held: objects held after those."""
+
+    released: int
+    held: int
+
+
+class _Body:
+    """Runs the fifo operations of a body, with numbers instead of objects."""
+
+    def __init__(self, index: Index, worker: Worker) -> None:
+        self.tile = worker.tile
+        self.fifos = {name: _Held(0, 0) for name in worker.fifos}
+        self.acquired: dict[int, tuple[Acquire, int]] = {}  # by number, and how many objects came before its first
+        self.found: dict[Violation, None] = {}
+
+    def run(self, body: tuple[Statement, ...]) -> None:
+        for statement in body:
+            if isinstance(statement, Acquire):
+                released, held = self.fifos[statement.fifo]
+                self.fifos[statement.fifo] = _Held(released, max(held, statement.objects))
+                self.acquired[statement.number] = (statement, released)
+            elif isinstance(statement, Release):
+                self._release(statement)
+            elif isinstance(statement, Call):
+                for argument in statement.arguments:
+                    if isinstance(argument, Element):
+                        self._use(argument, statement.function)
+            else:
+                # What is wrong shows once every object that was held before has been given on.
+                for _ in range(min(statement.rounds, PATIENCE)):
+                    before = self._state()
+                    self.run(statement.body)
+                    if self._state() == before:
+                        break
+
+    def _state(self) -> tuple[object, ...]:
+        """What decides how the next round goes: objects held, and which elements still are."""
+        held = tuple(state.held for state in self.fifos.values())
+        gone = tuple(
+            min(self.fifos[acquire.fifo].released - first, acquire.objects) for acquire, first in self.acquired.values()
+        )
+        return held, gone
+
+    def _release(self, statement: Release) -> None:
+        released, held = self.fifos[statement.fifo]
+        if statement.objects > held:
+            self._report(
+                "release",
+                statement.objects,
+                held,
+                f"{self.tile} releases {statement.objects} objects of fifo {statement.fifo} while it holds {held}.",
+            )
+        given = min(statement.objects, held)
+        self.fifos[statement.fifo] = _Held(released + given, held - given)
+
+    def _use(self, element: Element, function: str) -> None:
+        acquire, first = self.acquired[element.acquire]
+        released, held = self.fifos[acquire.fifo]
+        position = first + element.position
+        if not released <= position < released + held:
+            self._report(
+                "element",
+                element.position,
+                held,
+                f"{self.tile} calls {function} with object {element.position} of an acquire of fifo {acquire.fifo}, "
+                f"which it does not hold there; it holds {held}.",
+            )
+
+    def _report(self, rule: str, value: int, limit: int, message: str) -> None:
+        self.found[Violation(rule, str(self.tile), value, limit, message)] = None
+
+
+def holds(index: Index) -> Iterator[Violation]:
+    """Only what is held is used or released, and nothing is held at the end of the body."""
+    for worker in index.design.workers:
+        body = _Body(index, worker)
+        body.run(worker.body)
+        yield from body.found
+        for name, (_, held) in body.fifos.items():
+            if held:
+                yield Violation(
+                    "release",
+                    str(worker.tile),
+                    held,
+                    0,
+                    f"{worker.tile} still holds {held} objects of fifo {name} at the end of its body; release them.",
+                )
+
+
+def calls(index: Index) -> Iterator[Violation]:
+    """Arguments have the number and exactly the types that the function declares, shapes included."""
+    for worker in index.design.workers:
+        fifo_of: dict[int, str] = {}
+        for statement, _ in walk(worker.body):
+            if isinstance(statement, Acquire):
+                fifo_of[statement.number] = statement.fifo
+            elif isinstance(statement, Call):
+                yield from _call(index, worker, statement, fifo_of)
+
+
+def _call(index: Index, worker: Worker, call: Call, fifo_of: dict[int, str]) -> Iterator[Violation]:
+    function = index.functions[call.function]
+    where = f"{worker.tile}: {function.symbol}"
+    declared, given = len(function.arguments), len(call.arguments)
+    if declared != given:
+        yield Violation(
+            "call", function.symbol, given, declared, f"{where} takes {declared} arguments, and gets {given}."
+        )
+        return
+    for position, (wanted, argument) in enumerate(zip(function.arguments, call.arguments, strict=True)):
+        found: ObjectType | str
+        if isinstance(argument, Element):
+            found = index.fifos[fifo_of[argument.acquire]].type
+        elif isinstance(argument, str):
+            item = index.memory[argument]
+            found = item.type
+            if item.tile != worker.tile:
+                yield Violation(
+                    "call",
+                    argument,
+                    str(item.tile),
+                    str(worker.tile),
+                    f"{where} gets buffer {argument} of {item.tile}; a core can only use its own.",
+                )
+        else:
+            found = _number_type(argument, wanted)
+        if _canonical(found) != _canonical(wanted):
+            yield Violation(
+                "call",
+                function.symbol,
+                str(found),
+                str(wanted),
+                f"{where} takes {wanted} as argument {position}, and gets {found}.",
+            )
+
+
+def _canonical(type: ObjectType | str) -> object:
+    if isinstance(type, ObjectType):
+        return dtype_name(type.dtype), tuple(type.shape)
+    return dtype_name(type)
+
+
+def _number_type(number: object, wanted: ObjectType | str) -> str:
+    """The dtype that a Python number is passed as: the wanted one if it fits."""
+    natural = {int: "int64", float: "float64"}.get(type(number), type(number).__name__)
+    if isinstance(wanted, ObjectType):
+        return natural
+    bits = INTEGERS.get(dtype_name(wanted))
+    if isinstance(number, float):
+        return natural if bits else wanted
+    if natural == "int64" and isinstance(number, int) and bits:
+        return wanted if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else "a larger integer"
+    return natural
+
+
+def sources(index: Index) -> Iterator[Violation]:
+    """All functions of a core come from one source: mlir-aie 1.2 links one object file."""
+    for worker in index.design.workers:
+        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, Call)}
+        names = {index.functions[symbol].source: index.functions[symbol].source.name for symbol in sorted(called)}
+        if len(names) > 1:
+            yield Violation(
+                "one source per core",
+                str(worker.tile),
+                len(names),
+                1,
+                f"{worker.tile} calls functions of {len(names)} sources ({', '.join(names.values())}), "
+                "and can link 1; put them into one.",
+            )
+
+
+def parameters(index: Index) -> Iterator[Violation]:
+    """A runtime parameter is only read after something that this run has brought.
+
+    Nothing else tells the core that the host has written it: the core may still be waiting in a body that began in the
+    run before.
+    """
+    names = {parameter.name for parameter in index.design.parameters}
+    if not names:
+        return
+    filled = _filled(index)
+    for worker in index.design.workers:
+        arrived = False
+        for statement, _ in walk(worker.body):
+            if isinstance(statement, Acquire) and statement.fifo in filled and index.consumes(worker, statement.fifo):
+                arrived = True
+            elif isinstance(statement, Call) and not arrived:
+                for name in names.intersection(a for a in statement.arguments if isinstance(a, str)):
+                    yield Violation(
+                        "runtime parameter",
+                        str(worker.tile),
+                        name,
+                        statement.function,
+                        f"{worker.tile} gives parameter {name} to {statement.function} before it has acquired "
+                        "an object that the run brings; acquire one first.",
+                    )
+
+
+def _filled(index: Index) -> set[str]:
+    """The fifos whose objects come, by way of links and workers, from transfers of the same run."""
+    filled = {fifo.name for fifo in index.design.fifos if fifo.producer.kind == "shim"}
+    passes = [(set(link.inputs), set(link.outputs)) for link in index.design.links]
+    for worker in index.design.workers:
+        taken = {name for name in worker.fifos if index.consumes(worker, name)}
+        passes.append((taken, set(worker.fifos) - taken))
+    grown = True
+    while grown:
+        grown = False
+        for inputs, outputs in passes:
+            if inputs & filled and not outputs <= filled:
+                filled |= outputs
+                grown = True
+    return filled

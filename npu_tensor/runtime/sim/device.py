@@ -1,0 +1,198 @@
+"""The simulated NPU as a device: `sim:npu1`, `sim:npu2`, with options as in `sim:npu2?cols=4&float32=emulate`.
+
+It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for, and runs that very design.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, get_args
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from npu_tensor import events, kernels
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
+from npu_tensor.dataflow.design import Design
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import DeviceError
+from npu_tensor.kernels.offer import Float32, HostOperand, Offer, Target
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.memory import DeviceBuffer
+from npu_tensor.task import Fusion, Refusal, Step, Task
+
+__all__ = ["SimulatedDevice", "pack", "unpack"]
+
+Array = np.ndarray[Any, Any]
+
+DEVICES: Final = {array.device: array for array in ARRAYS.values()}
+
+
+def parse(uri: str) -> Target:
+    """What a URI of a simulated NPU asks for. Raises DeviceError."""
+    name, _, query = uri.partition(":")[2].partition("?")
+    if name not in DEVICES:
+        raise DeviceError(f"{uri}: there is no simulated {name or 'device without a name'}; there are {_known()}")
+    array = DEVICES[name]
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    columns = options.pop("cols", str(array.columns))
+    float32 = options.pop("float32", "exact")
+    if options:
+        raise DeviceError(f"{uri}: unknown option {', '.join(options)}; there are cols and float32")
+    if not (columns.isdecimal() and 1 <= int(columns) <= array.columns):
+        raise DeviceError(f"{uri}: cols must be 1 to {array.columns}, not {columns!r}")
+    if float32 not in get_args(Float32):
+        raise DeviceError(f"{uri}: float32 must be one of {', '.join(get_args(Float32))}, not {float32!r}")
+    return Target(array, int(columns), float32)  # type: ignore[arg-type]
+
+
+def _known() -> str:
+    return ", ".join(f"sim:{name}" for name in DEVICES)
+
+
+class SimulatedDevice:
+    """One simulated NPU with memory of its own."""
+
+    # A design has at most five host buffers, one of them for the result.
+    fusion = Fusion(inputs=4, prologues=False)
+
+    def __init__(self, uri: str, allocator: Allocator) -> None:
+        self.uri = uri
+        self.allocator = allocator
+        self.target = parse(uri)
+        self.array = SimulatedArray(self.target.array, self.target.columns)
+        self.lock = threading.Lock()
+        self._loaded: dict[Design, LoadedDesign] = {}
+
+    def claim(self, task: Task) -> SimulatedKernel | Refusal:
+        """A kernel of one of the families, or what they say against the task, or that there is no compiler."""
+        missing = host_compiler.reason()
+        if missing is not None:
+            return Refusal(missing)
+        answer = kernels.claim(task, self.target)
+        return answer if isinstance(answer, Refusal) else SimulatedKernel(self, task, answer)
+
+    def load(self, design: Design) -> LoadedDesign:
+        """The design, checked and compiled, once."""
+        with self.lock:
+            loaded = self._loaded.get(design)
+            if loaded is None:
+                loaded = self._loaded[design] = self.array.load(design)
+            return loaded
+
+
+class SimulatedKernel:
+    """An offer of a kernel family, run by the simulator. `seconds` is predicted for the real array."""
+
+    def __init__(self, device: SimulatedDevice, task: Task, offer: Offer) -> None:
+        self.owner = device
+        self.task = task
+        self.offer = offer
+        self.device = device.uri
+        self.name = offer.family
+        self.seconds = 0.0
+        self.reason = offer.reason
+
+    def bind(self) -> Step:
+        """Make the design, compile its functions for this machine, and return the step. Raises BuildError."""
+        owner, offer, task = self.owner, self.offer, self.task
+        design = offer.design()
+        loaded = owner.load(design)
+        counters = count(design)
+        prediction = predict(counters, design.array)
+        self.seconds = prediction.seconds
+        self.reason = f"{offer.reason}; simulated: {summary(counters, prediction)}"
+        buffers = [DeviceBuffer(_nbytes(operand)) for operand in offer.operands]
+
+        def run(values: list[Any]) -> None:
+            made = [owner.allocator.allocate(output.nbytes) for output in task.outputs]
+            with owner.lock:
+                for operand, buffer in zip(offer.operands, buffers, strict=True):
+                    if operand.number is not None and not operand.output:
+                        source = task.inputs[operand.number]
+                        assert source.dtype is not None
+                        pack(operand, _elements(values[source.item], source.dtype), buffer.host)
+                        buffer.to_device()
+                words = [_word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
+                counted = loaded.run([buffer.device for buffer in buffers], words)
+                for operand, buffer in zip(offer.operands, buffers, strict=True):
+                    if operand.number is not None and operand.output:
+                        buffer.from_device()
+                        result = task.outputs[operand.number]
+                        unpack(operand, buffer.host, _elements(made[operand.number], result.dtype))
+            for output, memory in zip(task.outputs, made, strict=True):
+                values[output.item] = memory
+            if events.listeners:
+                events.emit(_event(task, owner.uri, counted, prediction))
+
+        return run
+
+
+def summary(counters: Counters, prediction: Prediction) -> str:
+    """What a run costs the array, in words."""
+    cores = sum(cycles > 0 for cycles in counters.cycles.values())
+    busiest = max(counters.cycles.values(), default=0)
+    return (
+        f"{busiest:,} cycles on {cores} {'core' if cores == 1 else 'cores'}, {counters.ddr_bytes / 1e6:,.3g} MB of "
+        f"host memory, limited by {prediction.limit}"
+    )
+
+
+def _event(task: Task, uri: str, counters: Counters, prediction: Prediction) -> events.KernelSimulated:
+    return events.KernelSimulated(
+        task.name,
+        uri,
+        max(counters.cycles.values(), default=0),
+        max(counters.stream_bytes.values(), default=0),
+        counters.ddr_bytes,
+        prediction.seconds,
+        prediction.limit,
+    )
+
+
+def _nbytes(operand: HostOperand) -> int:
+    return math.prod(operand.padded) * np.dtype(operand.dtype).itemsize
+
+
+def _elements(buffer: Any, dtype: DType) -> Array:
+    """A tensor's whole buffer as a flat array."""
+    array: Array = buffer.as_array((buffer.nbytes // dtype.itemsize,), dtype.numpy)
+    return array
+
+
+def _word(value: float, kind: str) -> int:
+    return int(np.array(value, kind).view(np.int32))
+
+
+def _strided(elements: Array, operand: HostOperand) -> Array:
+    layout = operand.layout
+    strides = tuple(stride * elements.itemsize for stride in layout.strides)
+    return np.lib.stride_tricks.as_strided(elements[layout.offset :], layout.shape, strides)
+
+
+def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:
+    """The host buffer in its padded shape, and the part of it that the tensor fills."""
+    dtype = np.dtype(operand.dtype)
+    whole = memory[: _nbytes(operand)].view(dtype).reshape(operand.padded)
+    return whole, whole[tuple(slice(extent) for extent in operand.layout.shape)]
+
+
+def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
+    """Fill a host buffer (bytes) from a tensor's whole buffer (flat, in the tensor's dtype)."""
+    whole, inside = _inside(operand, memory)
+    if inside.shape != whole.shape:
+        whole[...] = operand.padding
+    with np.errstate(all="ignore"):
+        inside[...] = _strided(elements, operand)
+
+
+def unpack(operand: HostOperand, memory: Array, elements: Array) -> None:
+    """Store what a host buffer (bytes) holds in a tensor's whole buffer (flat, in the tensor's dtype)."""
+    _, inside = _inside(operand, memory)
+    with np.errstate(all="ignore"):
+        _strided(elements, operand)[...] = inside

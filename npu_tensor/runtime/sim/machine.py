@@ -1,0 +1,282 @@
+"""A design in the array: its memory, fifos, workers and DMAs, and the sequence that the host runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.index import Index
+from npu_tensor.dataflow.cost import Channel, Counters
+from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, ObjectType
+from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
+from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
+from npu_tensor.runtime.sim.host_compiler import Entry
+from npu_tensor.runtime.sim.memory import Bytes, TileMemory
+from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask, HostTransfer, RingSink, RingSource, Stream
+from npu_tensor.runtime.sim.walk import Walk, object_walk
+from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
+
+__all__ = ["Leftover", "Machine"]
+
+
+class Leftover(NamedTuple):
+    """What a run left: whole objects of a fifo in a tile, and elements of one more or of a transfer."""
+
+    fifo: str
+    tile: Tile
+    objects: int
+    elements: int
+
+    def __str__(self) -> str:
+        counts = [
+            f"{count} {noun}" + "s" * (count > 1)
+            for count, noun in ((self.objects, "object"), (self.elements, "element"))
+            if count
+        ]
+        return f"fifo {self.fifo}: {' and '.join(counts)} in {self.tile}"
+
+
+class _Place(NamedTuple):
+    """Buffers that a channel uses, and what lies in each."""
+
+    ring: Ring
+    type: ObjectType
+
+
+class Machine:
+    """All state of a loaded design."""
+
+    def __init__(self, design: Design, entries: Mapping[str, Entry]) -> None:
+        self._design = design
+        self._fifos = {fifo.name: fifo for fifo in design.fifos}
+        self._scheduler = Scheduler()
+        self._memory = TileMemory()
+        self._rings: list[Ring] = []
+        self._progress = Gate(self._scheduler)
+        self._index = Index(design)
+        self._core_rings: dict[tuple[str, Tile], Ring] = {}
+        self._places: dict[tuple[str, Tile], list[_Place]] = {}
+        self._host_ends: dict[str, HostEnd] = {}
+        for link in design.links:
+            self._add_link(link)
+        self._streams = []
+        for fifo in design.fifos:
+            home = self._index.shared.get(fifo.name)
+            if home is None:
+                self._streams.append(self._stream(fifo))
+            else:
+                self._core_ring(fifo, home, fifo.producer, *fifo.consumers)
+        self._parameters = [
+            self._memory.allocate(parameter.type.nbytes, f"parameter {parameter.name}")
+            for parameter in design.parameters
+        ]
+        self._workers = self._make_workers(entries)
+        self._transfers = self._make_transfers()
+        for stream in self._streams:
+            self._scheduler.start(stream.run)
+        for worker in self._workers:
+            self._scheduler.start(worker.run)
+
+    # --- fifos
+
+    def _slots(self, fifo: ObjectFifo, tile: Tile, depth: int) -> list[Bytes]:
+        return [
+            self._memory.allocate(fifo.type.nbytes, f"object {i} of fifo {fifo.name} in {tile}") for i in range(depth)
+        ]
+
+    def _ring(self, fifo: ObjectFifo, tile: Tile, slots: Sequence[Bytes]) -> Ring:
+        ring = Ring(self._scheduler, fifo.name, tile, slots)
+        self._rings.append(ring)
+        return ring
+
+    def _core_ring(self, fifo: ObjectFifo, tile: Tile, *users: Tile) -> Ring:
+        """The buffers of a fifo in a core's memory, for the workers of `users`."""
+        ring = self._ring(fifo, tile, self._slots(fifo, tile, self._index.buffers(fifo, tile)))
+        self._core_rings.update({(fifo.name, user): ring for user in users})
+        return ring
+
+    def _add_link(self, link: Link) -> None:
+        """One set of buffers for both sides.
+
+        They are objects of the single fifo of a split or join; each part of them is a ring of its own, because the
+        compiler gives each its own descriptors and locks. Of a forward they are the larger objects, through which the
+        dims of both sides walk (mlir-aie sets the length of both descriptors to it).
+        """
+        inputs = [self._fifos[name] for name in link.inputs]
+        outputs = [self._fifos[name] for name in link.outputs]
+        whole = max((*inputs, *outputs), key=lambda fifo: fifo.type.nbytes)
+        parts = {"split": outputs, "join": inputs, "forward": [whole]}[link.kind]
+        slots = self._slots(whole, link.tile, whole.depth)
+        places = []
+        for part, offset in zip(parts, link.offsets or (0,), strict=True):
+            start = offset * part.type.itemsize
+            ring = self._ring(part, link.tile, [slot[start : start + part.type.nbytes] for slot in slots])
+            places.append(_Place(ring, part.type))
+        for fifos in (inputs, outputs):
+            for number, fifo in enumerate(fifos):
+                self._places[fifo.name, link.tile] = places if len(fifos) == 1 else [places[number]]
+
+    def _stream(self, fifo: ObjectFifo) -> Stream:
+        source: End
+        if fifo.producer.kind == "shim":
+            source = self._host_end(fifo, fifo.producer, drains=False)
+        else:
+            source = RingSource(fifo.name, *self._walked(fifo, fifo.producer, fifo.dims_to_stream))
+        sinks: list[End] = []
+        for tile in fifo.consumers:
+            if tile.kind == "shim":
+                sinks.append(self._host_end(fifo, tile, drains=True))
+            else:
+                sinks.append(RingSink(fifo.name, *self._walked(fifo, tile, _dims_from(fifo, tile))))
+        return Stream(fifo.name, source, sinks)
+
+    def _walked(self, fifo: ObjectFifo, tile: Tile, dims: Dims) -> tuple[list[Ring], list[Walk]]:
+        """Where a channel of a core or memtile finds or puts objects, and the way through each."""
+        places = self._places.get((fifo.name, tile)) or [_Place(self._core_ring(fifo, tile, tile), fifo.type)]
+        walks = [object_walk(dims, type.elements, type.itemsize) for _, type in places]
+        return [ring for ring, _ in places], walks
+
+    def _host_end(self, fifo: ObjectFifo, tile: Tile, *, drains: bool) -> HostEnd:
+        end = HostEnd(self._scheduler, fifo.name, tile, self._progress, drains=drains)
+        self._host_ends[fifo.name] = end
+        return end
+
+    # --- workers
+
+    def _make_workers(self, entries: Mapping[str, Entry]) -> list[CoreWorker]:
+        design = self._design
+        functions = {function.symbol: (function, entries[function.symbol]) for function in design.functions}
+        memory = {
+            parameter.name: block.ctypes.data
+            for parameter, block in zip(design.parameters, self._parameters, strict=True)
+        }
+        for buffer in design.core_buffers:
+            block = self._memory.allocate(buffer.type.nbytes, f"buffer {buffer.name}")
+            if buffer.initial is not None:
+                block[:] = np.frombuffer(buffer.initial, np.uint8)
+            memory[buffer.name] = block.ctypes.data
+        workers = []
+        for worker in design.workers:
+            ends = {}
+            for name in worker.fifos:
+                produces = self._fifos[name].producer == worker.tile
+                ends[name] = CoreEnd(self._core_rings[name, worker.tile], produces)
+            workers.append(CoreWorker(worker.tile, worker.body, ends, memory, functions))
+        return workers
+
+    # --- runs
+
+    def _make_transfers(self) -> list[HostTransfer | Finish]:
+        types = {buffer.name: buffer.type for buffer in self._design.host_buffers}
+        return [
+            step
+            if isinstance(step, Finish)
+            else HostTransfer(step, types[step.buffer].itemsize, types[step.buffer].nbytes)
+            for step in self._design.sequence
+        ]
+
+    def run(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
+        """Run the sequence on the buffers until it has ended and everything in the array waits."""
+        bits = np.array([word & 0xFFFFFFFF for word in words], np.uint32).view(np.uint8)
+        for block in self._parameters:
+            block[:] = bits
+        memory = dict(zip((buffer.name for buffer in self._design.host_buffers), buffers, strict=True))
+        before = self._counts()
+        ended = False
+
+        def host() -> None:
+            nonlocal ended
+            self._sequence(memory)
+            ended = True
+
+        self._scheduler.start(host)
+        self._scheduler.run()
+        owner = self._memory.overwritten()
+        if owner is not None:
+            raise LaunchError(f"{self._design.name}: a kernel function wrote outside of {owner}")
+        if not ended:
+            raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._complaints()))
+        return self._counters(before)
+
+    def close(self) -> None:
+        """End the coroutines, in the thread that made this."""
+        self._scheduler.close()
+
+    def _sequence(self, memory: Mapping[str, Bytes]) -> None:
+        """The coroutine of the host."""
+        groups: dict[int, list[tuple[HostEnd, HostTask]]] = {}
+        for step in self._transfers:
+            if isinstance(step, Finish):
+                waited = groups.pop(step.group, [])
+                while any(not task.done for _, task in waited):
+                    self._progress.wait(partial(_unfinished, waited))
+            else:
+                end = self._host_ends[step.transfer.fifo]
+                task = HostTask(step, memory[step.transfer.buffer])
+                end.start(task)
+                if step.transfer.wait:
+                    groups.setdefault(step.transfer.group, []).append((end, task))
+
+    def _complaints(self) -> list[str]:
+        gates = [self._progress]
+        for ring in self._rings:
+            gates += ring.gates
+        for end in self._host_ends.values():
+            gates += end.gates
+        return [complaint for gate in gates if (complaint := gate.complaint) is not None]
+
+    def _counts(self) -> tuple[list[int], list[int]]:
+        return [worker.cycles for worker in self._workers], [stream.nbytes for stream in self._streams]
+
+    def _counters(self, before: tuple[list[int], list[int]]) -> Counters:
+        cycles, nbytes = (
+            [new - old for new, old in zip(*pair, strict=True)] for pair in zip(self._counts(), before, strict=True)
+        )
+        stream_bytes = {}
+        for stream, moved in zip(self._streams, nbytes, strict=True):
+            fifo = self._fifos[stream.fifo]
+            if moved:
+                stream_bytes[Channel(fifo.producer, fifo.name, "out")] = moved
+                stream_bytes.update({Channel(tile, fifo.name, "in"): moved for tile in fifo.consumers})
+        transfers = [step for step in self._transfers if isinstance(step, HostTransfer)]
+        return Counters(
+            {worker.tile: count for worker, count in zip(self._workers, cycles, strict=True)},
+            stream_bytes,
+            sum(transfer.ddr_bytes for transfer in transfers),
+            len(transfers),
+        )
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """What is in fifos and transfers now."""
+        objects: Counter[tuple[str, Tile]] = Counter()
+        nbytes: Counter[tuple[str, Tile]] = Counter()
+        for ring in self._rings:
+            objects[ring.fifo, ring.tile] += ring.held
+        for stream in self._streams:
+            for end in (stream.source, *stream.sinks):
+                part = end.unfinished()
+                if part is not None:
+                    objects[end.fifo, end.tile] += part.objects
+                    nbytes[end.fifo, end.tile] += part.nbytes
+        return tuple(
+            Leftover(fifo, tile, objects[fifo, tile], nbytes[fifo, tile] // self._fifos[fifo].type.itemsize)
+            for fifo, tile in sorted(+objects + +nbytes)
+        )
+
+
+def _dims_from(fifo: ObjectFifo, tile: Tile) -> Dims:
+    return fifo.dims_from_stream[fifo.consumers.index(tile)] if fifo.dims_from_stream else ()
+
+
+def _unfinished(waited: Sequence[tuple[HostEnd, HostTask]]) -> str:
+    return "\n".join(
+        f"host waits for fifo {end.fifo} in {end.tile}: {end.moved(task)} of {task.transfer.nbytes} bytes moved"
+        for end, task in waited
+        if not task.done
+    )

@@ -1,0 +1,84 @@
+"""Memory of the simulated NPU: of its tiles, and buffers that host and array see separately."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = ["Bytes", "DeviceBuffer", "TileMemory"]
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+ALIGNMENT: Final = 64
+"""Bytes. The widest vector access of a core needs it."""
+
+UNDEFINED: Final = 0xFF
+"""What memory holds before anything is written: NaN as a float, -1 as an integer, so that reading it is noticed."""
+
+_GUARD_BYTES: Final = 64
+
+
+def _aligned(nbytes: int) -> Bytes:
+    memory: Bytes = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+class DeviceBuffer:
+    """A buffer of which host and array have a copy each, as without coherent caches. Both start as zeros.
+
+    host, device: bytes, aligned to 64. What one side writes is seen by the other after a sync only.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.host = _aligned(nbytes)
+        self.device = _aligned(nbytes)
+
+    def to_device(self) -> None:
+        """Let the array see what the host wrote."""
+        self.device[:] = self.host
+
+    def from_device(self) -> None:
+        """Let the host see what the array wrote."""
+        self.host[:] = self.device
+
+
+class TileMemory:
+    """The memory of all tiles of one loaded design. Guard bytes behind every block tell who wrote too far."""
+
+    _CHUNK: Final = 1 << 20
+
+    def __init__(self) -> None:
+        self._chunks: list[Bytes] = []
+        self._used = self._CHUNK
+        self._guards: list[tuple[Bytes, bytes, str]] = []
+
+    def allocate(self, nbytes: int, owner: str) -> Bytes:
+        """A block of `nbytes`, aligned to 64, filled with UNDEFINED. owner: its name in messages."""
+        needed = -(-nbytes // ALIGNMENT) * ALIGNMENT + _GUARD_BYTES
+        if not self._chunks or self._used + needed > len(self._chunks[-1]):
+            # A guard at the start of every chunk, too.
+            self._chunks.append(_aligned(max(self._CHUNK, needed + _GUARD_BYTES)))
+            self._used = _GUARD_BYTES
+            self._guard(0, _GUARD_BYTES, owner)
+        chunk, start = self._chunks[-1], self._used
+        self._used += needed
+        block = chunk[start : start + nbytes]
+        block[:] = UNDEFINED
+        self._guard(start + nbytes, start + needed, owner)
+        return block
+
+    def _guard(self, start: int, stop: int, owner: str) -> None:
+        # Guards differ, so that copying one block with what follows it over another is noticed.
+        content = bytes([len(self._guards) % 251]) * (stop - start)
+        guard = self._chunks[-1][start:stop]
+        guard[:] = np.frombuffer(content, np.uint8)
+        self._guards.append((guard, content, owner))
+
+    def overwritten(self) -> str | None:
+        """The owner of a block next to which something was written, None if there is none."""
+        for guard, content, owner in self._guards:
+            if guard.tobytes() != content:
+                return owner
+        return None

@@ -1,0 +1,312 @@
+"""The DMAs: one coroutine per fifo that leaves its tile moves bytes from the producing end to all consuming ends.
+
+A stream has no memory to speak of, so the DMAs at its ends move in step. Each end shows the bytes of one object, or of
+one piece of a transfer, in stream order as its `chunk`: the memory itself if the walk through it is contiguous, else a
+copy, made when the chunk begins (source) or written back when it is full (sink).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.cost import host_bytes
+from npu_tensor.dataflow.design import Transfer
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
+from npu_tensor.runtime.sim.memory import Bytes
+from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.walk import Walk, pattern_walks
+
+__all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "Stream"]
+
+QUEUE_ENTRIES: Final = 4
+"""Tasks that a channel of the shim takes before the host has to wait."""
+
+_NOTHING: Final[Bytes] = np.empty(0, np.uint8)
+
+
+class Unfinished(NamedTuple):
+    """Bytes of an object or transfer that has moved in part. objects: -1 if it counts as a whole one elsewhere."""
+
+    objects: int
+    nbytes: int
+
+
+class End:
+    """One end of a stream. position: how much of `chunk` has moved."""
+
+    def __init__(self) -> None:
+        self.chunk: Bytes = _NOTHING
+        self.position = 0
+
+    @property
+    def fifo(self) -> str:
+        """Whose objects move here."""
+        raise NotImplementedError
+
+    @property
+    def tile(self) -> Tile:
+        """Where it is."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Wait until the chunk has bytes that may move."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The chunk has moved completely."""
+        raise NotImplementedError
+
+    @property
+    def expects(self) -> bool:
+        """Whether something has begun here that more bytes must end."""
+        return self.position < len(self.chunk)
+
+    def unfinished(self) -> Unfinished | None:
+        """What has begun to move and not ended."""
+        raise NotImplementedError
+
+
+class _Staging:
+    """Memory for one object or piece in stream order."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.key = walk.sizes, walk.itemsize
+        self.flat: Bytes = np.empty(walk.nbytes, np.uint8)
+        self.shaped: np.ndarray[Any, Any] = self.flat.view(f"u{walk.itemsize}").reshape(walk.sizes)
+
+
+class RingEnd(End):
+    """A channel of a core or memtile: one object of each ring in turn (several: the parts of a split or join)."""
+
+    def __init__(self, fifo: str, rings: Sequence[Ring], walks: Sequence[Walk]) -> None:
+        super().__init__()
+        self._fifo = fifo
+        self._rings = rings
+        self._turn = 0
+        self._objects = [[slot[: walk.nbytes] for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
+        self._views = [[walk.view(slot) for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
+        self._stagings = [None if walk.contiguous else _Staging(walk) for walk in walks]
+
+    @property
+    def fifo(self) -> str:
+        return self._fifo
+
+    @property
+    def tile(self) -> Tile:
+        return self._rings[0].tile
+
+    @property
+    def expects(self) -> bool:
+        return 0 < self.position < len(self.chunk)
+
+    def _next(self) -> None:
+        self._turn = (self._turn + 1) % len(self._rings)
+
+
+class RingSource(RingEnd):
+    """Sends objects. sinks: where to."""
+
+    sinks: Sequence[End] = ()
+
+    @property
+    def fifo(self) -> str:
+        return self._rings[self._turn].fifo
+
+    def _is_missed(self) -> bool:
+        return self._turn > 0 or any(sink.expects for sink in self.sinks)
+
+    def wait(self) -> None:
+        if self.position < len(self.chunk):
+            return
+        turn = self._turn
+        ring, staging = self._rings[turn], self._stagings[turn]
+        ring.wait_for_objects(1, self._is_missed)
+        slot = ring.consumed % ring.depth
+        if staging is None:
+            self.chunk = self._objects[turn][slot]
+        else:
+            staging.shaped[...] = self._views[turn][slot]
+            self.chunk = staging.flat
+        self.position = 0
+
+    def finish(self) -> None:
+        self._rings[self._turn].consume(1)
+        self._next()
+
+    def unfinished(self) -> Unfinished | None:
+        return Unfinished(-1, len(self.chunk) - self.position) if self.expects else None
+
+
+class RingSink(RingEnd):
+    """Receives objects."""
+
+    def wait(self) -> None:
+        if self.position < len(self.chunk):
+            return
+        turn = self._turn
+        ring, staging = self._rings[turn], self._stagings[turn]
+        ring.wait_for_room(1)
+        self.chunk = self._objects[turn][ring.produced % ring.depth] if staging is None else staging.flat
+        self.position = 0
+
+    def finish(self) -> None:
+        turn = self._turn
+        ring, staging = self._rings[turn], self._stagings[turn]
+        if staging is not None:
+            self._views[turn][ring.produced % ring.depth][...] = staging.shaped
+        ring.produce(1)
+        self._next()
+
+    def unfinished(self) -> Unfinished | None:
+        return Unfinished(0, self.position) if self.expects else None
+
+
+class HostTransfer:
+    """A transfer of a design, prepared. Raises BuildError if it leaves its buffer of `available` bytes."""
+
+    def __init__(self, transfer: Transfer, itemsize: int, available: int) -> None:
+        self.transfer = transfer
+        self.walks = pattern_walks(transfer.pattern, itemsize)
+        self.nbytes = transfer.pattern.elements * itemsize
+        self.ddr_bytes = host_bytes(transfer.pattern, itemsize)
+        for walk in self.walks:
+            if walk.start < 0 or walk.end > available:
+                raise BuildError(
+                    f"fifo {transfer.fifo}: a transfer reaches byte {walk.end} of buffer {transfer.buffer}, "
+                    f"which has {available}"
+                )
+
+
+class HostTask:
+    """One run of a transfer, on one buffer."""
+
+    def __init__(self, transfer: HostTransfer, memory: Bytes) -> None:
+        self.transfer = transfer
+        self.memory = memory
+        self.pieces = 0
+        self.moved = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether it has moved everything."""
+        return self.pieces == len(self.transfer.walks)
+
+
+class HostEnd(End):
+    """A channel of a shim tile: works on the tasks in its queue in order. progress: where the host waits."""
+
+    def __init__(self, scheduler: Scheduler, fifo: str, tile: Tile, progress: Gate, *, drains: bool) -> None:
+        super().__init__()
+        self._fifo = fifo
+        self._tile = tile
+        self.queue: deque[HostTask] = deque()
+        self.progress = progress
+        self._drains = drains
+        self._idle = Gate(scheduler)
+        self._walk: Walk | None = None
+        self._staging: _Staging | None = None
+
+    def start(self, task: HostTask) -> None:
+        """As the host: queue a task; waits while the queue is full."""
+        while len(self.queue) >= QUEUE_ENTRIES:
+            self.progress.wait(lambda: f"host: the queue of fifo {self.fifo} in {self.tile} is full")
+        self.queue.append(task)
+        self._idle.open()
+
+    def wait(self) -> None:
+        if self.position < len(self.chunk):
+            return
+        while not self.queue:
+            self._idle.wait(self._says)
+        task = self.queue[0]
+        walk = task.transfer.walks[task.pieces]
+        self._walk = walk
+        if walk.contiguous:
+            self.chunk = task.memory[walk.start : walk.end]
+        else:
+            if self._staging is None or (walk.sizes, walk.itemsize) != self._staging.key:
+                self._staging = _Staging(walk)
+            if not self._drains:
+                self._staging.shaped[...] = walk.view(task.memory)
+            self.chunk = self._staging.flat
+        self.position = 0
+
+    def finish(self) -> None:
+        task, walk = self.queue[0], self._walk
+        assert walk is not None
+        if self._drains and not walk.contiguous:
+            assert self._staging is not None
+            walk.view(task.memory)[...] = self._staging.shaped
+        task.pieces += 1
+        task.moved += walk.nbytes
+        if task.done:
+            self.queue.popleft()
+            self.progress.open()
+
+    def moved(self, task: HostTask) -> int:
+        """Bytes of a task that have moved."""
+        return task.moved + (self.position if self.queue[0] is task and self.position < len(self.chunk) else 0)
+
+    @property
+    def fifo(self) -> str:
+        return self._fifo
+
+    @property
+    def tile(self) -> Tile:
+        return self._tile
+
+    @property
+    def expects(self) -> bool:
+        return bool(self.queue)
+
+    def unfinished(self) -> Unfinished | None:
+        rest = sum(task.transfer.nbytes - self.moved(task) for task in self.queue)
+        return Unfinished(0, rest) if rest else None
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """Where a stream waits for a task."""
+        return (self._idle,)
+
+    def _says(self) -> str | None:
+        return f"fifo {self.fifo}: producer waits, no transfer drains it in {self.tile}" if self._drains else None
+
+
+class Stream:
+    """Moves bytes from one end to all others, which all get the same."""
+
+    def __init__(self, fifo: str, source: End, sinks: Sequence[End]) -> None:
+        self.fifo = fifo
+        self.source = source
+        self.sinks = sinks
+        self.nbytes = 0
+        if isinstance(source, RingSource):
+            source.sinks = sinks
+
+    def run(self) -> None:
+        """The coroutine."""
+        source, sinks = self.source, self.sinks
+        while True:
+            source.wait()
+            chunk, start = source.chunk, source.position
+            n = len(chunk) - start
+            for sink in sinks:
+                sink.wait()
+                n = min(n, len(sink.chunk) - sink.position)
+            data = chunk[start : start + n]
+            for sink in sinks:
+                stop = sink.position + n
+                sink.chunk[sink.position : stop] = data
+                sink.position = stop
+                if stop == len(sink.chunk):
+                    sink.finish()
+            self.nbytes += n
+            source.position = start + n
+            if source.position == len(chunk):
+                source.finish()

@@ -1,0 +1,156 @@
+"""Workers: the statements of a core's function, made into calls that a coroutine repeats for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
+from npu_tensor.dataflow.design import Acquire, Call, Element, KernelFunction, Loop, Release, Statement
+from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.runtime.sim.host_compiler import Entry
+from npu_tensor.runtime.sim.ring import Ring
+
+__all__ = ["CoreEnd", "CoreWorker"]
+
+Step = Callable[[], None]
+
+
+def _waits(statements: Sequence[Statement]) -> bool:
+    return any(
+        isinstance(statement, Acquire) or (isinstance(statement, Loop) and _waits(statement.body))
+        for statement in statements
+    )
+
+
+class CoreEnd:
+    """A worker's end of a fifo. It holds the objects `first` to `first + held - 1`."""
+
+    def __init__(self, ring: Ring, produces: bool) -> None:
+        self.ring = ring
+        self.first = 0
+        self.held = 0
+        self._wait = ring.wait_for_room if produces else ring.wait_for_objects
+        self._pass_on = ring.produce if produces else ring.consume
+
+    def acquire(self, objects: int) -> None:
+        """Hold that many in total."""
+        if self.held < objects:
+            self._wait(objects)
+            self.held = objects
+
+    def release(self, objects: int) -> None:
+        """Give the first ones on. Raises LaunchError if they are not held."""
+        if objects > self.held:
+            raise LaunchError(f"fifo {self.ring.fifo}: {objects} objects are released, but {self.held} are held")
+        self.held -= objects
+        self.first += objects
+        self._pass_on(objects)
+
+
+class CoreWorker:
+    """What one core does. cycles: of everything up to its last release."""
+
+    def __init__(
+        self,
+        tile: Tile,
+        body: Sequence[Statement],
+        ends: Mapping[str, CoreEnd],
+        memory: Mapping[str, int],
+        functions: Mapping[str, tuple[KernelFunction, Entry]],
+    ) -> None:
+        """memory: addresses of core buffers and runtime parameters by name. Raises BuildError if it never waits."""
+        if not _waits(body):
+            raise BuildError(f"{tile} waits for no object, so nothing would ever interrupt its loop")
+        self.tile = tile
+        self.cycles = 0
+        self._uncounted = 0
+        self._ends = ends
+        self._memory = memory
+        self._functions = functions
+        # By the number of an acquire: the fifo's end, and the first object held after it.
+        self._acquired: dict[int, tuple[CoreEnd, int]] = {}
+        self._steps = self._compile(body)
+
+    def run(self) -> None:
+        """The coroutine."""
+        steps = self._steps
+        while True:
+            for step in steps:
+                step()
+
+    def _compile(self, statements: Sequence[Statement]) -> list[Step]:
+        return [self._step(statement) for statement in statements]
+
+    def _step(self, statement: Statement) -> Step:
+        match statement:
+            case Acquire(fifo, objects, number):
+                return self._acquire(self._ends[fifo], objects, number)
+            case Release(fifo, objects):
+                return self._release(self._ends[fifo], objects)
+            case Call(symbol, arguments):
+                return self._call(symbol, arguments)
+            case Loop(rounds, body):
+                return _loop(rounds, self._compile(body))
+
+    def _acquire(self, end: CoreEnd, objects: int, number: int) -> Step:
+        acquired = self._acquired
+
+        def acquire() -> None:
+            if end.held < objects:
+                end.acquire(objects)
+            acquired[number] = end, end.first
+            self._uncounted += LOCK_CYCLES
+
+        return acquire
+
+    def _release(self, end: CoreEnd, objects: int) -> Step:
+        def release() -> None:
+            end.release(objects)
+            # What a worker does ahead for objects that it has yet to wait for belongs to the next run.
+            self.cycles += self._uncounted + LOCK_CYCLES
+            self._uncounted = 0
+
+        return release
+
+    def _call(self, symbol: str, arguments: Sequence[Element | str | int | float]) -> Step:
+        function, entry = self._functions[symbol]
+        cycles = CALL_CYCLES + function.cycles
+        acquired = self._acquired
+        values: list[int | float] = [0] * len(arguments)
+        elements: list[tuple[int, int, int]] = []
+        for place, argument in enumerate(arguments):
+            match argument:
+                case Element(number, position):
+                    elements.append((place, number, position))
+                case str(name):
+                    values[place] = self._memory[name]
+                case number:
+                    values[place] = number
+
+        def call() -> None:
+            for place, number, position in elements:
+                end, first = acquired[number]
+                index = first + position
+                if not 0 <= index - end.first < end.held:
+                    raise LaunchError(
+                        f"{symbol} in {self.tile}: argument {place} is an object of fifo {end.ring.fifo} "
+                        "that was released before"
+                    )
+                ring = end.ring
+                values[place] = ring.addresses[index % ring.depth]
+            message = entry(*values)
+            if message is not None:
+                raise LaunchError(f"{symbol} in {self.tile}: {message.decode(errors='replace')}")
+            self._uncounted += cycles
+
+        return call
+
+
+def _loop(rounds: int, body: Sequence[Step]) -> Step:
+    def loop() -> None:
+        for _ in range(rounds):
+            for step in body:
+                step()
+
+    return loop

@@ -1,0 +1,454 @@
+"""Whole designs, and what only shows in how the parts of a design go together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from limit_designs import ABOVE, CORE, MEMTILE, SHIM, SOURCE, copy, forwarded, neighbours, split_join, with_worker
+
+from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Tile, range_
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.design import Acquire, Call, Element, Finish, Loop, Release, Statement, Transfer
+
+# --- the examples that mlir-aie 1.2 to 1.4 were seen to accept
+
+
+def elementwise(arch: str, columns: int) -> Design:
+    """z = x + y in bfloat16, one core in each column."""
+    d = Builder("add", arch, columns)
+    tile, rounds = 1024, 16
+    type = ObjectType("bfloat16", (tile,))
+    x, y, z = (d.host_buffer(name, "bfloat16", columns * rounds * tile) for name in "xyz")
+    add = d.function("add", [type] * 3, SOURCE)
+
+    def body(a: Any, b: Any, c: Any) -> None:
+        for _ in range_(rounds):
+            add(a.acquire(1), b.acquire(1), c.acquire(1))
+            for end in (a, b, c):
+                end.release(1)
+
+    drains = []
+    for column in range(columns):
+        shim, core = Tile(column, 0), Tile(column, 2)
+        a, b = (d.fifo(f"{name}{column}", type, shim, [core]) for name in "ab")
+        c = d.fifo(f"c{column}", type, core, [shim])
+        d.worker(core, body, [a, b, c])
+        part = AccessPattern.linear(rounds * tile, column * rounds * tile)
+        d.fill(a, x, part)
+        d.fill(b, y, part)
+        drains.append((c, part))
+    for c, part in drains:
+        d.drain(c, z, part)
+    return d.build()
+
+
+def gemm(arch: str, columns: int) -> Design:
+    """bfloat16 512 x 256 times 256 x (256 x columns), tiles of 64 x 64 x 32, on 4 rows of cores.
+
+    Row blocks of A go along the rows of cores and column blocks of B down the columns; the results of a column are
+    joined in its memtile. Two rows of blocks of the result are one task group.
+    """
+    m, k, n, r, s, t, rows = 64, 64, 32, 4, 8, 4, 4
+    blocks_m, blocks_k, blocks_n = 2, 4, 8  # blocks of a core in M and N, and steps in K
+    size_m, size_k, size_n = m * rows * blocks_m, k * blocks_k, n * columns * blocks_n
+    d = Builder("gemm", arch, columns)
+    a_type, b_type, c_type = (ObjectType("bfloat16", shape) for shape in ((m, k), (k, n), (m, n)))
+    a = d.host_buffer("a", "bfloat16", size_m * size_k)
+    b = d.host_buffer("b", "bfloat16", size_k * size_n)
+    c = d.host_buffer("c", "bfloat16", size_m * size_n)
+    mm = d.function("mm", [a_type, b_type, c_type], SOURCE, program_bytes=4096)
+    zero = d.function("zero", [c_type], SOURCE)
+    per = rows // min(columns, rows)
+    a2, a1, b2, b1, c2, c1 = [], [], [], [], [], []
+    for i in range(min(columns, rows)):
+        memtile = Tile(i, 1)
+        a2.append(d.fifo(f"A2_{i}", ObjectType("bfloat16", (m * k * per,)), Tile(i, 0), [memtile]))
+        dims = [(m // r, r * k), (k // s, s), (r, k), (s, 1)]
+        children = [
+            d.fifo(f"A1_{i}_{j}", a_type, memtile, [Tile(x, 2 + i * per + j) for x in range(columns)], 2, dims)
+            for j in range(per)
+        ]
+        d.split(a2[i], children)
+        a1 += children
+    for i in range(columns):
+        memtile, cores = Tile(i, 1), [Tile(i, 2 + y) for y in range(rows)]
+        b2.append(d.fifo(f"B2_{i}", ObjectType("bfloat16", (k * n,)), Tile(i, 0), [memtile]))
+        dims = [(k // s, s * n), (n // t, t), (s, n), (t, 1)]
+        b1.append(d.fifo(f"B1_{i}", b_type, memtile, cores, 2, dims))
+        d.forward(b2[i], b1[i])
+        dims = [(m // r, r * n), (r, t), (n // t, r * t), (t, 1)]
+        c2.append(d.fifo(f"C2_{i}", ObjectType("bfloat16", (m * n * rows,)), memtile, [Tile(i, 0)], 2, dims))
+        c1.append([d.fifo(f"C1_{i}_{y}", c_type, core, [memtile]) for y, core in enumerate(cores)])
+        d.join(c1[i], c2[i])
+
+    def body(a: Any, b: Any, c: Any) -> None:
+        for _ in range_(blocks_m * blocks_n):
+            result = c.acquire(1)
+            zero(result)
+            for _ in range_(blocks_k):
+                mm(a.acquire(1), b.acquire(1), result)
+                a.release(1)
+                b.release(1)
+            c.release(1)
+
+    for x in range(columns):
+        for y in range(rows):
+            d.worker(Tile(x, 2 + y), body, [a1[y], b1[x], c1[x][y]], 0xD00)
+    for block in range(blocks_m):
+        group = d.group()
+        row = block * rows * m
+        for x in range(columns):
+            d.drain(
+                c2[x],
+                c,
+                AccessPattern(row * size_n + x * n, (blocks_n, rows, m, n), (columns * n, m * size_n, size_n, 1)),
+                group,
+            )
+        for i, fifo in enumerate(a2):
+            start = (row + i * per * m) * size_k
+            d.fill(fifo, a, AccessPattern(start, (blocks_n, blocks_k, m * per, k), (0, k, size_k, 1)), group)
+        for x in range(columns):
+            sizes = (blocks_n, blocks_k, k, n)
+            d.fill(b2[x], b, AccessPattern(x * n, sizes, (columns * n, k * size_n, size_n, 1)), group)
+        d.finish(group)
+    return d.build()
+
+
+def reduction(arch: str, columns: int) -> Design:
+    """Sums of int32, one for each column, in an output that is held for all rounds."""
+    d = Builder("sum", arch, columns)
+    tile, rounds = 1024, 8
+    taken, result = ObjectType("int32", (tile,)), ObjectType("int32", (16,))
+    x, y = d.host_buffer("x", "int32", columns * rounds * tile), d.host_buffer("y", "int32", 16 * columns)
+    zero, add = d.function("zero", [result], SOURCE), d.function("add", [taken, result], SOURCE)
+
+    def body(a: Any, c: Any) -> None:
+        total = c.acquire(1)
+        zero(total)
+        for _ in range_(rounds):
+            add(a.acquire(1), total)
+            a.release(1)
+        c.release(1)
+
+    for column in range(columns):
+        a = d.fifo(f"x{column}", taken, Tile(column, 0), [Tile(column, 2)])
+        c = d.fifo(f"y{column}", result, Tile(column, 2), [Tile(column, 0)], depth=1)
+        d.worker(Tile(column, 2), body, [a, c])
+        d.fill(a, x, AccessPattern.linear(rounds * tile, column * rounds * tile))
+        d.drain(c, y, AccessPattern.linear(16, 16 * column))
+    return d.build()
+
+
+@pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 4), ("aie2p", 4), ("aie2p", 8)])
+@pytest.mark.parametrize("design", [elementwise, gemm, reduction])
+def test_accepted(design: Callable[[str, int], Design], arch: str, columns: int) -> None:
+    assert check(design(arch, columns)) == []
+
+
+# --- what a body holds
+
+
+def body_found(*body: Statement, depth: int = 2) -> list[tuple[str, str]]:
+    """Rules and messages that a body with fifos fx (in) and fy (out) breaks, whatever its balance."""
+    design = with_worker(copy(depth=depth), body=body)
+    return [(found.rule, found.message) for found in check(design) if found.rule in ("element", "release", "acquire")]
+
+
+def work(x: int, y: int, position: int = 0) -> Call:
+    return Call("work", (Element(x, position), Element(y, 0)))
+
+
+TAKE, PUT = Acquire("fx", 1, 0), Acquire("fy", 1, 1)
+TAKEN, DONE = Release("fx", 1), Release("fy", 1)
+
+
+def test_sliding_window_is_fine() -> None:
+    steady = Loop(6, (Acquire("fx", 3, 0), PUT, work(0, 1, 2), TAKEN, DONE))
+    assert body_found(steady, Release("fx", 2), depth=3) == []
+
+
+def test_held_over_a_loop_is_fine() -> None:
+    assert body_found(TAKE, Loop(4, (PUT, work(0, 1), DONE)), TAKEN) == []
+
+
+def test_element_after_its_release() -> None:
+    (found,) = body_found(TAKE, PUT, TAKEN, work(0, 1), DONE)
+    assert found[0] == "element"
+    assert "core (0,2) calls work with object 0 of an acquire of fifo fx" in found[1]
+
+
+def test_element_that_the_round_before_has_released() -> None:
+    (found,) = body_found(Acquire("fx", 2, 0), Loop(2, (PUT, work(0, 1, 0), DONE, TAKEN)))
+    assert found[0] == "element"
+
+
+def test_element_beyond_the_acquired_ones() -> None:
+    (found,) = body_found(TAKE, PUT, work(0, 1, 1), TAKEN, DONE)
+    assert found[0] == "element"
+
+
+def test_element_of_the_same_fifo_acquired_again() -> None:
+    again = Acquire("fx", 1, 2)
+    assert body_found(TAKE, PUT, TAKEN, again, work(2, 1), TAKEN, DONE) == []
+    (found,) = body_found(TAKE, PUT, TAKEN, again, work(0, 1), TAKEN, DONE)
+    assert found[0] == "element"
+
+
+def test_release_of_more_than_is_held() -> None:
+    (found,) = body_found(TAKE, PUT, Release("fx", 2), DONE)
+    assert found == ("release", "core (0,2) releases 2 objects of fifo fx while it holds 1.")
+
+
+def test_release_in_a_loop_of_what_was_acquired_before_it() -> None:
+    (found,) = body_found(Acquire("fx", 2, 0), PUT, Loop(3, (TAKEN,)), DONE)
+    assert found[0] == "release"
+    assert body_found(Acquire("fx", 2, 0), PUT, Loop(2, (TAKEN,)), DONE) == []
+
+
+def test_the_name_that_mlir_aie_gives_to_a_consumer() -> None:
+    design = copy()
+    renamed = replace(design.fifos[1], name="fx_cons")
+    found = check(replace(design, fifos=(design.fifos[0], renamed)))
+    assert "2 names of the design are 'fx_cons'; they must differ." in [violation.message for violation in found]
+
+
+# --- links
+
+
+def test_link_the_wrong_way_round() -> None:
+    design = forwarded(64, 64)
+    link = replace(design.links[0], inputs=("small0",), outputs=("large0",))
+    found = check(replace(design, links=(link,)))
+    assert [violation.rule for violation in found] == ["link ends"] * 2
+    assert "fifo small0 is consumed at core (0,2), and must be at memtile (0,1)" in found[0].message
+
+
+def test_split_whose_first_consumer_is_a_core() -> None:
+    """mlir-aie finds the memtile of a split or join only if it is the first consumer."""
+    design = split_join(2)
+    parent = replace(design.fifos[0], consumers=(ABOVE, MEMTILE))
+    third = replace(design.workers[1], fifos=(*design.workers[1].fifos, "parent"))
+    broken = replace(design, fifos=(parent, *design.fifos[1:]), workers=(design.workers[0], third))
+    assert "link ends" in {violation.rule for violation in check(broken)}
+
+
+# --- how many objects there are
+
+
+def two_inputs(first: int, second: int, taken: int = 1) -> Design:
+    """A core that takes one object of a and `taken` of b in a round, filled with `first` and `second` objects."""
+    d = Builder("two", "aie2", columns=1)
+    type = ObjectType("int32", (16,))
+    host, result = d.host_buffer("x", "int32", 16 * max(first, second)), d.host_buffer("y", "int32", 16 * first)
+    a, b = (d.fifo(name, type, SHIM, [CORE], depth=4) for name in "ab")
+    c = d.fifo("c", type, CORE, [SHIM])
+
+    def body(a: Any, b: Any, c: Any) -> None:
+        a.acquire(1)
+        b.acquire(taken)
+        c.acquire(1)
+        a.release(1)
+        b.release(taken)
+        c.release(1)
+
+    d.worker(CORE, body, [a, b, c])
+    d.fill(a, host, AccessPattern.linear(16 * first))
+    d.fill(b, host, AccessPattern.linear(16 * second))
+    d.drain(c, result, AccessPattern.linear(16 * first))
+    return d.build()
+
+
+def test_inputs_of_a_worker_agree() -> None:
+    assert check(two_inputs(4, 4)) == []
+    assert check(two_inputs(4, 12, taken=3)) == []
+    (found,) = check(two_inputs(4, 12, taken=2))
+    assert found.rule == "balance"
+    assert "core (0,2): fifo a is enough for 4 rounds of its body in a run, fifo b for 6" in found.message
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        forwarded(1024, 256),
+        forwarded(256, 1024),
+        split_join(4),
+        neighbours(2),
+    ],
+    ids=["forward to smaller", "forward to larger", "split and join", "chain of cores"],
+)
+def test_counts_go_through_links_and_workers(design: Design) -> None:
+    """Half of the last drain's bytes are left in the array: the contradiction is found at the other end."""
+    assert check(design) == []
+    *front, drain, finish = design.sequence
+    assert isinstance(drain, Transfer)
+    half = drain._replace(pattern=AccessPattern.linear(drain.pattern.elements // 2))
+    found = check(replace(design, sequence=(*front, half, finish)))
+    assert {violation.rule for violation in found} <= {"balance", "whole objects"}
+    assert found[0].where == drain.fifo
+
+
+def test_worker_without_inputs_follows_its_drains() -> None:
+    d = Builder("iota", "aie2", columns=1)
+    type = ObjectType("int32", (16,))
+    result = d.host_buffer("y", "int32", 64)
+    first, second = (d.fifo(f"out{n}", type, CORE, [SHIM]) for n in range(2))
+
+    def body(a: Any, b: Any) -> None:
+        for end in (a, b):
+            end.acquire(1)
+            end.release(1)
+
+    d.worker(CORE, body, [first, second])
+    d.drain(first, result, AccessPattern.linear(32))
+    d.drain(second, result, AccessPattern.linear(32, 32))
+    assert check(d.build()) == []
+    d.drain(second, result, AccessPattern.linear(16))
+    assert {found.rule for found in check(d.build())} == {"balance", "overlap"}
+
+
+# --- what the host does
+
+
+def steps(*groups: tuple[int, int], finishes: dict[int, int]) -> Design:
+    """`copy` with (group, transfers of each fifo) in order. finishes: after how many of these a group ends."""
+    sequence: list[Transfer | Finish] = []
+    done = 0
+    for place, (group, count) in enumerate(groups):
+        for fifo, buffer in (("fx", "x"), ("fy", "y")):
+            parts = [AccessPattern.linear(256, 256 * (done + n)) for n in range(count)]
+            sequence += [Transfer(fifo, buffer, part, group, fifo == "fy") for part in parts]
+        done += count
+        sequence += [Finish(other) for other, after in finishes.items() if after == place + 1]
+    return replace(copy(AccessPattern.linear(256 * done), rounds=1), sequence=tuple(sequence))
+
+
+def test_two_groups_in_turn() -> None:
+    """While one group runs the next is started: 2 + 2 are queued, then 3 + 2."""
+    turns = {0: 2, 1: 3, 2: 3}
+    assert check(steps((0, 2), (1, 2), (2, 2), finishes=turns)) == []
+    assert [found.rule for found in check(steps((0, 2), (1, 2), (2, 3), finishes=turns))] == ["shim queue"] * 2
+
+
+def test_drains_to_the_same_place() -> None:
+    design = elementwise("aie2", 2)
+    *front, _, finish = design.sequence
+    twice = front[-1]
+    assert isinstance(twice, Transfer)
+    (found,) = check(replace(design, sequence=(*front, twice._replace(fifo="c1"), finish)))
+    assert found.rule == "overlap"
+    assert "c0 and c1 both write element 0 of z" in found.message
+
+
+def test_transfer_after_the_end_of_its_group() -> None:
+    design = copy()
+    found = check(replace(design, sequence=(design.sequence[2], *design.sequence[:2])))
+    assert [violation.rule for violation in found] == ["group"]
+
+
+# --- what is reported
+
+
+def test_all_limits_are_reported_at_once() -> None:
+    found = check(copy(tile=8192, host=100, program_bytes=20000))
+    assert {violation.rule for violation in found} == {"core memory", "program memory", "access bounds"}
+
+
+def test_violation_as_text() -> None:
+    (found,) = check(copy(program_bytes=20000))
+    assert str(found).startswith("program memory: core (0,2) needs about ")
+    assert found.where == "core (0,2)"
+    assert found.limit == 16384
+
+
+def test_initial_contents_fill_their_buffer() -> None:
+    design = copy(spare=64, initial=bytes(64))
+    (buffer,) = design.core_buffers
+    assert check(design) == []
+    (found,) = check(replace(design, core_buffers=(replace(buffer, initial=bytes(63)),)))
+    assert found.message == "buffer spare of core (0,2) gets 63 initial bytes, and holds 64."
+
+
+@pytest.mark.parametrize("rounds", [1, 0, -1])
+def test_loops_have_two_rounds_at_least(rounds: int) -> None:
+    (found,) = check(with_worker(copy(), body=(Loop(rounds, (TAKE, PUT, work(0, 1), TAKEN, DONE)),)))
+    assert found.rule == "loop"
+    assert f"core (0,2) has a loop of {rounds} rounds" in found.message
+
+
+@pytest.mark.parametrize(
+    ("design", "name"),
+    [
+        (lambda d: replace(d, fifos=d.fifos[1:]), "fx"),
+        (lambda d: replace(d, host_buffers=d.host_buffers[1:]), "x"),
+        (lambda d: replace(d, functions=()), "work"),
+        (lambda d: with_worker(d, fifos=("fx",)), "fy"),
+        (lambda d: with_worker(d, body=(Call("work", (Element(7, 0), "nothing")),)), "nothing"),
+    ],
+)
+def test_unknown_names(design: Callable[[Design], Design], name: str) -> None:
+    found = check(design(copy()))
+    assert {violation.rule for violation in found} == {"unknown name"}
+    assert any(repr(name) in violation.message for violation in found)
+
+
+def variants(value: Any, rng: random.Random) -> Iterator[Any]:
+    """The same with something inside replaced by something else of its type, at random."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield rng.choice([-(2**40), -3, -1, 0, 1, 2, 3, 5, 17, 63, 1025, 2**31, 2**40])
+    elif isinstance(value, str):
+        yield rng.choice(["", "fx", "fy", "x", "work", "aie2", "bool", "float64", "nothing"])
+    elif isinstance(value, Tile):
+        yield rng.choice([SHIM, MEMTILE, CORE, ABOVE, Tile(-1, 2), Tile(0, 9), Tile(7, 1)])
+    elif is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value) if getattr(value, field.name) is not None]
+        name = rng.choice(names)
+        for inner in variants(getattr(value, name), rng):
+            yield replace(value, **{name: inner})
+    elif isinstance(value, tuple):
+        position = rng.randrange(len(value)) if value else 0
+        make: Any = type(value)
+        if hasattr(value, "_fields"):
+            for inner in variants(value[position], rng):
+                yield make(*value[:position], inner, *value[position + 1 :])
+            return
+        kind = rng.randrange(6)
+        if not value or kind == 0:
+            yield ()
+        elif kind == 1:
+            yield (*value, value[position])
+        elif kind == 2:
+            yield value[:position] + value[position + 1 :]
+        else:
+            for inner in variants(value[position], rng):
+                yield (*value[:position], inner, *value[position + 1 :])
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        copy(dims_to_stream=[(2, 128), (128, 1)], spare=64, initial=bytes(64), scalar=("int32", 3)),
+        forwarded(1024, 256, dims_from_stream=[(2, 512), (512, 1)]),
+        split_join(2),
+        neighbours(2),
+        elementwise("aie2", 2),
+    ],
+    ids=["copy", "forward", "split and join", "neighbours", "elementwise"],
+)
+def test_never_raises(design: Design) -> None:
+    """Broken in one to four places at random, a design is judged: nothing is raised, and names are not empty."""
+    rng = random.Random(design.name)
+    accepted = 0
+    for _ in range(1500):
+        broken: Any = design
+        for _ in range(rng.randrange(1, 5)):
+            broken = next(variants(broken, rng), broken)
+        found = check(broken)
+        accepted += not found
+        assert all(violation.rule and violation.message.endswith(".") for violation in found)
+    assert accepted < 750

@@ -1,0 +1,206 @@
+"""Copies on the simulated array are exact: every dtype, order, slice and repeat, against NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from movement_tasks import copy_task, data_task, random_bits, simulate, target
+
+from npu_tensor.dataflow.check import check
+from npu_tensor.dtypes import DTYPES, DType, as_dtype, bfloat16, float32, int8, int32, int64
+from npu_tensor.kernels import movement
+from npu_tensor.kernels.copy_plan import MOST_MOVES
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.task import Refusal, Task
+
+Array = np.ndarray[Any, Any]
+
+TARGETS = [target("aie2", columns) for columns in range(1, 5)] + [target("aie2p", columns) for columns in range(1, 9)]
+WHOLE = [target("aie2", 4), target("aie2p", 8)]
+
+arrays = pytest.mark.parametrize("where", WHOLE, ids=lambda where: where.array.arch)
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+def same(result: Array, expected: Array) -> bool:
+    """Equal bits: NaNs count."""
+    return result.shape == expected.shape and result.tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+def moved(view: Array, base: Array, where: Target) -> Array:
+    task = copy_task(view, base)
+    offer = movement.claim(task, where)
+    assert isinstance(offer, Offer), offer
+    return simulate(task, offer, where, [base])
+
+
+def reason(task: Task, where: Target) -> str:
+    claim = movement.claim if task.kind == "map" else movement.claim_concat
+    refusal = claim(task, where)
+    assert isinstance(refusal, Refusal)
+    return refusal.reason
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.short)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (64, 96), (33, 130), (1, 300), (1000, 2)], ids=str)
+@arrays
+def test_transpose(shape: tuple[int, int], dtype: DType, where: Target) -> None:
+    base = random_bits(shape, dtype)
+    assert same(moved(base.T, base, where), base.T)
+
+
+@pytest.mark.parametrize("where", TARGETS, ids=lambda where: f"{where.array.arch}-{where.columns}")
+def test_transpose_with_any_number_of_columns(where: Target) -> None:
+    base = random_bits((130, 77), int32)
+    assert same(moved(base.T, base, where), base.T)
+
+
+@pytest.mark.parametrize("dtype", [float32, int64, bfloat16, int8], ids=lambda dtype: dtype.short)
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1:], ids=str)
+def test_permute(order: tuple[int, ...], dtype: DType) -> None:
+    base = random_bits((4, 6, 12, 8), dtype)
+    view = base.transpose(order)
+    assert same(moved(view, base, WHOLE[1]), view)
+
+
+VIEWS: dict[str, Callable[[Array], Array]] = {
+    "rows": lambda x: x[2:7],
+    "every other row": lambda x: x[::2],
+    "columns": lambda x: x[:, 4:12],
+    "every other column": lambda x: x[:, ::2],
+    "rows backwards": lambda x: x[::-1],
+    "all backwards": lambda x: x[::-1, ::-1],
+    "transposed part": lambda x: x[1:8, 3:13].T,
+    "repeated as a whole": lambda x: np.broadcast_to(x, (70, 9, 16)),
+    "each row repeated": lambda x: np.broadcast_to(x[:, None], (9, 5, 16)),
+    "each element repeated": lambda x: np.broadcast_to(x[:, :, None], (9, 16, 7)),
+    "tiled": lambda x: np.broadcast_to(x[None, :, None], (2, 9, 3, 16)),
+    "one element": lambda x: x[3:4, 5:6],
+    "one row": lambda x: x[4],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
+@pytest.mark.parametrize("dtype", [float32, int64], ids=lambda dtype: dtype.short)
+def test_views_of_whole_words(view: Callable[[Array], Array], dtype: DType) -> None:
+    base = random_bits((9, 16), dtype)
+    if view(base).size == 1:
+        base = base[:5, :6].copy()
+    assert same(moved(view(base), base, WHOLE[0]), view(base))
+
+
+@pytest.mark.parametrize("name", ["rows", "every other row", "columns", "rows backwards", "tiled", "one row"])
+@pytest.mark.parametrize("dtype", [bfloat16, int8], ids=lambda dtype: dtype.short)
+def test_views_of_parts_of_words(name: str, dtype: DType) -> None:
+    base = random_bits((9, 16), dtype)
+    view = VIEWS[name](base)
+    assert same(moved(view, base, WHOLE[1]), view)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> tuple[Array, Array]:
+    """An array of up to five dimensions and a view of it: permuted, sliced, reversed, repeated."""
+    shape = draw(st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 16, 31]), min_size=1, max_size=5))
+    while np.prod(shape) > 20000:
+        shape.pop()
+    base = random_bits(tuple(shape), as_dtype(draw(st.sampled_from(DTYPES))))
+    view = base.transpose(draw(st.permutations(range(base.ndim))))
+    axis = draw(st.integers(0, view.ndim - 1))
+    change = draw(st.sampled_from(["none", "slice", "step", "reverse", "repeat"]))
+    along = [slice(None)] * view.ndim
+    if change == "repeat":
+        return base, np.broadcast_to(np.expand_dims(view, axis), (*view.shape[:axis], 3, *view.shape[axis:]))
+    extent = view.shape[axis]
+    along[axis] = {
+        "none": slice(None),
+        "slice": slice(extent // 3, None),
+        "step": slice(None, None, 2),
+        "reverse": slice(None, None, -1),
+    }[change]
+    return base, view[tuple(along)]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(views(), st.sampled_from(TARGETS))
+def test_an_offer_is_a_design_that_runs(case: tuple[Array, Array], where: Target) -> None:
+    base, view = case
+    task = copy_task(view, base)
+    answer = movement.claim(task, where)
+    if isinstance(answer, Offer):
+        assert same(simulate(task, answer, where, [base]), view)
+        return
+    # Whole words are refused for their number only: steps backwards and repeats are loops of transfers.
+    assert base.itemsize < 4 or "transfers" in answer.reason
+
+
+def test_refusals_say_why() -> None:
+    where = WHOLE[0]
+    long = random_bits((3000, 4), int32)
+    assert f"more than {MOST_MOVES}" in reason(copy_task(long[::-1], long), where)
+    small = random_bits((6, 10), bfloat16)
+    assert "2-byte elements would move out of their words" in reason(copy_task(small[:, ::2], small), where)
+    wide = random_bits((300, 16), int32)
+    assert "less than 1 in 8" in reason(copy_task(wide[:, :1], wide), where)
+    odd = random_bits((3, 5), int8)
+    assert "1-byte elements" in reason(data_task("concat", [odd, odd], [odd, odd], 1), where)
+
+
+@pytest.mark.parametrize("dim", range(4))
+@pytest.mark.parametrize("dtype", [int32, int64, bfloat16, int8], ids=lambda dtype: dtype.short)
+@arrays
+def test_concat(dim: int, dtype: DType, where: Target) -> None:
+    shapes = [[4, 6, 5, 8] for _ in range(3)]
+    for shape, extent in zip(shapes, (4, 8, 12), strict=True):
+        shape[dim] = extent
+    parts = [random_bits(tuple(shape), dtype, seed) for seed, shape in enumerate(shapes)]
+    task = data_task("concat", parts, parts, dim)
+    offer = movement.claim_concat(task, where)
+    assert isinstance(offer, Offer), offer
+    assert same(simulate(task, offer, where, parts), np.concatenate(parts, dim))
+
+
+@pytest.mark.parametrize("where", TARGETS, ids=lambda where: f"{where.array.arch}-{where.columns}")
+def test_concat_of_ragged_and_turned_operands(where: Target) -> None:
+    bases = [random_bits(shape, int32, seed) for seed, shape in enumerate([(7, 13), (11, 13), (13, 5)])]
+    views = [bases[0], bases[1], bases[2].T]
+    if where.columns == 1:  # Two pairs of channels cannot take three shapes of objects.
+        views[2] = bases[2].reshape(5, 13)
+    task = data_task("concat", views, bases, 0)
+    offer = movement.claim_concat(task, where)
+    assert isinstance(offer, Offer), offer
+    assert same(simulate(task, offer, where, bases), np.concatenate(views, 0))
+
+
+def test_one_operand_many_times_is_one_host_buffer() -> None:
+    base = random_bits((4, 20), int32)
+    task = data_task("concat", [base] * 9, [base] * 9, 0)
+    task = task._replace(inputs=tuple(operand._replace(item=0) for operand in task.inputs))
+    for where in TARGETS:
+        offer = movement.claim_concat(task, where)
+        assert isinstance(offer, Offer), offer
+        assert len(offer.operands) == 2
+        assert same(simulate(task, offer, where, [base]), np.concatenate([base] * 9))
+
+
+def test_more_operands_than_host_buffers() -> None:
+    parts = [random_bits((4, 4), int32, seed) for seed in range(5)]
+    assert "5 operands, more than 4" in reason(data_task("concat", parts, parts, 0), WHOLE[1])
+
+
+@pytest.mark.parametrize("dtype", [int32, bfloat16], ids=lambda dtype: dtype.short)
+@arrays
+def test_large_transposes_use_all_columns(dtype: DType, where: Target) -> None:
+    base = np.zeros((4096, 2048), dtype.numpy)
+    offer = movement.claim(copy_task(base.T, base), where)
+    assert isinstance(offer, Offer)
+    design = offer.design()
+    assert not check(design)
+    shims = {fifo.producer.column for fifo in design.fifos if fifo.producer.kind == "shim"}
+    assert shims == set(range(where.columns))

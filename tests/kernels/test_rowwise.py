@@ -1,0 +1,292 @@
+"""Row-wise kernels: what users write, on the simulated array, against PyTorch in float64 rounded once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events, kernels, schedule
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+Array = np.ndarray[Any, Any]
+
+NPU1, NPU2 = "sim:npu1", "sim:npu2"
+SHAPES = [(1, 1), (3, 1), (1, 7), (5, 33), (37, 300), (2, 3, 4, 50)]
+LONG = [(2, 20001), (9, 16448), (1, 100_003)]
+
+
+@pytest.fixture(autouse=True)
+def only_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All other tasks run on the CPU."""
+    monkeypatch.setattr(kernels, "FAMILIES", {"row": ("rowwise.claim",)})
+    monkeypatch.setattr(kernels, "DATA_OPS", {})
+    schedule.reset()
+    yield
+    schedule.reset()
+
+
+def on_array(uri: str, function: Callable[..., nt.Tensor], *operands: Array) -> Array:
+    """The result of a function of tensors, at least one kernel of which ran on the simulated array."""
+    tensors = [nt.from_numpy(operand) for operand in operands]
+    simulated: list[events.Event] = []
+
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.KernelSimulated):
+            simulated.append(event)
+
+    with nt.default_device(uri), events.listen(note):
+        result: Array = function(*tensors).numpy()
+    assert simulated, "no kernel was placed on the array"
+    return result
+
+
+def bfloat16(generator: np.random.Generator, shape: tuple[int, ...], scale: float = 1.0) -> Array:
+    return (generator.normal(size=shape) * scale).astype(ml_dtypes.bfloat16)
+
+
+def exact(array: Array) -> Any:
+    """Floats as float64, others as they are, for PyTorch."""
+    return torch.from_numpy(array.astype(np.float64) if array.dtype.kind not in "biu" else array.copy())
+
+
+def nmse(got: Array, expected: Any) -> float:
+    """Of a result against float64 rounded to the dtype of the result."""
+    rounded = expected.numpy().astype(got.dtype).astype(np.float64)
+    return float(((got.astype(np.float64) - rounded) ** 2).sum() / max((rounded**2).sum(), 1e-300))
+
+
+class Case(NamedTuple):
+    """A function of one tensor in both packages; they have the same names here."""
+
+    name: str
+    ours: Callable[[nt.Tensor], nt.Tensor]
+    theirs: Callable[[Any], Any]
+
+
+FLOATS = [
+    Case("softmax", lambda x: x.softmax(-1), lambda x: x.softmax(-1)),
+    Case("log_softmax", lambda x: x.log_softmax(-1), lambda x: x.log_softmax(-1)),
+    Case("logsumexp", lambda x: x.logsumexp(-1), lambda x: x.logsumexp(-1)),
+    Case("sum", lambda x: x.sum(-1), lambda x: x.sum(-1)),
+    Case("mean", lambda x: x.mean(-1), lambda x: x.mean(-1)),
+    Case("prod", lambda x: (x.abs() * 0.01 + 1).prod(-1), lambda x: (x.abs() * 0.01 + 1).prod(-1)),
+    Case("amax", lambda x: x.amax(-1), lambda x: x.amax(-1)),
+    Case("amin", lambda x: x.amin(-1), lambda x: x.amin(-1)),
+    Case("std", lambda x: x.std(-1, correction=0), lambda x: x.std(-1, correction=0)),
+    Case("rms_norm", lambda x: nt.rms_norm(x, x.shape[-1:], eps=1e-5), lambda x: torch.rms_norm(x, x.shape[-1:], eps=1e-5)),
+    Case("layer_norm", lambda x: nt.layer_norm(x, x.shape[-1:]), lambda x: torch.layer_norm(x, x.shape[-1:])),
+    Case("l2_norm", nt.l2_norm, lambda x: torch.nn.functional.normalize(x, dim=-1)),
+    Case("fused", lambda x: (x * 0.5 + 1).softmax(-1).sqrt(), lambda x: (x * 0.5 + 1).softmax(-1).sqrt()),
+]
+
+
+def devices(arch: str) -> Iterator[str]:
+    """The simulated NPUs of one generation, with each number of columns in turn."""
+    name, columns = {"aie2": (NPU1, 4), "aie2p": (NPU2, 8)}[arch]
+    while True:
+        yield from (f"{name}?cols={count}" for count in range(1, columns + 1))
+
+
+@pytest.mark.parametrize(("number", "case"), list(enumerate(FLOATS)), ids=lambda value: getattr(value, "name", ""))
+def test_bfloat16(number: int, case: Case) -> None:
+    """Whole rows on one generation, long rows on the other: the C++ of both is the same but for the vector math."""
+    generator = np.random.default_rng(number)
+    archs = ("aie2", "aie2p") if number % 2 else ("aie2p", "aie2")
+    for arch, shapes in zip(archs, (SHAPES, LONG), strict=True):
+        for uri, shape in zip(devices(arch), shapes, strict=False):
+            if case.name == "prod" and shape[-1] > 1000:
+                continue  # It overflows.
+            x = bfloat16(generator, shape)
+            assert nmse(on_array(uri, case.ours, x), case.theirs(exact(x))) <= 1e-6, (uri, shape)
+
+
+@pytest.mark.parametrize("uri", [f"{NPU1}?cols=3", NPU2])
+def test_a_row_of_a_million(uri: str) -> None:
+    x = bfloat16(np.random.default_rng(2), (1 << 20,), 3.0)
+    assert nmse(on_array(uri, lambda x: x.sum(), x), exact(x).sum()) <= 1e-6
+    assert nmse(on_array(uri, lambda x: x.softmax(0), x), exact(x).softmax(0)) <= 1e-6
+    assert on_array(uri, lambda x: x.argmax(), x) == exact(x).argmax().item()
+
+
+# --- integers, bools and indices: exact
+
+INTEGERS = [
+    Case("sum", lambda x: x.sum(-1), lambda x: x.sum(-1)),
+    Case("amax", lambda x: x.amax(-1), lambda x: x.amax(-1)),
+    Case("amin", lambda x: x.amin(-1), lambda x: x.amin(-1)),
+    Case("argmax", lambda x: x.argmax(-1), lambda x: np.argmax(x.numpy(), -1)),
+    Case("argmin", lambda x: x.argmin(-1), lambda x: np.argmin(x.numpy(), -1)),
+    Case("any", lambda x: x.any(-1), lambda x: x.any(-1)),
+    Case("all", lambda x: x.all(-1), lambda x: x.all(-1)),
+    Case("count_equal", lambda x: nt.count_equal(x, x * x), lambda x: (x == x * x).sum()),
+]
+
+
+@pytest.mark.parametrize(("number", "case"), list(enumerate(INTEGERS)), ids=lambda value: getattr(value, "name", ""))
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "bool"])
+def test_integers(number: int, case: Case, dtype: str) -> None:
+    if (case.name, dtype) in (("sum", "int32"), ("count_equal", "bool")):
+        pytest.skip("refused, or not an op of this dtype")
+    generator = np.random.default_rng(number)
+    arch = ("aie2", "aie2p")[(number + len(dtype)) % 2]
+    for uri, shape in zip(devices(arch), [(1, 1), (5, 33), (19, 640), (3, 4, 1001), (2, 30001)], strict=False):
+        if dtype == "bool":
+            x = generator.random(shape) < 0.99
+        else:
+            limits = np.iinfo(dtype)
+            x = generator.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
+            x[..., ::3] = x[..., :1]  # Ties.
+            x[0, ..., shape[-1] // 2 :] = limits.max
+        np.testing.assert_array_equal(on_array(uri, case.ours, x), case.theirs(torch.from_numpy(x)), str((uri, shape)))
+
+
+def test_products_of_bools_and_means_of_integers() -> None:
+    x = np.random.default_rng(3).random((9, 50)) < 0.98
+    np.testing.assert_array_equal(on_array(NPU1, lambda x: x.prod(-1), x), x.prod(-1))
+    y = np.random.default_rng(3).integers(-128, 128, (9, 50)).astype(np.int8)
+    got = on_array(f"{NPU2}?float32=emulate", lambda y: y.float().mean(-1), y)
+    np.testing.assert_allclose(got, y.mean(-1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("uri", [NPU1, NPU2])
+def test_first_of_equal_elements(uri: str) -> None:
+    x = np.ones((4, 100), ml_dtypes.bfloat16)
+    x[1] = -math.inf
+    x[2] = math.inf
+    x[3, 17:] = 2
+    for operand in (x, -x, np.repeat(x, 300, -1)):
+        expected = np.argmax(operand.astype(np.float32), -1)
+        np.testing.assert_array_equal(on_array(uri, lambda x: x.argmax(-1), operand), expected)
+
+
+# --- what floats can be
+
+
+@pytest.mark.parametrize("length", [45, 20_100])
+def test_nan_goes_through(length: int) -> None:
+    x = bfloat16(np.random.default_rng(4), (6, length))
+    x[1, 40] = x[2, 0] = x[2, 7] = x[3, length - 1] = math.nan
+    x[4, 3] = math.inf
+    wide = x.astype(np.float64)
+    np.testing.assert_array_equal(on_array(NPU1, lambda x: x.argmax(-1), x), np.argmax(wide, -1))
+    np.testing.assert_array_equal(on_array(NPU1, lambda x: x.argmin(-1), x), np.argmin(wide, -1))
+    np.testing.assert_array_equal(on_array(NPU1, lambda x: x.amax(-1), x).astype(float), wide.max(-1))
+    np.testing.assert_array_equal(on_array(NPU2, lambda x: x.amin(-1), x).astype(float), wide.min(-1))
+    got = on_array(NPU2, lambda x: x.softmax(-1), x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(exact(x).softmax(-1).numpy()))
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 70), (3, 1, 17_000)])
+def test_masked_rows(shape: tuple[int, ...]) -> None:
+    """Minus infinity takes no probability, and a row of nothing else has none to give."""
+    x = bfloat16(np.random.default_rng(5), shape)
+    x[0, 0, 5:] = -math.inf
+    x[1, 0] = -math.inf
+    got = on_array(NPU2, lambda x: x.softmax(-1), x).astype(np.float64)
+    expected = exact(x).softmax(-1).numpy()
+    assert np.isnan(got[1, 0]).all()
+    np.testing.assert_array_equal(got[0, 0, 5:], 0)
+    np.testing.assert_allclose(np.delete(got, 1, 0), np.delete(expected, 1, 0), rtol=2**-8)
+    lse = on_array(NPU2, lambda x: x.logsumexp(-1), x).astype(np.float64)
+    assert lse[1, 0] == -math.inf
+
+
+# --- several operands
+
+
+def soft_max_ext(x: Any, mask: Any, scale: float, slopes: Any) -> Any:
+    """GGML's definition, in float64."""
+    return (x * scale + slopes[:, None, None] * mask).softmax(-1)
+
+
+@pytest.mark.parametrize(("heads", "bias"), [(4, 0.0), (4, 8.0), (3, 2.0)])
+@pytest.mark.parametrize(("arch", "columns"), [("npu1", 700), ("npu2", 9001)])
+def test_soft_max_ext(arch: str, columns: int, heads: int, bias: float) -> None:
+    generator = np.random.default_rng(6)
+    x = bfloat16(generator, (2, heads, 5, columns), 2.0)
+    mask = np.where(generator.random((5, columns)) < 0.3, -math.inf, 0.0).astype(ml_dtypes.bfloat16)
+    mask[:, 0] = 0
+    mask[2, 1:] = -1.5
+    power = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-bias * (h + 1) / power) for h in range(power)]
+    slopes += [2 ** (-bias * (2 * h + 1) / (2 * power)) for h in range(heads - power)]
+    got = on_array(
+        f"sim:{arch}?float32=emulate", lambda x, mask: nt.soft_max_ext(x, mask[None, None], 0.125, bias), x, mask
+    )
+    expected = soft_max_ext(exact(x), exact(mask), 0.125, torch.tensor(slopes, dtype=torch.float64))
+    assert nmse(got, expected) <= 1e-6
+
+
+@pytest.mark.parametrize("shape", [(1, 64), (50, 300), (3, 5, 4096), (2, 40_000)])
+def test_norms_with_weights(shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(7)
+    x, weight, bias = bfloat16(generator, shape), bfloat16(generator, shape[-1:]), bfloat16(generator, shape[-1:])
+    wide, w = exact(x), exact(weight)
+    expected = torch.layer_norm(wide, shape[-1:]) * w
+    got = on_array(f"{NPU2}?float32=emulate", lambda x, w: nt.layer_norm(x, shape[-1:], w), x, weight)
+    assert nmse(got, expected) <= 1e-6
+    if shape[-1] < 20_000:
+        got = on_array(
+            f"{NPU1}?float32=emulate", lambda x, w, b: nt.layer_norm(x, shape[-1:], w, b), x, weight, bias
+        )
+        assert nmse(got, expected + exact(bias)) <= 1e-6
+
+
+def test_group_norm() -> None:
+    x = bfloat16(np.random.default_rng(8), (2, 6, 5, 7))
+    got = on_array(f"{NPU1}?float32=emulate", lambda x: nt.group_norm(x, 3), x)
+    assert nmse(got, torch.nn.functional.group_norm(exact(x), 3)) <= 1e-6
+
+
+@pytest.mark.parametrize(("uri", "rows", "length"), [(NPU1, 70, 96), (NPU2, 1000, 333), (NPU2, 33, 11_008), (NPU1, 1, 50_000)])
+def test_matrix_times_vector(uri: str, rows: int, length: int) -> None:
+    generator = np.random.default_rng(9)
+    matrix, vector, bias = (bfloat16(generator, shape) for shape in ((rows, length), (length,), (rows,)))
+    got = on_array(uri, lambda m, v: m @ v, matrix, vector)
+    assert nmse(got, exact(matrix) @ exact(vector)) <= 1e-6
+    if rows == 1:
+        return
+    got = on_array(uri, lambda m, v, b: nt.linear(v[None], m, b), matrix, vector, bias)
+    assert nmse(got, (exact(matrix) @ exact(vector) + exact(bias))[None]) <= 1e-6
+
+
+def test_rows_along_any_dimensions() -> None:
+    x = bfloat16(np.random.default_rng(10), (4, 6, 10, 8))
+    for dims in [(0,), (1,), (0, 2), (1, 3), (0, 1, 2), (0, 1, 2, 3), (2, 3)]:
+        got = on_array(f"{NPU1}?cols=2", lambda x, dims=dims: x.sum(dims), x)
+        assert nmse(got, exact(x).sum(dims)) <= 1e-6, dims
+    turned = on_array(NPU2, lambda x: x.permute(3, 1, 0, 2)[1:, :, ::2].softmax(2), x)
+    assert nmse(turned, exact(x).permute(3, 1, 0, 2)[1:, :, ::2].softmax(2)) <= 1e-6
+
+
+# --- float32 and float16
+
+
+def test_float32_emulated() -> None:
+    x = np.random.default_rng(11).normal(size=(7, 1000)).astype(np.float32)
+    for ours, theirs in [
+        (lambda x: x.softmax(-1), lambda x: x.softmax(-1)),
+        (lambda x: x.sum(-1), lambda x: x.sum(-1)),
+        (lambda x: x.log_softmax(-1), lambda x: x.log_softmax(-1)),
+    ]:
+        got = on_array(f"{NPU1}?float32=emulate", ours, x)
+        assert nmse(got, theirs(exact(x))) <= 1e-12
+
+
+def test_float32_through_bfloat16_and_float16() -> None:
+    x = np.random.default_rng(12).normal(size=(7, 100)).astype(np.float32)
+    rounded = exact(x.astype(ml_dtypes.bfloat16))
+    got = on_array(f"{NPU1}?float32=bfloat16", lambda x: x.softmax(-1), x)
+    assert nmse(got, rounded.softmax(-1)) <= 1e-12
+    half = x.astype(np.float16)
+    got = on_array(NPU2, lambda half: half.softmax(-1), half)
+    assert got.dtype == np.float16
+    expected = exact(half.astype(ml_dtypes.bfloat16)).softmax(-1)
+    assert nmse(got.astype(ml_dtypes.bfloat16), expected) <= 1e-6

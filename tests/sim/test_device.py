@@ -1,0 +1,173 @@
+"""The simulated NPU as a device of the package: URIs, placement, reasons, events."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events, schedule
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.device import parse
+
+needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+@pytest.fixture(autouse=True)
+def cpu_afterwards() -> Iterator[None]:
+    yield
+    nt.set_default_device("cpu")
+
+
+def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
+    values = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    return nt.from_numpy(values).to(nt.bfloat16).realize()
+
+
+@pytest.mark.parametrize(
+    ("uri", "arch", "columns", "float32"),
+    [
+        ("sim:npu1", "aie2", 4, "exact"),
+        ("sim:npu2", "aie2p", 8, "exact"),
+        ("sim:npu2?cols=4", "aie2p", 4, "exact"),
+        ("sim:npu1?cols=1&float32=emulate", "aie2", 1, "emulate"),
+        ("sim:npu2?float32=bfloat16", "aie2p", 8, "bfloat16"),
+    ],
+)
+def test_uris(uri: str, arch: str, columns: int, float32: str) -> None:
+    target = parse(uri)
+    assert (target.array.arch, target.columns, target.float32) == (arch, columns, float32)
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("sim:npu3", "there is no simulated npu3"),
+        ("sim:", "sim:npu1, sim:npu2"),
+        ("sim:npu1?cols=8", "cols must be 1 to 4, not '8'"),
+        ("sim:npu1?cols=x", "not 'x'"),
+        ("sim:npu2?power=turbo", "unknown option power"),
+        ("sim:npu2?float32=fast", "exact, emulate, bfloat16"),
+        ("gpu", "there are cpu, sim:npu1 and sim:npu2"),
+    ],
+)
+def test_bad_uris_change_nothing(uri: str, words: str) -> None:
+    with pytest.raises(nt.DeviceError, match=words.replace("?", r"\?")):
+        nt.set_default_device(uri)
+    assert nt.get_default_device() == "cpu"
+
+
+@needs_compiler
+def test_ops_run_there_inside_the_block_only() -> None:
+    x = bfloat16(64, 100)
+    with nt.default_device("sim:npu2"):
+        inside = nt.explain(x * x)
+        value = (x * x).float().numpy()
+    after = nt.explain(x * x)
+    assert (inside[-1].device, after[-1].device) == ("sim:npu2", "cpu")
+    np.testing.assert_array_equal(value, (x * x).float().numpy())
+
+
+@needs_compiler
+def test_what_has_no_kernel_runs_on_the_cpu_and_says_why() -> None:
+    seen: list[events.Event] = []
+    with nt.default_device("sim:npu1"), events.listen(seen.append):
+        result = nt.explain(nt.tensor([3, 1, 2]).argsort())
+    assert result[-1].device == "cpu"
+    assert "no NPU kernel" in result[-1].why
+    assert any(isinstance(event, events.Fallback) and event.device == "sim:npu1" for event in seen)
+
+
+@needs_compiler
+def test_float32_stays_on_the_cpu_unless_asked_for() -> None:
+    x = nt.rand(8, 64).realize()
+    with nt.default_device("sim:npu2"):
+        exact = nt.explain(x.tanh())[-1]
+    with nt.default_device("sim:npu2?float32=emulate"):
+        emulated = nt.explain(x.tanh())[-1]
+        value = x.tanh().numpy()
+    assert exact.device == "cpu"
+    assert "float32" in exact.why
+    assert emulated.device == "sim:npu2?float32=emulate"
+    np.testing.assert_allclose(value, np.tanh(x.numpy().astype(np.float64)), rtol=4 * 2.0**-23)
+
+
+@needs_compiler
+def test_several_devices_in_order_of_preference() -> None:
+    x = bfloat16(8, 8)
+    with nt.default_device("sim:npu1, sim:npu2"):
+        assert nt.explain(x + x)[-1].device == "sim:npu1"
+
+
+@needs_compiler
+def test_a_captured_function_follows_the_device() -> None:
+    @nt.jit
+    def double(x: nt.Tensor) -> nt.Tensor:
+        return x + x
+
+    x = bfloat16(32)
+    ran: list[str] = []
+
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.KernelRan):
+            ran.append(event.device)
+
+    with events.listen(note):
+        double(x).numpy()
+        with nt.default_device("sim:npu2"):
+            double(x).numpy()
+        double(x).numpy()
+    assert ran == ["cpu", "sim:npu2", "cpu"]
+    assert double.captures == 2
+
+
+@needs_compiler
+def test_a_run_reports_its_counters() -> None:
+    x = bfloat16(1 << 16)
+    everything: list[events.Event] = []
+    with nt.default_device("sim:npu1"), events.listen(everything.append):
+        (x + x).numpy()
+        (x * x).numpy()
+    seen = [event for event in everything if isinstance(event, events.KernelSimulated)]
+    assert [event.kernel for event in seen] == ["add", "mul"]
+    for event in seen:  # one operand, read once, and a result
+        assert event.ddr_bytes == 2 * 2 * (1 << 16)
+        assert event.seconds > 260e-6
+        assert event.limit == "dispatch"
+        assert event.cycles > 0
+
+
+@needs_compiler
+def test_explain_shows_what_the_run_costs() -> None:
+    with nt.default_device("sim:npu2"):
+        row = nt.explain(bfloat16(1 << 20).exp())[-1]
+    assert "simulated: " in row.why
+    assert "cycles on" in row.why
+    assert "limited by" in row.why
+    assert row.seconds is not None
+    assert row.seconds > 110e-6
+
+
+def test_without_a_compiler_everything_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_compiler, "reason", lambda: "no C++ compiler")
+    schedule.reset_plans()
+    with nt.default_device("sim:npu1?cols=3"):
+        row = nt.explain(bfloat16(16) + 1)[-1]
+        assert (row.device, "no C++ compiler" in row.why) == ("cpu", True)
+        assert (bfloat16(16) * 0 + 1).float().tolist() == [1.0] * 16
+
+
+@needs_compiler
+def test_the_environment_chooses_the_device() -> None:
+    program = (
+        "import npu_tensor as nt; x = nt.ones(64, dtype=nt.bfloat16).realize();"
+        "print(nt.get_default_device(), nt.explain(x + x)[-1].device, (x + x).sum().item())"
+    )
+    environment = {**os.environ, "NPU_TENSOR_DEVICE": "sim:npu1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["sim:npu1", "sim:npu1", "128.0"]

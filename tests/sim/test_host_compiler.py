@@ -1,0 +1,248 @@
+"""Kernel functions compiled for this machine: errors, cache, floating-point mode."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_compiler import compile_source, reason
+
+pytestmark = pytest.mark.skipif(reason() is not None, reason=str(reason()))
+
+FLOATS = ObjectType("float32", (4,))
+
+SOURCE = Source(
+    "modes",
+    r"""
+#include <aie_api/aie.hpp>
+#include <limits>
+
+extern "C" void nt_multiply(const float *a, float *b, float factor, int32 n) {
+    for (int i = 0; i < n; i++) b[i] = a[i] * factor;
+}
+extern "C" void nt_rounding(int32 *modes) {
+    modes[0] = static_cast<int32>(aie::get_rounding());
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    modes[1] = static_cast<int32>(aie::get_rounding());
+}
+extern "C" void nt_load(const int32 *p, int32 *result) { aie::store_v(result, aie::load_v<16>(p)); }
+""",
+)
+MULTIPLY = KernelFunction("nt_multiply", (FLOATS, FLOATS, "float32", "int32"), SOURCE)
+ROUNDING = KernelFunction("nt_rounding", (ObjectType("int32", (2,)),), SOURCE)
+LOAD = KernelFunction("nt_load", (ObjectType("int32", (16,)), ObjectType("int32", (16,))), SOURCE)
+FUNCTIONS = (MULTIPLY, ROUNDING, LOAD)
+
+
+def function(text: str, *arguments: ObjectType | str, flags: tuple[str, ...] = ()) -> KernelFunction:
+    return KernelFunction("nt_f", arguments, Source("wrong", text, flags))
+
+
+def compile_one(kernel: KernelFunction) -> host_compiler.Entry:
+    return compile_source(kernel.source, "aie2", [kernel]).entry(kernel)
+
+
+def test_float32_denormals_are_flushed_in_core_code_only() -> None:
+    multiply = compile_source(SOURCE, "aie2", FUNCTIONS).entry(MULTIPLY)
+    smallest = np.finfo(np.float32).smallest_normal
+    a = np.array([smallest, smallest / 4, 1, -smallest], np.float32)
+    b = np.empty(4, np.float32)
+    assert multiply(a.ctypes.data, b.ctypes.data, 0.5, 4) is None
+    assert b.tolist() == [0, 0, 0.5, 0]
+    assert multiply(a.ctypes.data, b.ctypes.data, 8.0, 4) is None
+    assert b.tolist() == [8 * smallest, 0, 8, -8 * smallest]
+    # The mode is that of the caller again.
+    assert np.all(a * np.float32(0.5) == [smallest / 2, smallest / 8, 0.5, -smallest / 2])
+
+
+def test_every_call_finds_the_modes_of_a_core_after_reset() -> None:
+    rounding = compile_source(SOURCE, "aie2", FUNCTIONS).entry(ROUNDING)
+    modes = np.empty(2, np.int32)
+    for _ in range(2):
+        assert rounding(modes.ctypes.data) is None
+        assert modes.tolist() == [0, 6]  # floor, then conv_even
+
+
+@pytest.mark.parametrize("arch", ["aie2", "aie2p"])
+def test_a_failed_assertion_is_returned(arch: str) -> None:
+    load = compile_source(SOURCE, arch, FUNCTIONS).entry(LOAD)  # type: ignore[arg-type]
+    memory = np.zeros(256, np.uint8)
+    start = memory.ctypes.data + -memory.ctypes.data % 64
+    assert load(start, start + 64) is None
+    message = load(start + 4, start + 64)
+    assert message is not None
+    assert b"alignment" in message
+    # 512-bit accesses need 32 bytes on aie2 and 64 on aie2p.
+    assert (load(start + 32, start + 128) is None) is (arch == "aie2")
+
+
+def test_a_mistake_is_shown_with_its_line() -> None:
+    text = '#include <cstdint>\nextern "C" void nt_f(std::int32_t *a) {\n    a[0] = undeclared + 1;\n}\n'
+    with pytest.raises(BuildError) as caught:
+        compile_one(function(text, ObjectType("int32", (4,))))
+    message = str(caught.value)
+    assert message.startswith("the source wrong does not compile for this machine:\n")
+    assert "wrong.cc:3:" in message
+    assert "a[0] = undeclared + 1;" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ('extern "C" void nt_g() {}', (), "the source wrong has no function nt_f"),
+        ("void nt_f() {}", (), 'the object of wrong has no extern "C" function nt_f'),
+        ('extern "C" void nt_f(int *a) {}', (), "another number of arguments"),
+        ('extern "C" void nt_f(short *a) {}', (ObjectType("int32", (4,)),), "size or kind differs"),
+        ('extern "C" void nt_f(int *a) {}', ("int32",), "size or kind differs"),
+        ('extern "C" void nt_f(float a) {}', ("int32",), "size or kind differs"),
+        ('extern "C" int nt_f() { return 1; }', (), "a kernel function returns nothing"),
+        ('extern "C" void nt_f(long a) {}', ("int64",), "nt_f: a number must be int32 or float32, not int64"),
+        ('void missing(); extern "C" void nt_f() { missing(); }', (), "the object of wrong cannot be loaded"),
+    ],
+)
+def test_declarations_must_agree_with_the_source(
+    text: str, arguments: tuple[ObjectType | str, ...], words: str
+) -> None:
+    with pytest.raises(BuildError, match=words):
+        compile_one(function(text, *arguments))
+
+
+def test_flags_reach_the_compiler() -> None:
+    text = '#if ROWS != 4 || __AIE_ARCH__ != 20\n#error rows\n#endif\nextern "C" void nt_f() {}'
+    assert compile_one(function(text, flags=("-DROWS=4",)))() is None
+    with pytest.raises(BuildError, match="#error rows"):
+        compile_one(function(text, flags=("-DROWS=5",)))
+
+
+@pytest.fixture
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is compiled or loaded yet."""
+    monkeypatch.setattr(host_compiler, "_loaded", {})
+    with config.scope(cache_path=str(tmp_path)):
+        yield
+
+
+def answer(number: int) -> KernelFunction:
+    type = ObjectType("int32", (1,))
+    return KernelFunction("nt_f", (type,), Source("answer", f'extern "C" void nt_f(int *a) {{ a[0] = {number}; }}'))
+
+
+def call(kernel: KernelFunction) -> int:
+    result = ctypes.c_int32(-1)
+    assert compile_one(kernel)(ctypes.addressof(result)) is None
+    return result.value
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_a_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert call(answer(1)) == 1
+    (entry,) = (tmp_path / "sim").iterdir()
+    monkeypatch.setattr(host_compiler, "_loaded", {})
+    monkeypatch.setattr(host_compiler, "_build", None)  # calling it would fail
+    assert call(answer(1)) == 1
+    assert list((tmp_path / "sim").iterdir()) == [entry]
+
+
+@pytest.mark.usefixtures("_empty_cache")
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_library_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
+    assert call(answer(2)) == 2
+    (entry,) = (tmp_path / "sim").iterdir()
+    whole = entry.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    entry.unlink()  # another file: the first one is mapped
+    entry.write_bytes({"cut": whole[:middle], "flipped": flipped, "empty": b""}[damage])
+    monkeypatch.setattr(host_compiler, "_loaded", {})
+    assert call(answer(2)) == 2
+    assert len(entry.read_bytes()) == len(whole)
+    assert host_compiler._is_whole(entry)
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_the_key_covers_text_flags_architecture_headers_and_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built: list[str] = []
+
+    def load_or_build(key: str, *rest: object) -> None:
+        built.append(key)
+
+    monkeypatch.setattr(host_compiler, "_load_or_build", load_or_build)
+    kernel = answer(3)
+    source = kernel.source
+    compile_source(source, "aie2", [kernel])
+    compile_source(source, "aie2p", [kernel])
+    compile_source(Source(source.name, source.text + "\n"), "aie2", [kernel])
+    compile_source(Source(source.name, source.text, ("-DX",)), "aie2", [kernel])
+    compile_source(source, "aie2", [kernel, KernelFunction("nt_g", (), source)])
+    header = tmp_path / "include" / "nt" / "new.hpp"
+    header.parent.mkdir(parents=True)
+    monkeypatch.setattr(host_compiler, "_KERNELS", tmp_path)
+    monkeypatch.setattr(host_compiler, "_INCLUDES", (tmp_path / "include",))
+    header.write_text("// one")
+    compile_source(source, "aie2", [kernel])
+    header.write_text("// two")
+    compile_source(source, "aie2", [kernel])
+    compiler = host_compiler._compiler()
+    assert isinstance(compiler, host_compiler._Compiler)
+    monkeypatch.setattr(host_compiler, "_compiler", lambda: compiler._replace(identity="another machine"))
+    compile_source(source, "aie2", [kernel])
+    assert len(set(built)) == len(built) == 8
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_without_a_cache_kernels_are_compiled_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "sim").write_text("not a directory")
+    with pytest.warns(RuntimeWarning, match="compiled kernels are not kept"):
+        assert call(answer(4)) == 4
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_processes_that_compile_the_same_source_do_not_disturb_each_other(tmp_path: Path) -> None:
+    program = "import ctypes; from test_host_compiler import answer, call; print([call(answer(n)) for n in (5, 6)])"
+    environment = {**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
+
+    def start() -> str:
+        command = [sys.executable, "-c", program]
+        return subprocess.check_output(command, cwd=Path(__file__).parent, env=environment, text=True)
+
+    with ThreadPoolExecutor(3) as threads:
+        outputs = [threads.submit(start) for _ in range(3)]
+    assert [output.result() for output in outputs] == ["[5, 6]\n"] * 3
+    assert sorted(path.suffix for path in (tmp_path / "sim").iterdir()) == [".so", ".so"]
+
+
+def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert reason() == "this machine has no C++ compiler: neither the variable CXX nor c++, g++ or clang++ names one"
+    with pytest.raises(BuildError, match="this machine has no C"):
+        compile_one(answer(7))
+    old = tmp_path / "g++"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("CXX", "")
+    assert (reason() or "").startswith("no C++ compiler of this machine (g++) takes C++20 for ")
+
+
+def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    default = host_compiler._compiler()
+    assert isinstance(default, host_compiler._Compiler)
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", f"{wrapper} --ignored {' '.join(default.command)}")
+    assert host_compiler._compiler() == ((str(wrapper), "--ignored", *default.command), default.identity)
