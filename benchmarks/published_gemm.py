@@ -1,7 +1,7 @@
 """The cost model on the tiles of published matrix products, beside what was measured.
 
-The figures are those of arXiv 2512.13282 (tables 2 and 3): tiles, sizes and throughput on an NPU of each generation. Its
-kernels keep the sums in the dtype of the result, so that a register block loads and stores less than ours.
+The figures are those of arXiv 2512.13282 (tables 2 and 3): tiles, sizes and throughput on an NPU of each generation.
+Its kernels keep the sums in the dtype of the result, so that a register block loads and stores less than ours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ ASKED: Final = 0.25
 
 
 class Published(NamedTuple):
-    """One measurement. size: M, K, N. tile: m, k, n of a core. gathered: elements of a row that the shim reads at once."""
+    """One measurement. size: M, K, N. tile: m, k, n of a core. gathered: elements of a row that the shim reads at once.
+
+    Where that is not published, 4 steps in k.
+    """
 
     arch: Arch
     operand: str
@@ -53,7 +56,7 @@ PUBLISHED: Final = (
         "aie2", "bfloat16", "bfloat16", (4224, 4032, 4224), (96, 56, 96), 3.12, 224,
         "host memory gave 17 GB/s where the model has 15",
     ),
-    Published("aie2", "bfloat16", "bfloat16", (4224, 4032, 4224), (96, 56, 96), 1.27, 56, "short rows"),
+    Published("aie2", "bfloat16", "bfloat16", (4224, 4032, 4224), (96, 56, 96), 1.27, 56, "rows of 56 elements"),
     Published(
         "aie2p", "int8", "int8", (4032, 4320, 4608), (144, 72, 144), 37.35, 0,
         "the rate needs a clock of 1.7 GHz at least; the model has 1.5",
@@ -63,7 +66,9 @@ PUBLISHED: Final = (
         "aie2p", "int8", "int32", (4224, 4224, 4608), (96, 64, 96), 24.74, 0,
         "host memory gave 60 GB/s where the model has 50",
     ),
-    Published("aie2p", "bfloat16", "bfloat16", (4032, 4224, 4608), (112, 48, 96), 14.52, 0, "as block floats"),
+    Published(
+        "aie2p", "bfloat16", "bfloat16", (4032, 4224, 4608), (112, 48, 96), 14.52, 0, "multiplied as block floats"
+    ),
 )  # fmt: skip
 
 

@@ -1,40 +1,40 @@
 """NPU kernels: one Python file per family (claim and design) with its C++ for the AIE cores in include/nt.
 
-`claim` finds the family that has a design for a task. Which families are asked follows from what the scheduler calls
-the task's kind and, for data ops, from the op's name. Installed as `npu_tensor.kernels`.
+`claim` finds the family that has a design for a task. Which one is asked follows from what the scheduler calls the
+task's kind and, for data ops, from the op's name. Installed as `npu_tensor.kernels`.
 """
 
 from __future__ import annotations
 
 import math
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from npu_tensor.kernels import elementwise, gemm, get_rows, movement, rope, rowwise
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.task import Refusal, Task
 
-FAMILIES = {
-    "map": ("movement.claim", "elementwise.claim"),
-    "row": ("rowwise.claim",),
-    "matmul": ("gemm.claim",),
+__all__ = ["claim"]
+
+Claim = Callable[[Task, Target], Offer | Refusal]
+
+
+def _claim_map(task: Task, target: Target) -> Offer | Refusal:
+    """A copy that no DMA can make is not for the cores either: the host would have to lay it out for them."""
+    return movement.claim(task, target) if movement.is_copy(task) else elementwise.claim(task, target)
+
+
+KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": gemm.claim}
+DATA_OPS: Final[Mapping[str, Claim]] = {
+    "concat": movement.claim_concat,
+    "rotate": rope.claim,
+    "take": get_rows.claim,
 }
-DATA_OPS = {"concat": "movement.claim_concat", "rotate": "rope.claim", "take": "get_rows.claim"}
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """The first family's offer, or what each of them said against the task. A look-up; never raises."""
+    """The offer of the task's family, or its reason against it. A look-up; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
-    families = FAMILIES.get(task.kind, ())
-    if task.kind == "data":
-        families = tuple(DATA_OPS[op] for op in task.ops if op in DATA_OPS)
-    reasons = []
-    for family in families:
-        module, _, function = family.partition(".")
-        try:
-            answer = getattr(import_module(f"npu_tensor.kernels.{module}"), function)(task, target)
-        except ImportError as error:
-            answer = Refusal(str(error))
-        if isinstance(answer, Offer):
-            return answer
-        reasons.append(answer.reason)
-    return Refusal("; ".join(dict.fromkeys(reasons)) or "no NPU kernel for this op")
+    family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS[task.kind]
+    return Refusal("no NPU kernel for this op") if family is None else family(task, target)

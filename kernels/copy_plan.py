@@ -37,6 +37,11 @@ class Move(NamedTuple):
     fill: AccessPattern
     drain: AccessPattern
 
+    def moved(self, source: int, target: int) -> Move:
+        """The same move from and to another place, in words."""
+        fill, drain = self
+        return Move(fill._replace(offset=fill.offset + source), drain._replace(offset=drain.offset + target))
+
 
 class Walk(NamedTuple):
     """One move for each step of `loops`, which shift both of its patterns.
@@ -53,15 +58,16 @@ class Walk(NamedTuple):
         """How many moves."""
         return math.prod(loop.extent for loop in self.loops)
 
+    def moved(self, phase: int, source: int, target: int) -> Walk:
+        """The same walk in another phase and from another place, in words."""
+        return Walk(phase, self.move.moved(source, target), self.loops)
+
     def moves(self) -> Iterator[Move]:
         """All of them."""
-        fill, drain = self.move
         for steps in product(*(range(loop.extent) for loop in self.loops)):
             pairs = list(zip(steps, self.loops, strict=True))
-            yield Move(
-                fill._replace(offset=fill.offset + sum(step * loop.source for step, loop in pairs)),
-                drain._replace(offset=drain.offset + sum(step * loop.target for step, loop in pairs)),
-            )
+            source = sum(step * loop.source for step, loop in pairs)
+            yield self.move.moved(source, sum(step * loop.target for step, loop in pairs))
 
 
 class Turn(NamedTuple):
@@ -127,23 +133,24 @@ def _lanes(
 ) -> tuple[tuple[Walk, ...], ...] | None:
     """What each lane walks: all boxes, of which `tiles` has the loops that are cut and the rounds in one box."""
     work: list[list[Walk]] = [[] for _ in range(lanes)]
-    first = 0
+    # Most shares are alike but for where they begin.
+    known: dict[tuple[Loop, ...], Walk | None] = {}
+    next_lane = 0
     for phase, part in enumerate(product(*(_grid(loop, tile) for loop, tile in tiles))):
         starts = [(start, loop) for (start, _), (loop, _) in zip(part, tiles, strict=True)]
-        source = copy.source + sum(start * loop.source for start, loop in starts)
-        target = copy.target + sum(start * loop.target for start, loop in starts)
         loops = sorted((loop for loop in (*outer, *(loop for _, loop in part)) if loop.extent > 1), reverse=True)
         for share in _shares(loops, lanes):
-            begin = Copy(
-                tuple(loop for _, loop in share),
-                source + sum(start * loop.source for start, loop in share),
-                target + sum(start * loop.target for start, loop in share),
-            )
-            walk = _walk(phase, begin, box, per_word)
-            if walk is None:
+            moved = tuple(loop for _, loop in share if loop.extent > 1)
+            if moved not in known:
+                known[moved] = _walk(moved, box, per_word)
+            walk = known[moved]
+            steps = [*starts, *share]
+            source, lost = divmod(copy.source + sum(start * loop.source for start, loop in steps), per_word)
+            target, also_lost = divmod(copy.target + sum(start * loop.target for start, loop in steps), per_word)
+            if walk is None or lost or also_lost:
                 return None
-            work[first % lanes].append(walk)
-            first += 1
+            work[next_lane % lanes].append(walk.moved(phase, source, target))
+            next_lane += 1
     return tuple(tuple(lane) for lane in work if lane)
 
 
@@ -158,32 +165,28 @@ def _shares(loops: Sequence[Loop], lanes: int) -> list[tuple[tuple[int, Loop], .
     return list(product(*cuts))
 
 
-def _walk(phase: int, copy: Copy, box: _Box, per_word: int) -> Walk | None:
+def _walk(loops: Sequence[Loop], box: _Box, per_word: int) -> Walk | None:
     """The loops over boxes: as many as fit in the access patterns, the largest first, the rest by several moves."""
-    move = _move(copy, (), box, per_word)
-    if move is None:
-        return None
+    move = _move((), box, per_word)
     kept: list[Loop] = []
     left: list[Loop] = []
-    for loop in copy.loops:
-        if loop.extent == 1:
-            continue
+    for loop in loops:
         for place in range(len(kept), -1, -1):
             longer = [*kept[:place], loop, *kept[place:]]
-            found = _move(copy, longer, box, per_word)
+            found = _move(longer, box, per_word)
             if found is not None:
                 kept, move = longer, found
                 break
         else:
-            if any(step % per_word for step in loop[1:]):
+            if loop.source % per_word or loop.target % per_word:
                 return None
             left.append(Loop(loop.extent, loop.source // per_word, loop.target // per_word))
-    return Walk(phase, move, tuple(left))
+    return Walk(0, move, tuple(left)) if move else None
 
 
-def _move(copy: Copy, loops: Sequence[Loop], box: _Box, per_word: int) -> Move | None:
-    fill = pattern(copy.source, [*((loop.extent, loop.source) for loop in loops), *box.fill], per_word)
-    drain = pattern(copy.target, [*((loop.extent, loop.target) for loop in loops), *box.drain], per_word)
+def _move(loops: Sequence[Loop], box: _Box, per_word: int) -> Move | None:
+    fill = pattern(0, [*((loop.extent, loop.source) for loop in loops), *box.fill], per_word)
+    drain = pattern(0, [*((loop.extent, loop.target) for loop in loops), *box.drain], per_word)
     return Move(fill, drain) if fill and drain else None
 
 
@@ -253,7 +256,7 @@ def plan_subword(copy: Copy, itemsize: int, lanes: int) -> Plan | str:
     if any(loop.extent % per_word for loop in crossing):
         return f"rows of {column.extent} and {row.extent} {itemsize}-byte elements are no multiples of 4 bytes"
     burst = BURST * per_word
-    limit = min(max(copy.elements // lanes, SMALLEST_BOX * per_word), CORE_BOX_BYTES // itemsize, burst * burst)
+    limit = min(max(copy.elements // lanes, BLOCK * CORE_LANES), CORE_BOX_BYTES // itemsize, burst * burst)
     side = min(-(-math.isqrt(limit) // CORE_LANES) * CORE_LANES, burst)
     width = _tile(column.extent, side, CORE_LANES)
     height = _tile(row.extent, min(limit // width, LONGEST_RUN), CORE_LANES)

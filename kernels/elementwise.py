@@ -7,9 +7,11 @@ from typing import Final, Literal
 
 from npu_tensor.dtypes import DType, float16, float32
 from npu_tensor.kernels import emitter
-from npu_tensor.kernels.elementwise_design import cost, design
-from npu_tensor.kernels.elementwise_plan import Operand, Plan, collapse, plan
+from npu_tensor.kernels.elementwise_cost import PROGRAM_BYTES, cost
+from npu_tensor.kernels.elementwise_design import design
+from npu_tensor.kernels.elementwise_plan import Operand, Plan, collapse
 from npu_tensor.kernels.elementwise_source import Formula
+from npu_tensor.kernels.elementwise_tiling import plan
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
@@ -23,11 +25,14 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """A design for a map task, or why there is none."""
     if task.kind != "map" or task.program is None:
         return Refusal(f"a {task.kind} task is not element-wise")
-    reason = _unstorable(task, target) or _unusable_number(task) or emitter.refusal(task.program)
+    reason = _unstorable(task, target) or emitter.refusal(task.program)
     if reason is not None:
         return Refusal(reason)
     tensors = [number for number, operand in enumerate(task.inputs) if operand.layout is not None]
     numbers = [number for number, operand in enumerate(task.inputs) if operand.layout is None]
+    words = _words(task.program, numbers)
+    if words is None:
+        return Refusal("a number that is used as a float and as an integer")
     layouts = [layout for operand in task.inputs if (layout := operand.layout) is not None]
     shape, strides = collapse(task.shape, [*layouts, *(output.layout for output in task.outputs)])
     inputs = tuple(
@@ -47,12 +52,16 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         for number, operand in enumerate(task.inputs)
     )
     formula = Formula(task.name, task.program, slots, lanes, _precision(task, target))
+    arch = target.array.arch
+    predicted = cost(tiling, formula, arch)
+    if predicted.program_bytes > PROGRAM_BYTES:
+        return Refusal(f"about {predicted.program_bytes} bytes of machine code, and a core has {PROGRAM_BYTES} for it")
     return Offer(
         "elementwise",
         _reason(task, tiling),
-        partial(design, target.array.arch, tiling, formula, cost(tiling, formula, target.array.arch)),
+        partial(design, arch, tiling, formula, predicted),
         tiling.host_operands(),
-        tuple((number, _word_type(task.program, number)) for number in numbers),
+        tuple(words),
     )
 
 
@@ -79,19 +88,15 @@ def _unstorable(task: Task, target: Target) -> str | None:
     return None
 
 
-def _word_type(program: Program, slot: int) -> Literal["int32", "float32"]:
-    """How a number is passed: as the bits of a float unless the program reads it as an integer."""
-    read = {step.dtype for step in program.instructions if step.primitive == "scalar" and step.value == slot}
-    return "int32" if read and read != {"float32"} else "float32"
-
-
-def _unusable_number(task: Task) -> str | None:
-    assert task.program is not None
-    for slot, operand in enumerate(task.inputs):
-        read = {s.dtype for s in task.program.instructions if s.primitive == "scalar" and s.value == slot}
-        if operand.layout is None and len(read) > 1 and "float32" in read:
-            return "a number that is used as a float and as an integer"
-    return None
+def _words(program: Program, numbers: list[int]) -> list[tuple[int, Literal["int32", "float32"]]] | None:
+    """How each number is passed; None if the program reads one of them both as a float and as an integer."""
+    words: list[tuple[int, Literal["int32", "float32"]]] = []
+    for number in numbers:
+        read = {step.dtype for step in program.instructions if step.primitive == "scalar" and step.value == number}
+        if len(read) > 1 and "float32" in read:
+            return None
+        words.append((number, "int32" if read and "float32" not in read else "float32"))
+    return words
 
 
 def _precision(task: Task, target: Target) -> emitter.Precision:
@@ -107,6 +112,8 @@ def _reason(task: Task, tiling: Plan) -> str:
     names = {position: f"input {operand.number}" for position, operand in enumerate(tiling.inputs)}
     if tiling.kept:
         parts.append(f"{' and '.join(names[position] for position in tiling.kept)} kept in the cores")
+    alternating = [" and ".join(names[position] for position in channel) for channel in tiling.channels if channel[1:]]
+    parts += [f"{operands} alternate on one channel" for operands in alternating]
     spread = [names[position] for position in tiling.spread]
     if spread:
         parts.append(f"the host lays {' and '.join(spread)} out over the shape")

@@ -23,10 +23,12 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels import emitter
-from npu_tensor.kernels.elementwise_plan import DIM, Plan
+from npu_tensor.kernels.elementwise_cost import Cost
+from npu_tensor.kernels.elementwise_plan import Plan
 from npu_tensor.kernels.elementwise_source import Formula, keep_text, map_text
+from npu_tensor.kernels.elementwise_tiling import RUN
 
-__all__ = ["Cost", "cost", "design"]
+__all__ = ["design"]
 
 QUEUE: Final = 4
 """Transfers that a channel of the shim takes before the host has to wait."""
@@ -34,19 +36,11 @@ QUEUE: Final = 4
 RUN_BYTES: Final = 1024
 """Innermost run of a transfer that is repeated: a power of two below the limit of 1023 words."""
 
+STACK: Final = 2048
+"""Bytes: long programs hold more vectors than a core has registers. mlir-aie's own 1024 bytes keep 16 of them."""
+
 POSITION: Final = ObjectType("int32", (16,))
 """Which of the kept values of column operands comes next; one word is used."""
-
-
-class Cost(NamedTuple):
-    """Of the function for a tile: predicted cycles, estimated bytes of machine code."""
-
-    cycles: int
-    program_bytes: int
-
-
-def cost(plan: Plan, formula: Formula, arch: str) -> Cost:
-    return Cost(1000, 2000)
 
 
 class _Kernel(NamedTuple):
@@ -146,7 +140,7 @@ def _input(
         builder.split(fifo, ends)
         return fifo, ends
     # The host sends a block of tiles of each operand; the memtile writes them so that the operands alternate.
-    run = math.gcd(plan.tile, DIM)
+    run = math.gcd(plan.tile, RUN)
     dims = [(parts, plan.tile), (plan.block, parts * plan.tile), (plan.tile // run, run), (run, 1)]
     whole = ObjectType(tile.dtype, (plan.block * tile.elements,))
     fifo = builder.fifo(name, whole, shim, [memtile], dims_from_stream=[dims])
@@ -206,7 +200,7 @@ def _worker(
             for end in ends:
                 end.release(1)
 
-    builder.worker(tile, body, [*inputs, *outputs])
+    builder.worker(tile, body, [*inputs, *outputs], STACK)
 
 
 def _transfers(builder: Builder, plan: Plan, ends: Sequence[_Ends], buffers: Sequence[HostBuffer]) -> None:

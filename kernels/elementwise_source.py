@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.kernels import emitter
 from npu_tensor.kernels.elementwise_plan import Operand, Plan
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Formula", "keep_text", "map_text"]
+__all__ = ["Formula", "keep_text", "map_text", "short_loads"]
 
-INCLUDES: Final = '#include <aie_api/aie.hpp>\n\n#include "nt/vector_math.hpp"\n'
+INCLUDES: Final = ("#include <aie_api/aie.hpp>", "", '#include "nt/vector_math.hpp"', "")
 
 
 class Formula(NamedTuple):
@@ -36,7 +37,7 @@ def _pointer(operand: Operand, name: str) -> str:
     return f"const {emitter.MEMORY[operand.dtype]} *__restrict {name}"
 
 
-def parameters(plan: Plan, formula: Formula) -> list[str]:
+def _parameters(plan: Plan, formula: Formula) -> list[str]:
     """Parameters of the function for a tile, in C++: input channels, kept inputs, outputs, position, words."""
     inputs = plan.inputs
     declared = [
@@ -54,38 +55,64 @@ def parameters(plan: Plan, formula: Formula) -> list[str]:
     return declared
 
 
+def short_loads(plan: Plan, formula: Formula) -> set[int]:
+    """The loads of numbers that are bfloat16 in memory."""
+    return {
+        number
+        for number, (primitive, _, _, slot) in enumerate(formula.program.instructions)
+        if primitive == "load" and plan.inputs[formula.slots[slot]].dtype == "bfloat16"
+    }
+
+
 def map_text(plan: Plan, formula: Formula) -> str:
-    """The function nt_map: one tile."""
+    """The function nt_map: one tile. Column operands put a loop over rows around the loop over vectors."""
     program, lanes = formula.program, formula.lanes
     given: dict[int, str] = {}
-    invariant: set[int] = set()
+    same: set[int] = set()  # in every vector of a row
     for number, instruction in enumerate(program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
         slot, dtype = formula.slots[instruction.value], instruction.dtype
         if slot < 0:
             given[number] = emitter.broadcast(_word(~slot, dtype), dtype, lanes)
+            same.add(number)
         elif slot in plan.columns:
-            number_type = emitter.REGISTERS[dtype]
-            value = f"static_cast<{number_type}>(in{slot}[first + row])"
+            value = f"static_cast<{emitter.REGISTERS[dtype]}>(in{slot}[first + row])"
             given[number] = emitter.broadcast(value, dtype, lanes)
+            same.add(number)
         else:
             given[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {lanes}>(in{slot} + i)"
-        if slot < 0:
-            invariant.add(number)
-    short = {
-        number
-        for number in given
-        if (slot := formula.slots[program.instructions[number].value]) >= 0 and plan.inputs[slot].dtype == "bfloat16"
-    }
-    code = emitter.statements(program, given, lanes, formula.precision, invariant=invariant, short=short)
-    by_row = {
-        code.values[number] for number in given if formula.slots[program.instructions[number].value] in plan.columns
-    }
-    in_row = [line for line in code.body if line.split()[2] in by_row]
+    code = emitter.statements(
+        program, given, lanes, formula.precision, invariant=same, short=short_loads(plan, formula)
+    )
     stores = [f"nt::store(out{number} + i, {code.values[root]});" for number, root in enumerate(program.outputs)]
-    vector = [*(line for line in code.body if line not in in_row), *stores]
-    return _function(plan, formula, [*_views(plan), *code.hoisted], in_row, vector)
+    lines = [
+        *INCLUDES,
+        f"// {formula.name}",
+        f'extern "C" void nt_map({", ".join(_parameters(plan, formula))}) {{',
+        "  aie::set_rounding(aie::rounding_mode::conv_even);",
+        *_indented(1, _views(plan)),
+    ]
+    vector = _indented(1, [*code.body, *stores])
+    if plan.columns:
+        rows = plan.tile // plan.width
+        begin, end = f"row * {plan.width}", f"(row + 1) * {plan.width}"
+        row = [*code.hoisted, f"for (unsigned i = {begin}; i < {end}; i += {lanes}) {{", *vector, "}"]
+        lines += [
+            "  const int32 first = position[0];",
+            f"  for (unsigned row = 0; row < {rows}; ++row) {{",
+            *_indented(2, row),
+            "  }",
+            f"  position[0] = first + {rows * plan.cores};",
+        ]
+    else:
+        tile = [*code.hoisted, f"for (unsigned i = 0; i < {plan.tile}; i += {lanes}) {{", *vector, "}"]
+        lines += _indented(1, tile)
+    return "\n".join([*lines, "}", ""])
+
+
+def _indented(levels: int, lines: Sequence[str]) -> list[str]:
+    return ["  " * levels + line for line in lines]
 
 
 def _views(plan: Plan) -> list[str]:
@@ -106,35 +133,7 @@ def _views(plan: Plan) -> list[str]:
 def _word(word: int, dtype: str) -> str:
     if dtype == "float32":
         return f"__builtin_bit_cast(float, words[{word}])"
-    return f"static_cast<{'bool' if dtype == 'bool' else emitter.REGISTERS[dtype]}>(words[{word}])"
-
-
-def _function(plan: Plan, formula: Formula, before: list[str], in_row: list[str], vector: list[str]) -> str:
-    lines = [
-        f"// {formula.name}",
-        f'extern "C" void nt_map({", ".join(parameters(plan, formula))}) {{',
-        "  aie::set_rounding(aie::rounding_mode::conv_even);",
-        *(f"  {line}" for line in before),
-    ]
-    if plan.columns:
-        rows = plan.tile // plan.width
-        lines += [
-            "  const int32 first = position[0];",
-            f"  for (unsigned row = 0; row < {rows}; ++row) {{",
-            *(f"    {line}" for line in in_row),
-            f"    for (unsigned i = row * {plan.width}; i < (row + 1) * {plan.width}; i += {formula.lanes}) {{",
-            *(f"      {line}" for line in vector),
-            "    }",
-            "  }",
-            f"  position[0] = first + {rows * plan.cores};",
-        ]
-    else:
-        lines += [
-            f"  for (unsigned i = 0; i < {plan.tile}; i += {formula.lanes}) {{",
-            *(f"    {line}" for line in vector),
-            "  }",
-        ]
-    return "\n".join([INCLUDES, *lines, "}", ""])
+    return f"static_cast<{emitter.REGISTERS[dtype]}>(words[{word}])"
 
 
 def keep_text(plan: Plan, position: int, vectors: int) -> str:

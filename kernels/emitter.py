@@ -62,6 +62,28 @@ _FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": 
 # Primitives whose float versions take a precision.
 _INEXACT: Final = frozenset({"mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
 
+# Primitives that have functions of masks.
+_OF_BOOL: Final = frozenset(
+    {
+        "and",
+        "or",
+        "xor",
+        "not",
+        "select",
+        "cast",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "add",
+        "mul",
+        "maximum",
+        "minimum",
+    }
+)
+
 # Primitives that pass a small relative error of a float operand on as it is. All others may enlarge it (a difference
 # of close numbers, the exponential of a large one) or make a step of it (rounding, comparison).
 _KEEPS_RELATIVE_ERROR: Final = frozenset(
@@ -106,6 +128,9 @@ def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] 
             return f"{instruction.primitive} outside of a row"
         if instruction.primitive in _INEXACT - {"mul"} and instruction.dtype != "float32":
             return f"{instruction.primitive} of {instruction.dtype}"
+        of_bool = any(program.instructions[operand].dtype == "bool" for operand in instruction.operands)
+        if of_bool and instruction.primitive not in _OF_BOOL:
+            return f"{instruction.primitive} of bool"
     return None
 
 
@@ -200,9 +225,11 @@ def needed_precisions(
 ) -> dict[int, Precision]:
     """The precision that each instruction of `order` needs so that the last ones have `precision`; see `statements`."""
     wanted: dict[int, Precision] = dict.fromkeys(order, precision)
+    positive = _nonnegative(program, order)
     for number in reversed(order):
         primitive, operands, _, _ = program.instructions[number]
-        if primitive not in _KEEPS_RELATIVE_ERROR or wanted[number] == "full":
+        keeps = primitive in _KEEPS_RELATIVE_ERROR or (primitive == "add" and positive.issuperset(operands))
+        if not keeps or wanted[number] == "full":
             wanted.update(dict.fromkeys(operands, "full"))
     exact = _short(program, order, short)
     for number in order:
@@ -210,6 +237,24 @@ def needed_precisions(
         if primitive == "mul" and exact.issuperset(operands):
             wanted[number] = "half"  # which loses nothing of 8-bit factors
     return wanted
+
+
+def _nonnegative(program: Program, order: Sequence[int]) -> set[int]:
+    """The instructions whose results are never negative: sums of them do not cancel."""
+    found: set[int] = set()
+    for number in order:
+        primitive, operands, _, value = program.instructions[number]
+        if primitive == "constant":
+            positive = value >= 0
+        elif primitive == "mul":
+            positive = operands[0] == operands[1] or found.issuperset(operands)
+        else:
+            positive = primitive in ("exp", "abs", "sqrt") or (
+                primitive in ("add", "div", "minimum") and found.issuperset(operands)
+            )
+        if positive:
+            found.add(number)
+    return found
 
 
 def _short(program: Program, order: Sequence[int], given: Collection[int]) -> set[int]:

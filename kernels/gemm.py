@@ -8,32 +8,21 @@ B is read as it lies, by rows or by columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from npu_tensor.dtypes import DType
-from npu_tensor.kernels import emitter
-from npu_tensor.kernels.gemm_design import Batch, Epilogue, design, row_elements
+from npu_tensor.kernels.gemm_design import Batch, column_elements, design, row_elements
+from npu_tensor.kernels.gemm_epilogue import Epilogue, Reads, Word, epilogue
 from npu_tensor.kernels.gemm_tiles import Problem, Tiling, search
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.task import Input, Refusal, Task
 
 __all__ = ["claim"]
 
-LANES: Final = 16
-"""A block of sums is read in vectors of 16 words."""
-
-MOST_ROW_OPERANDS: Final = 2
-"""A design has at most 5 host buffers; A, B and the result take 3."""
-
 MOST_TRANSFERS: Final = 1 << 14
 """Of one run: each takes 120 bytes of instructions."""
-
-
-Word = Literal["int32", "float32"]
 
 
 class Operands(NamedTuple):
@@ -51,107 +40,35 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(f"a {task.kind} task is not a matrix product")
     if task.prologues != (None, None):
         return Refusal("a matrix product whose operands are computed on the way")
-    (a,), (b,), others = task.split(task.inputs)
-    operand = _operand(a.dtype, b.dtype, target)
+    if len(task.outputs) != 1:
+        return Refusal("a matrix product with several results")
+    operand = _operand(task.inputs[0].dtype, target)
     if isinstance(operand, Refusal):
         return operand
-    epilogue = _epilogue(task, others, operand)
-    if isinstance(epilogue, Refusal):
-        return epilogue
-    return _offer(task, target, operand, epilogue)
+    found = epilogue(task, target.array.arch, _SUMS[operand])
+    if isinstance(found, Refusal):
+        return found
+    return _offer(task, target, operand, *found)
 
 
-def _operand(a: DType | None, b: DType | None, target: Target) -> str | Refusal:
-    """What A and B are converted to for the array."""
-    assert a is not None
-    assert b is not None
-    names = {a.name, b.name}
-    if "float32" in names and target.float32 == "exact":
+_OPERANDS: Final = {"bfloat16": "bfloat16", "float16": "bfloat16", "int8": "int8", "uint8": "int16", "int16": "int16"}
+"""What the host converts operands to for the array, float32 aside."""
+
+_SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "int8": "int32", "int16": "int32"}
+"""Dtype of the sums, by that of the operands on the array."""
+
+
+def _operand(dtype: DType | None, target: Target) -> str | Refusal:
+    """The dtype of A and B on the array."""
+    assert dtype is not None
+    if dtype.name == "float32" and target.float32 == "exact":
         return Refusal("float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here")
-    if "float32" in names and target.float32 == "emulate":
-        return "float32" if names <= {"float32", "bfloat16", "float16"} else _unknown(names)
-    if names <= {"float32", "bfloat16", "float16"}:
-        return "bfloat16"
-    if names == {"int8"}:
-        return "int8"
-    if names <= {"int8", "uint8", "int16"}:
-        return "int16"
-    return _unknown(names)
+    if dtype.name == "float32":
+        return "float32" if target.float32 == "emulate" else "bfloat16"
+    return _OPERANDS.get(dtype.name) or Refusal(f"no matrix product of {dtype.name}")
 
 
-def _unknown(names: set[str]) -> Refusal:
-    return Refusal(f"no matrix product of {' and '.join(sorted(names))}")
-
-
-class _Epilogue(NamedTuple):
-    """The epilogue's code and the numbers of the task's inputs that it reads. word: dtype of these and of the sums."""
-
-    code: Epilogue
-    rows: tuple[int, ...]
-    scalars: tuple[int, ...]
-    word: Word
-
-
-def _epilogue(task: Task, others: Sequence[Input], operand: str) -> _Epilogue | Refusal:
-    program = task.program
-    assert program is not None
-    word: Word = "float32" if operand in ("bfloat16", "float32") else "int32"
-    first = len(task.inputs) - len(others) - 1  # slot 0 is the sum of products, slot i the i-th of the others
-    rows: list[int] = []
-    scalars: list[int] = []
-    given: dict[int, str] = {}
-    hoisted: set[int] = set()
-    for number, instruction in enumerate(program.instructions):
-        if instruction.primitive not in ("load", "scalar"):
-            continue
-        slot = first + instruction.value
-        if (instruction.dtype == "float32") != (word == "float32"):
-            return Refusal(f"an epilogue of {word} sums with {instruction.dtype} operands")
-        register = emitter.REGISTERS.get(instruction.dtype)
-        if register is None:
-            return Refusal(f"{instruction.dtype} arithmetic")
-        if instruction.value == 0 and instruction.primitive == "load":
-            given[number] = _converted(f"nt::load<{emitter.REGISTERS[word]}, {LANES}>(sums + j)", word, register)
-        elif instruction.primitive == "load":
-            if not _is_row(task.inputs[slot]):
-                return Refusal("an epilogue with an operand that differs from row to row")
-            if slot not in rows:
-                rows.append(slot)
-            load = f"nt::load<{emitter.REGISTERS[word]}, {LANES}>(row{rows.index(slot)} + column)"
-            given[number] = _converted(load, word, register)
-        else:
-            if slot not in scalars:
-                scalars.append(slot)
-            words = "words" if word == "int32" else "reinterpret_cast<const float *>(words)"
-            value = f"{words}[{scalars.index(slot)}]"
-            given[number] = emitter.broadcast(value, instruction.dtype, LANES)
-            hoisted.add(number)
-    if len(rows) > MOST_ROW_OPERANDS:
-        return Refusal(f"an epilogue with {len(rows)} operands along the columns")
-    reason = emitter.refusal(program, given)
-    if reason is not None:
-        return Refusal(reason)
-    exact = task.outputs[0].dtype.name == "float32"
-    code = emitter.statements(program, given, LANES, "full" if exact else "half", invariant=hoisted)
-    value = code.values[program.outputs[0]]
-    return _Epilogue(
-        Epilogue(tuple(code.hoisted), tuple(code.body), value, len(scalars)), tuple(rows), tuple(scalars), word
-    )
-
-
-def _converted(load: str, word: str, register: str) -> str:
-    return load if emitter.REGISTERS[word] == register else f"nt::cast<{register}>({load})"
-
-
-def _is_row(operand: Input) -> bool:
-    """Whether it has one element per column of the result, or one in all."""
-    layout = operand.layout
-    assert layout is not None
-    return all(extent == 1 or stride == 0 for extent, stride in zip(layout.shape[:-1], layout.strides, strict=False))
-
-
-def _offer(task: Task, target: Target, operand: str, epilogue: _Epilogue) -> Offer | Refusal:
-    assert task.program is not None
+def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
     dtype = task.outputs[0].dtype.name
     result = _RESULTS.get(dtype)
     if result is None:
@@ -169,8 +86,9 @@ def _offer(task: Task, target: Target, operand: str, epilogue: _Epilogue) -> Off
         k,
         math.prod(operands.batch),
         transposed,
-        len(epilogue.rows),
-        _cycles(task.program),
+        len(reads.rows),
+        len(reads.columns),
+        code.vector_cycles,
     )
     tiling = search(problem)
     if tiling is None:
@@ -181,21 +99,26 @@ def _offer(task: Task, target: Target, operand: str, epilogue: _Epilogue) -> Off
     padded_m, padded_n, padded_k = tiling.padded(problem)
     a, b = _unshared(operands.a), _unshared(_swapped(operands.b) if transposed else operands.b)
     b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
-    rows = [
-        HostOperand(number, False, _row(task.inputs[number]), (row_elements(problem, tiling),), epilogue.word)
-        for number in epilogue.rows
+    word = _SUMS[operand]
+    vectors = [
+        HostOperand(number, False, _vector(task.inputs[number], dim), (elements,), word)
+        for numbers, dim, elements in (
+            (reads.rows, -1, row_elements(problem, tiling)),
+            (reads.columns, -2, column_elements(problem, tiling)),
+        )
+        for number in numbers
     ]
     return Offer(
         "gemm",
         _reason(task, problem, tiling),
-        partial(design, problem, tiling, epilogue.code, _batch(operands)),
+        partial(design, problem, tiling, code, _batch(operands)),
         (
             HostOperand(0, False, a, (*a.shape[:-2], padded_m, padded_k), operand),
             HostOperand(1, False, b, (*b.shape[:-2], *b_padded), operand),
-            *rows,
+            *vectors,
             HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result),
         ),
-        tuple((number, epilogue.word) for number in epilogue.scalars),
+        tuple((number, word) for number in reads.scalars),
     )
 
 
@@ -258,14 +181,10 @@ def _batch(operands: Operands) -> Batch:
     return Batch(operands.batch, *strides)
 
 
-def _row(operand: Input) -> Layout:
+def _vector(operand: Input, dim: int) -> Layout:
+    """An operand of the epilogue along one dimension of the result."""
     assert operand.layout is not None
-    return Layout(operand.layout.shape[-1:], operand.layout.strides[-1:], operand.layout.offset)
-
-
-def _cycles(program: Program) -> int:
-    """Of the epilogue per vector, without its loads and stores."""
-    return 4 + sum(PRIMITIVES[instruction.primitive].flops for instruction in program.instructions)
+    return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)
 
 
 def _reason(task: Task, problem: Problem, tiling: Tiling) -> str:
@@ -275,7 +194,7 @@ def _reason(task: Task, problem: Problem, tiling: Tiling) -> str:
     parts.append(f"tiles of {tiling.m} x {tiling.k} x {tiling.n} per core")
     if tiling.padded(problem) != (problem.m, problem.n, problem.k):
         parts.append("the host pads to {} x {} x {}".format(*tiling.padded(problem)))
-    stored = {operand.dtype.name for operand in task.inputs[:2] if operand.dtype is not None}
-    if stored != {problem.operand}:
-        parts.append(f"{' and '.join(sorted(stored - {problem.operand}))} operands become {problem.operand}")
+    stored = task.inputs[0].dtype
+    if stored is not None and stored.name != problem.operand:
+        parts.append(f"{stored.name} operands become {problem.operand}")
     return "; ".join(parts)

@@ -2,8 +2,8 @@
 
 A's rows lie in the memtiles of some columns and go to all cores of a row, B's columns go to all cores of a column, and
 the results of a column's cores are joined in its memtile. A core sums one tile over all of K in memory that no DMA
-touches, then rounds and stores it a few rows at a time. Row operands of the epilogue follow B's last block through
-the same fifo, since a core has two input channels.
+touches, then rounds and stores it a few rows at a time. A core has two input channels, so what the epilogue reads
+follows the operands through their fifos: a number per column of the result behind B, a number per row behind A.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -23,29 +24,24 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.gemm_tiles import STACK, Problem, Tiling, clear_cycles, multiply_cycles, store_cycles
+from npu_tensor.kernels.emitter import REGISTERS
+from npu_tensor.kernels.gemm_epilogue import Epilogue
+from npu_tensor.kernels.gemm_tiles import (
+    STACK,
+    Problem,
+    Tiling,
+    clear_cycles,
+    multiply_cycles,
+    spread_cycles,
+    store_cycles,
+)
 
-__all__ = ["Batch", "Epilogue", "design", "row_elements"]
+__all__ = ["Batch", "column_elements", "design", "row_elements"]
 
-QUEUE: Final = 4
-"""Transfers that a shim channel can have waiting."""
-
-C_TYPES: Final = {name: name for name in ("bfloat16", "int8", "int16", "int32", "uint8")} | {"float32": "float"}
-MULTIPLY_BYTES, STORE_BYTES, SMALL_BYTES = 4096, 2048, 512
-"""Machine code of the kernel functions, estimated."""
-
-
-class Epilogue(NamedTuple):
-    """C++ of what becomes of the 16 sums at `sums + j`, and how many scalars it reads.
-
-    hoisted and body: lines. They find 16 numbers of each row operand at `row0 + column`, `row1 + column`, and the
-    scalars in `words`. value: the expression that is stored.
-    """
-
-    hoisted: tuple[str, ...]
-    body: tuple[str, ...]
-    value: str
-    scalars: int = 0
+C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
+MULTIPLY_BYTES: Final = 3072
+SMALL_BYTES: Final = 256
+"""Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
 
 
 class Batch(NamedTuple):
@@ -64,10 +60,11 @@ def source(problem: Problem, tiling: Tiling, epilogue: Epilogue) -> Source:
     r, s, t, rows, columns = problem.blocks
     operand, result = C_TYPES[problem.operand], C_TYPES[problem.result]
     total = _sum_type(problem)
-    held = "".join(f", const {total} *__restrict row{i}" for i in range(problem.row_operands))
+    names = [f"row{i}" for i in range(problem.row_operands)] + [f"column{i}" for i in range(problem.column_operands)]
+    held = "".join(f", const {total} *__restrict {name}" for name in names)
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
-    body = "\n".join(f"            {line}" for line in epilogue.body)
+    body = "\n".join(f"                {line}" for line in epilogue.body)
     shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiling.m}, {tiling.k}, {tiling.n}"
     text = f"""#include <aie_api/aie.hpp>
 
@@ -87,21 +84,31 @@ extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor
                               {result} *__restrict result) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     constexpr unsigned block = Tile::R * Tile::T, rows = {tiling.store_rows(problem.blocks)};
-    sums += nt::advance(cursor, rows * Tile::N, Tile::M * Tile::N);
+    const unsigned position = nt::advance(cursor, rows * Tile::N, Tile::M * Tile::N);
+    sums += position;
+    unsigned down = position / Tile::N * Tile::T;
 {lines}
-    for (unsigned i = 0; i < rows * Tile::N; i += block) {{
-        const unsigned column = i / block % (Tile::N / Tile::T) * 16;
-        for (unsigned j = i; j < i + block; j += 16) {{
+    for (unsigned i = 0; i < rows; i += Tile::R, down += block) {{
+        for (unsigned across = 0; across < Tile::N / Tile::T * 16; across += 16, sums += block, result += block) {{
+            for (unsigned j = 0; j < block; j += 16) {{
 {body}
-            nt::store(result + j, {epilogue.value});
+                nt::store(result + j, {epilogue.value});
+            }}
         }}
     }}
 }}
 """
     if problem.row_operands:
         text += f"""
-extern "C" void nt_gemm_spread(const {operand} *__restrict object, {total} *__restrict row) {{
+extern "C" void nt_gemm_spread_row(const {operand} *__restrict object, {total} *__restrict row) {{
     nt::spread_row<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
+}}
+"""
+    if problem.column_operands:
+        text += f"""
+extern "C" void nt_gemm_spread_column(const {operand} *__restrict slice, {total} *__restrict column,
+                                      int32 *__restrict cursor) {{
+    nt::spread_column<Tile>(reinterpret_cast<const int32 *>(slice), reinterpret_cast<int32 *>(column), cursor);
 }}
 """
     return Source("nt_gemm", text)
@@ -111,14 +118,28 @@ def _sum_type(problem: Problem) -> str:
     return "float" if problem.operand in ("bfloat16", "float32") else "int32"
 
 
+def _matrices(extents: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    """How many matrices an operand has."""
+    return 1 + sum(step * (extent - 1) for extent, step in zip(extents, steps, strict=True))
+
+
 def row_elements(problem: Problem, tiling: Tiling) -> int:
     """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
     _, n, _ = tiling.padded(problem)
     return n + tiling.k * tiling.stretch * tiling.n * problem.sizes[0] // 4
 
 
+def column_elements(problem: Problem, tiling: Tiling) -> int:
+    """Words of the host buffer of a column operand: every row of an object of A's fifo reads on behind its first."""
+    m, _, _ = tiling.padded(problem)
+    return m + tiling.k * tiling.stretch * problem.sizes[0] // 4
+
+
 def design(problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch = SINGLE) -> Design:
-    """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, C [batch, M, N], all of padded extents."""
+    """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, column operands, C [batch, M, N].
+
+    All extents are padded.
+    """
     maker = _Maker(problem, tiling, epilogue, batch)
     maker.dataflow()
     maker.transfers()
@@ -126,20 +147,28 @@ def design(problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch = 
 
 
 class _Maker:
+    """The parts of one design.
+
+    m, n, k: padded extents. gathered: elements of K in an object of a memtile; a_run: in one of A.
+    """
+
     def __init__(self, problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch) -> None:
         self.problem, self.tiling, self.epilogue, self.batch = problem, tiling, epilogue, batch
         self.m, self.n, self.k = tiling.padded(problem)
         self.gathered = tiling.k * tiling.stretch
         self.groups = tiling.rows // tiling.shared
+        self.a_run = self.gathered if tiling.shared == 1 else tiling.k
+        word = "float32" if _sum_type(problem) == "float" else "int32"
+        self.sums = ObjectType(word, (tiling.m * tiling.n,))
+        self.row = ObjectType(word, (tiling.n // problem.blocks.t * 16,))
+        self.column = ObjectType(word, (tiling.m * problem.blocks.t,))
+        self.cursor = ObjectType("int32", (1,))
         self.builder = d = Builder("gemm", problem.arch, problem.columns)
-        words = "float32" if _sum_type(problem) == "float" else "int32"
-        self.sum_dtype = words
-        matrices = [1 + sum(stride * (e - 1) for stride, e in zip(s, batch.extents, strict=True)) for s in batch[1:]]
-        self.a = d.host_buffer("a", problem.operand, matrices[0] * self.m * self.k)
-        self.b = d.host_buffer("b", problem.operand, matrices[1] * self.k * self.n)
-        self.rows = [
-            d.host_buffer(f"row{i}", words, row_elements(problem, tiling)) for i in range(problem.row_operands)
-        ]
+        self.a = d.host_buffer("a", problem.operand, _matrices(batch.extents, batch.a) * self.m * self.k)
+        self.b = d.host_buffer("b", problem.operand, _matrices(batch.extents, batch.b) * self.k * self.n)
+        wide, tall = row_elements(problem, tiling), column_elements(problem, tiling)
+        self.rows = [d.host_buffer(f"row{i}", word, wide) for i in range(problem.row_operands)]
+        self.columns = [d.host_buffer(f"column{i}", word, tall) for i in range(problem.column_operands)]
         self.c = d.host_buffer("c", problem.result, problem.batch * self.m * self.n)
         self.a_in: list[ObjectFifo] = []
         self.b_in: list[ObjectFifo] = []
@@ -213,41 +242,36 @@ class _Maker:
 
     def _functions(self) -> dict[str, KernelFunction]:
         problem, tiling = self.problem, self.tiling
-        r, _, t, rows, _ = problem.blocks
         code = source(problem, tiling, self.epilogue)
-        sums = ObjectType(self.sum_dtype, (tiling.m * tiling.n,))
-        self.sums = sums
-        self.row_type = ObjectType(self.sum_dtype, (tiling.n // t * 16,))
-        cursor = ObjectType("int32", (1,))
-        a = ObjectType(problem.operand, (rows * r * tiling.k,))
-        b = ObjectType(problem.operand, (tiling.k * tiling.n,))
         stored = tiling.store_rows(problem.blocks)
+        a = ObjectType(problem.operand, (problem.blocks.rows * problem.blocks.r * tiling.k,))
+        b = ObjectType(problem.operand, (tiling.k * tiling.n,))
         c = ObjectType(problem.result, (stored * tiling.n,))
-        extra = [self.row_type] * problem.row_operands
+        extra = [self.row] * problem.row_operands + [self.column] * problem.column_operands
         if self.epilogue.scalars:
             extra.append(ObjectType("int32", (self.epilogue.scalars,)))
-        declare = self.builder.function
+
+        def declare(name: str, arguments: list[ObjectType], cycles: float, program_bytes: int) -> KernelFunction:
+            return self.builder.function(f"nt_gemm_{name}", arguments, code, int(cycles), program_bytes)
+
         found = {
-            "clear": declare(
-                "nt_gemm_clear", [sums], code, int(clear_cycles(problem, tiling.m, tiling.n)), SMALL_BYTES
-            ),
+            "clear": declare("clear", [self.sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
             "multiply": declare(
-                "nt_gemm_multiply",
-                [a, b, sums, cursor],
-                code,
-                int(multiply_cycles(problem, tiling.n, tiling.k)),
-                MULTIPLY_BYTES,
+                "multiply", [a, b, self.sums, self.cursor], multiply_cycles(problem, tiling.n, tiling.k), MULTIPLY_BYTES
             ),
             "store": declare(
-                "nt_gemm_store",
-                [sums, cursor, *extra, c],
-                code,
-                int(store_cycles(problem, stored, tiling.n)),
-                STORE_BYTES,
+                "store",
+                [self.sums, self.cursor, *extra, c],
+                store_cycles(problem, stored, tiling.n),
+                self.epilogue.program_bytes,
             ),
         }
         if problem.row_operands:
-            found["spread"] = declare("nt_gemm_spread", [b, self.row_type], code, tiling.n * 16, SMALL_BYTES)
+            found["spread_row"] = declare("spread_row", [b, self.row], spread_cycles(tiling.n), SMALL_BYTES)
+        if problem.column_operands:
+            rows = problem.blocks.rows * problem.blocks.r
+            arguments = [a, self.column, self.cursor]
+            found["spread_column"] = declare("spread_column", arguments, spread_cycles(rows), SMALL_BYTES)
         return found
 
     def _worker(
@@ -256,28 +280,42 @@ class _Maker:
         d, problem, tiling = self.builder, self.problem, self.tiling
         name = f"{tile.column}_{tile.row}"
         sums = d.core_buffer(f"sums{name}", tile, self.sums)
-        cursor = d.core_buffer(f"cursor{name}", tile, ObjectType("int32", (1,)), bytes(4))
-        rows = [d.core_buffer(f"row{i}_{name}", tile, self.row_type) for i in range(problem.row_operands)]
-        extra: list[Any] = list(rows)
+        cursor = d.core_buffer(f"cursor{name}", tile, self.cursor, bytes(4))
+        rows = [d.core_buffer(f"row{i}_{name}", tile, self.row) for i in range(problem.row_operands)]
+        columns = [d.core_buffer(f"column{i}_{name}", tile, self.column) for i in range(problem.column_operands)]
+        extra: list[Any] = [*rows, *columns]
         if self.epilogue.scalars:
             extra.append(d.parameter(f"words{name}", tile, self.epilogue.scalars))
         slices = tiling.m // (problem.blocks.rows * problem.blocks.r)
         stores = tiling.m // tiling.store_rows(problem.blocks)
 
         def body(a: Any, b: Any, c: Any) -> None:
-            functions["clear"](sums)
-            for _ in range_(self.k // tiling.k):
+            def step() -> None:
                 right = b.acquire(1)
                 for _ in range_(slices):
                     functions["multiply"](a.acquire(1), right, sums, cursor)
                     a.release(1)
                 b.release(1)
+
+            functions["clear"](sums)
+            # One step stands outside of the loop: mlir-aie up to 1.3.1 chooses buffers at compile time, and repeats the
+            # endless loop around this body only for fifos that are acquired directly in it.
+            step()
+            for _ in range_(self.k // tiling.k - 1):
+                step()
             for row in rows:
-                functions["spread"](b.acquire(1), row)
+                functions["spread_row"](b.acquire(1), row)
                 b.release(1)
                 for _ in range_(tiling.stretch - 1):
                     b.acquire(1)
                     b.release(1)
+            for column in columns:
+                for _ in range_(slices):
+                    functions["spread_column"](a.acquire(1), column, cursor)
+                    a.release(1)
+                for _ in range_((self.a_run // tiling.k - 1) * slices):
+                    a.acquire(1)
+                    a.release(1)
             for _ in range_(stores):
                 functions["store"](sums, cursor, *extra, c.acquire(1))
                 c.release(1)
@@ -288,7 +326,7 @@ class _Maker:
 
     def transfers(self) -> None:
         """One array tile after another; as many are under way as the queues of the channels take."""
-        under_way = QUEUE // (1 + self.problem.row_operands)
+        under_way = QUEUE_DEPTH // (1 + max(self.problem.row_operands, self.problem.column_operands))
         groups: list[int] = []
         for a, b, c, i, j in self._array_tiles():
             group = self.builder.group()
@@ -311,15 +349,23 @@ class _Maker:
                     yield a, b, c, i, j
 
     def _fill(self, a: int, b: int, i: int, j: int, group: int) -> None:
-        d, tiling = self.builder, self.tiling
-        rows, step = tiling.shared * tiling.m, self.gathered if tiling.shared == 1 else tiling.k
+        d, tiling, step = self.builder, self.tiling, self.a_run
+        rows = tiling.shared * tiling.m
         for number, fifo in enumerate(self.a_in):
-            start = (a * self.m + i + number * rows) * self.k
+            top = i + number * rows
+            start = (a * self.m + top) * self.k
             d.fill(fifo, self.a, AccessPattern(start, (1, self.k // step, rows, step), (0, step, self.k, 1)), group)
-        for column, fifo in enumerate(self.b_in):
-            d.fill(fifo, self.b, self._b_pattern(b, j + column * tiling.n), group)
+            for column in self.columns:
+                d.fill(fifo, column, self._begin_rows(top, rows, step), group)
+        for number, fifo in enumerate(self.b_in):
+            left = j + number * tiling.n
+            d.fill(fifo, self.b, self._b_pattern(b, left), group)
             for row in self.rows:
-                d.fill(fifo, row, self._row_pattern(j + column * tiling.n), group)
+                d.fill(fifo, row, self._row_pattern(left), group)
+
+    def _begin_rows(self, first: int, rows: int, elements: int) -> AccessPattern:
+        """As many rows of A or B, each of which begins with one word of a vector and reads on behind it."""
+        return AccessPattern(first, (1, 1, rows, elements * self.problem.sizes[0] // 4), (0, 0, 1, 1))
 
     def _b_pattern(self, b: int, j: int) -> AccessPattern:
         k, n, step = self.k, self.tiling.n, self.gathered
@@ -329,10 +375,9 @@ class _Maker:
 
     def _row_pattern(self, j: int) -> AccessPattern:
         """An object of B's fifo: its rows begin with one word each, or the words lie one after another."""
-        words = self.gathered * self.tiling.n * self.problem.sizes[0] // 4
-        if not self.problem.transposed:
-            return AccessPattern.linear(words, j)
-        return AccessPattern(j, (1, 1, self.tiling.n, words // self.tiling.n), (0, 0, 1, 1))
+        if self.problem.transposed:
+            return self._begin_rows(j, self.tiling.n, self.gathered)
+        return AccessPattern.linear(self.gathered * self.tiling.n * self.problem.sizes[0] // 4, j)
 
     def _c_pattern(self, c: int, i: int, j: int, column: int) -> AccessPattern:
         tiling = self.tiling

@@ -15,20 +15,26 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch
+from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
 
-__all__ = ["BLOCKS", "STACK", "Blocks", "Problem", "Tiling", "multiply_cycles", "search", "store_cycles"]
+__all__ = [
+    "BLOCKS",
+    "STACK",
+    "Blocks",
+    "Problem",
+    "Tiling",
+    "clear_cycles",
+    "multiply_cycles",
+    "search",
+    "spread_cycles",
+    "store_cycles",
+]
 
 STACK: Final = 1024
 """Bytes. The published tiles leave as much (arXiv 2512.13282: 64512 bytes of buffers)."""
 
-CORE_BYTES: Final = 65536 - 64 - STACK
-MEMTILE_BYTES: Final = 524288
-STATIC_SIZE: Final = 512
-PATTERN_SIZE: Final = 1023
-ITERATIONS: Final = 64
-STRIDE_WORDS: Final = 2**20
-"""Limits of DMA walks (dataflow.checks.limits): of a memtile's sizes, of a shim's sizes and strides."""
+CORE_BYTES: Final = LIMITS["core"].memory - CORE_RESERVE - STACK
 
 LONGEST_K: Final = 256
 STRETCHES: Final = (1, 2, 3, 4, 6, 8)
@@ -81,8 +87,8 @@ BLOCKS: Final[Mapping[Arch, Mapping[str, Blocks]]] = MappingProxyType(
 class Problem(NamedTuple):
     """A batch of products M x K by K x N.
 
-    operand: dtype of A and B on the array. result: dtype of C. transposed: whether B is stored as N x K. row_operands:
-    vectors of N numbers of 32 bits that the epilogue reads. vector_cycles: of the epilogue, per 16 results.
+    operand: dtype of A and B on the array. result: dtype of C. transposed: whether B is stored as N x K. row_operands,
+    column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for 16 results.
     """
 
     arch: Arch
@@ -95,6 +101,7 @@ class Problem(NamedTuple):
     batch: int = 1
     transposed: bool = True
     row_operands: int = 0
+    column_operands: int = 0
     vector_cycles: int = 4
 
     @property
@@ -112,9 +119,7 @@ _SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "int32": 4, "
 
 
 class Tiling(NamedTuple):
-    """Cores used, extents of one core's tile, and the steps in k that a memtile gathers.
-
-    """
+    """Cores used, extents of one core's tile, and the steps in k that a memtile gathers."""
 
     rows: int
     columns: int
@@ -144,7 +149,8 @@ class Tiling(NamedTuple):
         """How many the host starts in a run."""
         m, n, _ = self.padded(problem)
         tiles = problem.batch * (m // (self.rows * self.m)) * (n // (self.columns * self.n))
-        return tiles * (self.rows // self.shared + self.columns * (2 + problem.row_operands))
+        a, b = 1 + problem.column_operands, 1 + problem.row_operands
+        return tiles * (self.rows // self.shared * a + self.columns * (b + 1))
 
 
 def _shared(rows: Any, columns: Any) -> Any:
@@ -180,11 +186,62 @@ def clear_cycles(problem: Problem, m: Any, n: Any) -> Any:
     return m * n * 4 // STORE_BYTES[problem.arch]
 
 
+def spread_cycles(words: Any) -> Any:
+    """Cycles of one call that repeats the words of a row or column operand: a load and up to 8 stores each. Assumed."""
+    return words * 16
+
+
+class _Tiles(NamedTuple):
+    """Tilings for a problem, an entry of every array for each, with what follows from them."""
+
+    m: Any
+    n: Any
+    k: Any
+    stretch: Any
+    rows: Any
+    columns: Any
+    shared: Any
+    store_rows: Any
+    padded: tuple[Any, Any, Any]
+
+    @property
+    def gathered(self) -> Any:
+        """Elements of K in an object of a memtile."""
+        return self.k * self.stretch
+
+    @property
+    def a_run(self) -> Any:
+        """Elements of a row of A that the shim reads at once."""
+        return np.where(self.shared == 1, self.gathered, self.k)
+
+
+@lru_cache(maxsize=1024)
+def search(problem: Problem) -> Tiling | None:
+    """The tiles with the least predicted time (dataflow.cost) within all limits; None if none are."""
+    tiles = _tiles(problem)
+    fits = np.flatnonzero(_fits(problem, tiles))
+    if not len(fits):
+        return None
+    best = fits[np.argmin(_seconds(problem, tiles)[fits])]
+    axes = (tiles.rows, tiles.columns, tiles.m, tiles.n, tiles.k, tiles.stretch)
+    return Tiling(*(int(axis[best]) for axis in axes))
+
+
+def _tiles(problem: Problem) -> _Tiles:
+    m, n, k, stretch = _extents(problem.arch, problem.operand)
+    # As few rows and columns as hold the problem.
+    rows = np.select([m >= problem.m, 2 * m >= problem.m], [1, 2], 4)
+    columns = np.minimum(problem.columns, -(-problem.n // n))
+    shared = _shared(rows, columns)
+    r, _, _, slices, _ = problem.blocks
+    padded = _up(problem.m, rows * m), _up(problem.n, columns * n), _up(problem.k, stretch * k)
+    return _Tiles(m, n, k, stretch, rows, columns, shared, np.where(shared == 1, r, slices * r), padded)
+
+
 @lru_cache(maxsize=16)
-def _tiles(arch: Arch, operand: str, result: str) -> tuple[Any, Any, Any, Any]:
-    """m, n, k and stretch of all tiles that fit a core in the best case, as arrays."""
+def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
+    """m, n, k and stretch of all tiles whose sums and operands fit a core, as arrays."""
     r, s, t, rows, columns = BLOCKS[arch][operand]
-    size = _SIZES[operand]
     grid = np.meshgrid(
         np.arange(rows * r, min(STATIC_SIZE, ITERATIONS * r) + 1, rows * r),
         np.arange(columns * t, STATIC_SIZE + 1, columns * t),
@@ -193,54 +250,57 @@ def _tiles(arch: Arch, operand: str, result: str) -> tuple[Any, Any, Any, Any]:
         indexing="ij",
     )
     m, n, k, stretch = (axis.ravel() for axis in grid)
-    core = 4 * m * n + 2 * size * k * (rows * r + n) + 2 * r * n * _SIZES[result]
-    fits = (core <= CORE_BYTES) & (k * stretch <= STATIC_SIZE)
+    fits = 4 * m * n + 2 * _SIZES[operand] * k * (rows * r + n) <= CORE_BYTES
+    fits &= k * stretch <= STATIC_SIZE
     return m[fits], n[fits], k[fits], stretch[fits]
 
 
-@lru_cache(maxsize=1024)
-def search(problem: Problem) -> Tiling | None:
-    """The tiles with the least predicted time (dataflow.cost) within all limits; None if none are."""
-    blocks, array = problem.blocks, ARRAYS[problem.arch]
+def _fits(problem: Problem, tiles: _Tiles) -> Any:
+    """Which tiles keep to the memories and to what the DMAs can walk."""
     size, result_size = problem.sizes
-    m, n, k, stretch = _tiles(problem.arch, problem.operand, problem.result)
-    # As few rows and columns as hold the problem.
-    rows = np.select([m >= problem.m, 2 * m >= problem.m], [1, 2], 4)
-    columns = np.minimum(problem.columns, -(-problem.n // n))
-    shared = _shared(rows, columns)
-    slice_rows = blocks.rows * blocks.r
-    store_rows = np.where(shared == 1, blocks.r, slice_rows)
-    gathered = stretch * k
-    full_m, full_n, full_k = _up(problem.m, rows * m), _up(problem.n, columns * n), _up(problem.k, gathered)
+    r, _, t, slices, _ = problem.blocks
+    m, n, k = tiles.m, tiles.n, tiles.k
+    core = 4 * (m * n + 1 + problem.row_operands * n // t * 16 + problem.column_operands * m * t)
+    core += 2 * (k * (slices * r + n) * size + tiles.store_rows * n * result_size)
+    a = np.where(tiles.shared == 1, tiles.gathered * m, tiles.shared * slices * r * k)
+    results = tiles.rows * tiles.store_rows * n
+    memtile = 2 * ((a + tiles.gathered * n) * size + results * result_size)
+    _, full_n, full_k = tiles.padded
+    # The longest strides lead from row to row of A, over a step in K of B, and from core to core of C.
+    b_step = np.where(problem.transposed, full_k, tiles.gathered * full_n)
+    stride = np.maximum(np.maximum(full_k, b_step) * size, m * full_n * result_size)
+    shim = LIMITS["shim"]
+    fits: Any = (core <= CORE_BYTES) & (memtile <= LIMITS["memtile"].memory)
+    return fits & (tiles.shared * m <= shim.wrap) & (stride <= shim.stride * WORD)
 
-    row_bytes = problem.row_operands * n // blocks.t * 64
-    core = 4 * m * n + 2 * size * k * (slice_rows + n) + 2 * store_rows * n * result_size + row_bytes + 4
-    held = np.where(shared == 1, gathered * m, shared * slice_rows * k)
-    memtile = 2 * (size * (held + gathered * n) + rows * store_rows * n * result_size)
-    walked = np.where(problem.transposed, full_k, np.maximum(full_k, gathered * full_n))
-    fits = (core <= CORE_BYTES) & (memtile <= MEMTILE_BYTES) & (shared * m <= PATTERN_SIZE)
-    fits &= (walked * size <= STRIDE_WORDS * 4) & (m * full_n * result_size <= STRIDE_WORDS * 4)
-    if not fits.any():
-        return None
 
-    # The same sums that dataflow.cost makes of the design.
-    tiles = problem.batch * (full_m // (rows * m)) * (full_n // (columns * n))
-    steps, slices = full_k // k, m // slice_rows
-    call = CALL_CYCLES + 2 * LOCK_CYCLES
-    cycles = steps * (slices * (multiply_cycles(problem, n, k) + call) + 2 * LOCK_CYCLES)
-    cycles += m // store_rows * (store_cycles(problem, store_rows, n) + call) + clear_cycles(problem, m, n)
-    compute = tiles * cycles / array.clock_hz
-    sent = np.maximum(shared * m * full_k * size, n * full_k * size)
-    stream = tiles * np.maximum(sent, rows * m * n * result_size) / (STREAM_BYTES_PER_CYCLE * array.clock_hz)
-    a = rows * m * full_k // np.where(shared == 1, gathered, k) * _run(np.where(shared == 1, gathered, k) * size)
-    b = columns * n * full_k * size // (gathered * size) * _run(gathered * size)
-    if not problem.transposed:
-        b = columns * full_k * _run(n * size)
-    c = rows * m * columns * _run(n * result_size)
-    ddr = tiles * (a + b + c) / array.ddr_bytes_per_second
-    seconds = np.maximum(np.maximum(compute, stream), ddr) + TIE * (compute + stream + ddr)
-    best = np.flatnonzero(fits)[np.argmin(seconds[fits])]
-    return Tiling(*(int(axis[best]) for axis in (rows, columns, m, n, k, stretch)))
+def _seconds(problem: Problem, tiles: _Tiles) -> Any:
+    """What dataflow.cost predicts of the designs, with a small share of what does not limit."""
+    array = ARRAYS[problem.arch]
+    size, result_size = problem.sizes
+    m, n = tiles.m, tiles.n
+    across, down = problem.row_operands, problem.column_operands
+    full_m, full_n, full_k = tiles.padded
+    slices = m // (problem.blocks.rows * problem.blocks.r)
+    locks = 2 * LOCK_CYCLES
+    cycles = full_k // tiles.k * (slices * (multiply_cycles(problem, n, tiles.k) + CALL_CYCLES + locks) + locks)
+    stores = m // tiles.store_rows
+    cycles += stores * (store_cycles(problem, tiles.store_rows, n) + CALL_CYCLES + locks)
+    cycles += clear_cycles(problem, m, n) + CALL_CYCLES
+    cycles += across * (spread_cycles(n) + CALL_CYCLES + tiles.stretch * locks)
+    cycles += down * (spread_cycles(m) + slices * (CALL_CYCLES + tiles.a_run // tiles.k * locks))
+    a = tiles.shared * m * (full_k + down * tiles.a_run) * size
+    b = n * (full_k + across * tiles.gathered) * size
+    stream = np.maximum(np.maximum(a, b), tiles.rows * m * n * result_size) / STREAM_BYTES_PER_CYCLE
+    ddr = tiles.rows * m * (full_k // tiles.a_run + down) * _run(tiles.a_run * size)
+    if problem.transposed:
+        ddr += tiles.columns * n * (full_k // tiles.gathered + across) * _run(tiles.gathered * size)
+    else:
+        ddr += tiles.columns * (full_k * _run(n * size) + across * tiles.gathered * n * size)
+    ddr += tiles.rows * m * tiles.columns * _run(n * result_size)
+    parts = (cycles / array.clock_hz, stream / array.clock_hz, ddr / array.ddr_bytes_per_second)
+    count = problem.batch * (full_m // (tiles.rows * m)) * (full_n // (tiles.columns * n))
+    return count * (np.maximum.reduce(parts) + TIE * sum(parts))
 
 
 def _run(nbytes: Any) -> Any:

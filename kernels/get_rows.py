@@ -26,7 +26,7 @@ from npu_tensor.kernels.copies import Copy, Loop, collapse, pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Refusal, Task
+from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
 
@@ -44,7 +44,7 @@ MOST_WASTE: Final = 32
 """Bytes of the table that may stream by for each byte of the result."""
 SMALL_TABLE: Final = 1 << 20
 """Bytes that may stream by in any case."""
-MOST_UNITS: Final = 256
+MOST_UNITS: Final = 512
 """Each is four transfers."""
 GROUPS_IN_FLIGHT: Final = 2
 """Units of a column that are started before the first is waited for: 8 of a shim tile's 16 buffer descriptors."""
@@ -103,11 +103,13 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(f"get_rows: {plan.streamed} bytes would stream by for {wasted // MOST_WASTE} bytes of rows")
     if plan.passes * len(plan.starts) > MOST_UNITS:
         return Refusal(f"get_rows: {plan.passes * len(plan.starts)} slices of blocks, more than {MOST_UNITS}")
-    if pattern(0, [(plan.rows, words), (plan.width, 1)], 1) is None:
+    if pattern(0, [(max(plan.rows, plan.block), words), (plan.width, 1)], 1) is None:
         return Refusal(f"get_rows: rows of {words} words are too far apart for a DMA")
     index = index._replace(padded=(plan.taken,))
     result = result._replace(padded=(plan.taken, table.padded[1]))
-    reason = f"the table streams by {plan.passes} times in slices of {plan.width} words, {plan.share} rows to a core"
+    reason = (
+        f"passes over the table: {plan.passes}, in slices of {plan.width} words; result rows per core: {plan.share}"
+    )
 
     def design() -> Design:
         return _design(task.name, target, plan)
@@ -127,32 +129,29 @@ def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
     extent = source.layout.shape[dim]
     if not extent:
         return "the table has no rows"
-    inner = _run(Input(source.item, dtype, Layout(source.layout.shape[dim + 1 :], source.layout.strides[dim + 1 :])))
+    inner = _run(source.layout.shape[dim + 1 :], source.layout.strides[dim + 1 :])
     if inner is None or inner[1] != 1:
         return "the elements of a row are not neighbours in memory"
-    picks = _run(indices)
+    assert indices.layout is not None
+    picks = _run(indices.layout.shape, indices.layout.strides)
     if picks is None:
         return "the indices are not evenly spaced in memory"
-    assert indices.layout is not None
     elements = inner[0]
     per_word = max(4 // dtype.itemsize, 1)
     padded = -(-elements // per_word) * per_word
     rows = Layout((extent, elements), (source.layout.strides[dim], 1), source.layout.offset)
     result = Layout((picks[0], elements), (elements, 1), task.outputs[0].layout.offset)
-    name = task.call.attributes["name"]
+    places = Layout(picks[:1], picks[1:], indices.layout.offset)
+    bounds = (task.call.attributes["name"], extent)
     return (
         HostOperand(0, False, rows, (extent, padded), dtype.name),
-        HostOperand(
-            1, False, Layout(picks[:1], picks[1:], indices.layout.offset), picks[:1], "int32", -1, (name, extent)
-        ),
+        HostOperand(1, False, places, picks[:1], "int32", -1, bounds),
         HostOperand(0, True, result, (picks[0], padded), dtype.name),
     )
 
 
-def _run(operand: Input) -> tuple[int, int] | None:
-    """Number and step of an operand's elements in order; None if they are not evenly spaced."""
-    assert operand.layout is not None
-    shape, strides, _ = operand.layout
+def _run(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int] | None:
+    """Number and step of elements in order; None if they are not evenly spaced."""
     loops = collapse(Copy(tuple(map(Loop, shape, strides, contiguous_strides(shape))), 0, 0)).loops
     if len(loops) > 1:
         return None
@@ -163,7 +162,8 @@ def _plan(rows: int, words: int, taken: int, columns: int) -> Plan:
     """Slices for all columns, and short enough for a core to hold its part of all result rows, if rows allow both."""
     wanted = max(columns, -(-words * -(-taken // CORES) // RESULT_WORDS))
     slices = max(-(-words // TABLE_WORDS), min(wanted, words // SHORTEST_SLICE), 1)
-    even = (number for number in range(slices, 2 * slices) if words % number == 0)
+    most = min(2 * slices - 1, max(words // SHORTEST_SLICE, slices))
+    even = (number for number in range(slices, most + 1) if words % number == 0)
     width = -(-words // next(even, slices))
     share = min(-(-taken // CORES), RESULT_WORDS // width, MOST_INDICES)
     passes = -(-taken // (CORES * share))

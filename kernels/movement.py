@@ -25,13 +25,13 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.copies import Copy, Loop, collapse, in_words
-from npu_tensor.kernels.copy_plan import BLOCK, Move, Plan, Turn, plan, plan_subword
+from npu_tensor.kernels.copy_plan import BLOCK, MOST_MOVES, Move, Plan, Turn, plan, plan_subword
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Refusal, Task
 
-__all__ = ["claim", "claim_concat"]
+__all__ = ["claim", "claim_concat", "is_copy"]
 
 LANES_PER_COLUMN: Final = 2
 SPARSEST: Final = 8
@@ -48,6 +48,10 @@ SMALLEST_OBJECT: Final = 8
 LOADS_PER_ROW: Final = 2
 SHUFFLES_PER_ROW: Final = 12
 SCALAR_CYCLES: Final = 6
+PROGRAM_BYTES: Final = 3072
+"""Estimate of its machine code, in which all shuffles of a block are unrolled."""
+STACK: Final = 4096
+"""Bytes for the two blocks that it keeps, should none of them be in registers."""
 
 
 class Piece(NamedTuple):
@@ -59,8 +63,8 @@ class Piece(NamedTuple):
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """An offer for a task that only moves the elements of one operand to a contiguous result."""
-    if not _is_copy(task):
-        return Refusal("movement: the task computes something")
+    if not is_copy(task):
+        return Refusal("movement: the task is no copy")
     itemsize = task.outputs[0].dtype.itemsize
     source, result = _span(task.inputs[0], 0), _result(task)
     if source is None:
@@ -96,7 +100,8 @@ def claim_concat(task: Task, target: Target) -> Offer | Refusal:
                 return Refusal(f"movement: less than 1 in {SPARSEST} elements of operand {number} is wanted")
             same = (other for other, known in enumerate(sources) if _shares(task, source, known))
             position = next(same, len(sources))
-            sources[position:] = sources[position:] or [source]
+            if position == len(sources):
+                sources.append(source)
             words = in_words(_copy(operand, source, strides, start * strides[dim]), itemsize)
             if words is None:
                 return Refusal(f"movement: operand {number} has {itemsize}-byte elements that would leave their words")
@@ -111,7 +116,8 @@ def claim_concat(task: Task, target: Target) -> Offer | Refusal:
     return _offer(task, target, pieces, [*sources, _result(task)])
 
 
-def _is_copy(task: Task) -> bool:
+def is_copy(task: Task) -> bool:
+    """Whether a task only moves the elements of one operand to a contiguous result."""
     if task.program is None or len(task.inputs) != 1 or len(task.outputs) != 1:
         return False
     (source,), (result,) = task.inputs, task.outputs
@@ -222,6 +228,9 @@ def _plans(copies: Sequence[Copy], lanes: int) -> list[Plan] | str:
         if isinstance(planned, str):
             return planned
         found.append(planned)
+    moves = sum(one.moves for one in found)
+    if moves > MOST_MOVES:
+        return f"it would take {moves} transfers, more than {MOST_MOVES}"
     if len({(one.words, one.dims) for one in found}) > lanes:
         # Without an order of their own the objects may be cut anywhere.
         words = math.gcd(*(one.words for one in found))
@@ -269,10 +278,11 @@ def _lanes(pieces: Sequence[Piece], lanes: int) -> list[_Lane]:
 
 
 def _offer(task: Task, target: Target, pieces: list[Piece], operands: list[HostOperand]) -> Offer:
-    used = min(sum(len(piece.plan.lanes) for piece in pieces), LANES_PER_COLUMN * target.columns)
+    lanes = LANES_PER_COLUMN * target.columns
+    used = min(sum(len(piece.plan.lanes) for piece in pieces), lanes)
     turn = pieces[0].plan.turn
-    place = f"transposed by cores in boxes of {turn.rows} x {turn.columns}" if turn else "moved by DMA through memtiles"
-    reason = f"{place}, {used} pairs of shim channels"
+    how = f"cores transpose boxes of {turn.rows} x {turn.columns}" if turn else "DMA only"
+    reason = f"{how}, on {used} of {lanes} pairs of shim channels"
     dtype = task.outputs[0].dtype
     words = [math.prod(operand.padded) * dtype.itemsize // 4 for operand in operands]
 
@@ -326,7 +336,7 @@ def _through_core(
             entry.release(1)
         leave.release(1)
 
-    builder.worker(core, body, [entry, leave, row])
+    builder.worker(core, body, [entry, leave, row], STACK)
     return entry, leave
 
 
@@ -352,7 +362,7 @@ extern "C" void nt_transpose(const {element} *source, {element} *result, int32 *
         ObjectType("int32", (1,)),
         *["int32"] * 3,
     ]
-    return builder.function("nt_transpose", arguments, Source("transpose", text), cycles)
+    return builder.function("nt_transpose", arguments, Source("transpose", text), cycles, PROGRAM_BYTES)
 
 
 def _sequence(
@@ -365,13 +375,13 @@ def _sequence(
     for phase in sorted({step.phase for _, _, steps in ends for step in steps}):
         groups: list[int] = []
         lanes = [(entry, leave, [step for step in steps if step.phase == phase]) for entry, leave, steps in ends]
-        for turn in range(max(len(steps) for _, _, steps in lanes)):
-            if turn >= GROUPS_IN_FLIGHT:
-                builder.finish(groups[turn - GROUPS_IN_FLIGHT])
+        for number in range(max(len(steps) for _, _, steps in lanes)):
+            if number >= GROUPS_IN_FLIGHT:
+                builder.finish(groups[number - GROUPS_IN_FLIGHT])
             groups.append(builder.group())
             for entry, leave, steps in lanes:
-                if turn < len(steps):
-                    builder.fill(entry, sources[steps[turn].source], steps[turn].move.fill, groups[-1])
-                    builder.drain(leave, result, steps[turn].move.drain, groups[-1])
+                for _, source, move in steps[number : number + 1]:
+                    builder.fill(entry, sources[source], move.fill, groups[-1])
+                    builder.drain(leave, result, move.drain, groups[-1])
         for group in groups[-GROUPS_IN_FLIGHT:]:
             builder.finish(group)

@@ -8,24 +8,26 @@ turns of 2^32 steps, in which the product with a position wraps by itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
     CoreBuffer,
     Design,
-    HostBuffer,
     KernelFunction,
     ObjectFifo,
     ObjectType,
     Source,
+    range_,
 )
 from npu_tensor.dtypes import bfloat16, float16, float32
-from npu_tensor.kernels.copies import Copy, Loop, collapse
+from npu_tensor.kernels.copies import Copy, Loop, collapse, pattern
+from npu_tensor.kernels.cycles import CASTS, CYCLES
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
@@ -38,20 +40,29 @@ CORES: Final = 4
 """Cores of a column."""
 OBJECT_ELEMENTS: Final = 4096
 """Of one object: 8 KiB as bfloat16 and 16 KiB as float32, of which a core holds two each."""
-LONGEST_ROW: Final = 2048
-"""Features: their table and rates take 12 KiB of a core besides."""
+LONGEST_ROW: Final = 1024
+"""Features: the tables, rates and factors of so many take 12 KiB of a core besides."""
+MOST_SEGMENTS: Final = 256
+"""Of one object: the positions of a round take 4 KiB, twice."""
+STACK: Final = 2048
+"""Bytes: sine and cosine keep more than fits the registers."""
 TABLE_LANES: Final = 32
 """Rates and tables are filled up to a multiple of this, as nt/rope.hpp expects."""
 
-# Assumed, for both generations: angles, sines and cosines of 16 pairs; turning 32 pairs; what a row and a segment add.
-TABLE_CYCLES: Final = 400
+# Assumed, for both generations: turning 32 pairs, of which aie2 multiplies 16 at once; what a row and a segment add;
+# splitting and storing the sines and cosines of 16 pairs.
 TURN_CYCLES: Final = 40
 ROW_CYCLES: Final = 20
 SEGMENT_CYCLES: Final = 20
+SPLIT_CYCLES: Final = 12
+PROGRAM_BYTES: Final = 8192
+"""Estimate of the machine code, most of it sine and cosine."""
 
 
 class Plan(NamedTuple):
-    """features, heads: of one segment. segments: of one object, which a core takes at a time. rounds: objects for all
+    """How the rows are cut.
+
+    features, heads: of one segment. segments: of one object, which a core takes at a time. rounds: objects for all
     four cores of a column; the columns share them. output: dtype of the result.
     """
 
@@ -67,16 +78,32 @@ class Plan(NamedTuple):
         return self.segments * self.heads * self.features
 
     @property
-    def total(self) -> int:
-        """Segments of all rounds."""
-        return self.rounds * CORES * self.segments
+    def places(self) -> int:
+        """Positions of one round."""
+        return CORES * self.segments
+
+
+class Angles(NamedTuple):
+    """turns: of each pair for one position. magnitude: what all results are multiplied by. n_dims: features that are
+    turned. neighbours: whether these form pairs, and not their halves. divided: whether a tensor of factors divides
+    the turns.
+    """
+
+    turns: np.ndarray[Any, np.dtype[np.float64]]
+    magnitude: float
+    n_dims: int
+    neighbours: bool
+    divided: bool
+
+    @property
+    def pairs(self) -> int:
+        """Entries of a core's tables."""
+        return -(-len(self.turns) // TABLE_LANES) * TABLE_LANES
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """An offer for `rotate` on bfloat16, and on float16 and float32 by rounding them to bfloat16."""
-    if len(task.inputs) > 2:
-        return Refusal("rope: frequency factors are data, and angles are computed from constants")
-    x, positions = task.inputs
+    x, positions, *factors = task.inputs
     if x.dtype not in (bfloat16, float16, float32):
         return Refusal(f"rope: no kernel for {x.dtype}")
     if x.dtype is float32 and target.float32 != "bfloat16":
@@ -87,33 +114,55 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     *lead, tokens, heads, features = x.layout.shape
     if features > LONGEST_ROW:
         return Refusal(f"rope: rows of {features} features, more than {LONGEST_ROW}")
+    angles = _angles(task.call.attributes, bool(factors))
+    if angles is None:
+        return Refusal("rope: the parameters do not give finite angles")
     cores = CORES * target.columns
     together = _heads(math.prod(lead) * tokens, heads, features, cores)
     if together is None:
         return Refusal(f"rope: {heads} heads of {features} features do not end on words of 4 bytes")
     # One position for each segment, by steps of 0 along dimensions that share it.
-    places = Layout(
+    spread = Layout(
         (math.prod(lead), tokens, heads // together), (0, *positions.layout.strides, 0), positions.layout.offset
     )
-    x_layout, place_layout = _as_few(x.layout), _as_few(places)
-    result = Layout((math.prod(x.layout.shape),), (1,), task.outputs[0].layout.offset)
-    segments = math.prod(places.shape)
-    period = math.lcm(*(segments // math.gcd(segments, layout.shape[0]) for layout in (x_layout, place_layout)))
-    output = "float32" if x.dtype is float32 else "bfloat16"
-    plan = _plan(segments, period, together, features, cores, output)
+    rows, places = _as_few(x.layout), _as_few(spread)
+    segments = math.prod(spread.shape)
+    period = math.lcm(*(segments // math.gcd(segments, layout.shape[0]) for layout in (rows, places)))
+    plan = _plan(segments, period, together, features, cores, "float32" if x.dtype is float32 else "bfloat16")
     size = plan.rounds * CORES * plan.elements
-    operands = (
-        HostOperand(0, False, x_layout, _padded(x_layout, size), "bfloat16"),
-        HostOperand(1, False, place_layout, _padded(place_layout, plan.total), "int32"),
-        HostOperand(0, True, result, (size,), output),
-    )
-    attributes = task.call.attributes
+    result = Layout((math.prod(x.layout.shape),), (1,), task.outputs[0].layout.offset)
+    # The last object of positions reaches beyond them if factors made it longer.
+    reach = (plan.rounds - 1) * plan.places + _place_words(plan, angles)
+    operands = [
+        HostOperand(0, False, rows, _padded(rows, size), "bfloat16"),
+        HostOperand(1, False, places, _padded(places, reach), "int32"),
+    ]
+    if factors:
+        assert factors[0].layout is not None
+        _, steps, offset = factors[0].layout
+        used = Layout((len(angles.turns),), steps, offset)
+        operands.append(HostOperand(2, False, used, (_place_words(plan, angles),), "float32", 1))
+    operands.append(HostOperand(0, True, result, (size,), plan.output))
+    sizes = [math.prod(operand.padded) for operand in operands]
 
     def design() -> Design:
-        return _design(task.name, target, plan, attributes)
+        return _design(task.name, target, plan, angles, sizes)
 
-    used = CORES * min(target.columns, plan.rounds)
-    return Offer("rope", f"{plan.segments} x {together} rows to a core at a time, {used} cores", design, operands)
+    busy = CORES * min(target.columns, plan.rounds)
+    reason = f"objects of {plan.segments * together} rows of {features}, on {busy} of {cores} cores"
+    return Offer("rope", reason, design, tuple(operands))
+
+
+def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
+    """From the attributes of `rotate`; None if there is something infinite or no number."""
+    try:
+        with np.errstate(all="ignore"):
+            rates, magnitude = rope_rates(**{name: value for name, value in attributes.items() if name != "mode"})
+    except ZeroDivisionError:
+        return None
+    if not (np.isfinite(rates).all() and math.isfinite(magnitude)):
+        return None
+    return Angles(rates / (2 * np.pi), magnitude, attributes["n_dims"], attributes["mode"] == "normal", divided)
 
 
 def _heads(tokens: int, heads: int, features: int, cores: int) -> int | None:
@@ -134,13 +183,13 @@ def _as_few(layout: Layout) -> Layout:
 
 
 def _padded(layout: Layout, elements: int) -> tuple[int, ...]:
-    """The extents of a host buffer of so many elements, filled up at the end."""
-    return (elements // math.prod(layout.shape[1:]), *layout.shape[1:])
+    """The extents of a host buffer of so many elements at least, filled up at the end."""
+    return (-(-elements // math.prod(layout.shape[1:])), *layout.shape[1:])
 
 
 def _plan(segments: int, period: int, heads: int, features: int, cores: int, output: str) -> Plan:
     """The segments of an object: many, but none that only fill up the last round if that can be."""
-    most = max(1, min(OBJECT_ELEMENTS // (heads * features), -(-segments // cores)))
+    most = max(1, min(OBJECT_ELEMENTS // (heads * features), -(-segments // cores), MOST_SEGMENTS))
 
     def total(number: int) -> int:
         step = math.lcm(period, CORES * number)
@@ -150,112 +199,160 @@ def _plan(segments: int, period: int, heads: int, features: int, cores: int, out
     return Plan(features, heads, number, total(number) // (CORES * number), output)
 
 
+def _place_words(plan: Plan, angles: Angles) -> int:
+    """Words of an object with positions. Those of a column take the factors too, which come first in every run."""
+    return max(plan.places, angles.pairs) if angles.divided else plan.places
+
+
+class _Functions(NamedTuple):
+    """What turns the segments of an object, and what divides the turns by factors, if there are any."""
+
+    rotate: KernelFunction
+    divide: KernelFunction | None
+
+
 class _Ends(NamedTuple):
     """The fifos of a column that the host fills and drains."""
 
-    source: ObjectFifo
-    positions: ObjectFifo
-    result: ObjectFifo
+    x: ObjectFifo
+    places: ObjectFifo
+    y: ObjectFifo
 
 
-def _design(name: str, target: Target, plan: Plan, attributes: dict[str, Any]) -> Design:
+def _design(name: str, target: Target, plan: Plan, angles: Angles, sizes: list[int]) -> Design:
     builder = Builder(name, target.array.arch, target.columns)
-    size = plan.rounds * CORES * plan.elements
-    buffers = (
-        builder.host_buffer("x", "bfloat16", size),
-        builder.host_buffer("positions", "int32", plan.total),
-        builder.host_buffer("y", plan.output, size),
-    )
-    rates, magnitude = rope_rates(**{name: value for name, value in attributes.items() if name != "mode"})
-    rotate = _function(builder, plan, attributes["n_dims"], attributes["mode"] == "normal", magnitude)
-    pairs = rotate.arguments[3]
-    assert isinstance(pairs, ObjectType)
-    steps = np.zeros(pairs.elements, np.int64)
-    steps[: len(rates)] = np.rint(rates / (2 * np.pi) % 1 * 2**32)
+    x = builder.host_buffer("x", "bfloat16", sizes[0])
+    places = builder.host_buffer("positions", "int32", sizes[1])
+    factors = builder.host_buffer("factors", "float32", sizes[2]) if angles.divided else None
+    y = builder.host_buffer("y", plan.output, sizes[-1])
+    functions = _functions(builder, plan, angles, target.array.arch)
+    elements, words = CORES * plan.elements, _place_words(plan, angles)
     columns = min(target.columns, plan.rounds)
     first = 0
     for column in range(columns):
         rounds = plan.rounds * (column + 1) // columns - first
-        ends = _column(builder, column, plan, rotate, steps.astype(np.uint32).tobytes())
-        _transfers(builder, ends, plan, buffers, first, rounds)
+        ends = _column(builder, column, plan, angles, functions, rounds)
+        if factors is not None:
+            builder.fill(ends.places, factors, AccessPattern.linear(words))
+        objects = pattern(first * plan.places, [(rounds, plan.places), (words, 1)], 1)
+        assert objects is not None
+        builder.fill(ends.places, places, objects)
+        builder.fill(ends.x, x, AccessPattern.linear(rounds * elements, first * elements))
+        builder.drain(ends.y, y, AccessPattern.linear(rounds * elements, first * elements))
         first += rounds
     return builder.build()
 
 
-def _function(builder: Builder, plan: Plan, n_dims: int, neighbours: bool, magnitude: float) -> KernelFunction:
-    """What turns the segments of one object."""
-    pairs = -(-n_dims // 2 // TABLE_LANES) * TABLE_LANES
-    row = f"nt::rotate_row<{str(neighbours).lower()}, {plan.features}, {n_dims}, {pairs}>"
+def _functions(builder: Builder, plan: Plan, angles: Angles, arch: Arch) -> _Functions:
     stored = {"bfloat16": "bfloat16", "float32": "float"}[plan.output]
     text = f"""#include <nt/rope.hpp>
 
-extern "C" void nt_rope(const bfloat16 *__restrict x, const int32 *__restrict positions, {stored} *__restrict y,
-                        const int32 *__restrict turns, bfloat16 *__restrict memory, int32 first) {{
-  positions += first;
-  aie::set_rounding(aie::rounding_mode::conv_even);
-  nt::RopeTable<{pairs}> table(memory);
-  for (unsigned segment = 0; segment < {plan.segments}; ++segment) {{
-    if (segment == 0 || positions[segment] != positions[segment - 1])
-      table.fill(positions[segment], turns, {float(np.float32(magnitude))!r}f);
-    for (unsigned head = 0; head < {plan.heads}; ++head, x += {plan.features}, y += {plan.features})
-      {row}(x, table, y);
-  }}
+extern "C" void nt_rope(const bfloat16 *x, const int32 *positions, {stored} *y, const int32 *turns, bfloat16 *memory,
+                        int32 first, int32 segments, int32 heads, int32 features, int32 dims, int32 pairs,
+                        float magnitude) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::RopeTable table(memory, pairs);
+    for (int32 segment = first; segment < first + segments; ++segment) {{
+        if (segment == first || positions[segment] != positions[segment - 1])
+            table.fill(positions[segment], turns, magnitude);
+        for (int32 head = 0; head < heads; ++head, x += features, y += features)
+            nt::rotate_row<{str(angles.neighbours).lower()}>(x, table, y, features, dims);
+    }}
+}}
+
+extern "C" void nt_rope_divide(const int32 *factors, const float *rates, int32 *turns, int32 pairs) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::divide_turns(rates, factors, turns, pairs);
 }}
 """
-    turning = ROW_CYCLES + TURN_CYCLES * -(-n_dims // 64) + plan.features - n_dims
-    cycles = plan.segments * (SEGMENT_CYCLES + pairs // 16 * TABLE_CYCLES + plan.heads * turning)
-    arguments: list[ObjectType | str] = [
-        ObjectType("bfloat16", (plan.elements,)),
-        ObjectType("int32", (CORES * plan.segments,)),
-        ObjectType(plan.output, (plan.elements,)),
-        ObjectType("int32", (pairs,)),
-        ObjectType("bfloat16", (4 * pairs,)),
-        "int32",
-    ]
-    return builder.function("nt_rope", arguments, Source("rope", text), cycles, 6144)
+    source = Source("rope", text)
+    places, turns = ObjectType("int32", (_place_words(plan, angles),)), ObjectType("int32", (angles.pairs,))
+    turning = ROW_CYCLES + TURN_CYCLES * -(-angles.n_dims // 64) + plan.features - angles.n_dims
+    filling = angles.pairs // 16 * _table_cycles(CYCLES[arch])
+    rotate = builder.function(
+        "nt_rope",
+        [
+            ObjectType("bfloat16", (plan.elements,)),
+            places,
+            ObjectType(plan.output, (plan.elements,)),
+            turns,
+            ObjectType("bfloat16", (4 * angles.pairs,)),
+            *["int32"] * 6,
+            "float32",
+        ],
+        source,
+        plan.segments * (SEGMENT_CYCLES + filling + plan.heads * turning),
+        PROGRAM_BYTES,
+    )
+    if not angles.divided:
+        return _Functions(rotate, None)
+    rates = ObjectType("float32", (angles.pairs,))
+    return _Functions(rotate, builder.function("nt_rope_divide", [places, rates, turns, "int32"], source, filling))
 
 
-def _column(builder: Builder, column: int, plan: Plan, rotate: KernelFunction, turns: bytes) -> _Ends:
+def _table_cycles(table: Mapping[tuple[str, str], tuple[int, int]]) -> int:
+    """Of RopeTable::fill for 16 pairs."""
+    full, half = 0, 1
+    angle = table["mul", "int32"][full] + CASTS["int32", "float32"] + table["mul", "float32"][full]
+    waves = table["sin", "float32"][half] + table["cos", "float32"][half] + 2 * table["mul", "float32"][half]
+    return angle + waves + SPLIT_CYCLES
+
+
+def _column(builder: Builder, column: int, plan: Plan, angles: Angles, functions: _Functions, rounds: int) -> _Ends:
     """Four cores that share what the column gets in each round."""
-    x, positions, y, rates, table = (part for part in rotate.arguments if isinstance(part, ObjectType))
+    rotate, divide = functions
+    x, places, y, turns, table = (part for part in rotate.arguments if isinstance(part, ObjectType))
     shim, memtile = Tile(column, 0), Tile(column, 1)
     cores = [Tile(column, 2 + row) for row in range(CORES)]
-    whole = ObjectType(x.dtype, (CORES * x.elements,)), ObjectType(y.dtype, (CORES * y.elements,))
     # A memtile has too few channels to part the positions too, so every core sees all of its column.
     ends = _Ends(
-        builder.fifo(f"x_{column}", whole[0], shim, [memtile]),
-        builder.fifo(f"positions_{column}", positions, shim, cores),
-        builder.fifo(f"y_{column}", whole[1], memtile, [shim]),
+        builder.fifo(f"x_{column}", ObjectType(x.dtype, (CORES * x.elements,)), shim, [memtile]),
+        builder.fifo(f"positions_{column}", places, shim, cores),
+        builder.fifo(f"y_{column}", ObjectType(y.dtype, (CORES * y.elements,)), memtile, [shim]),
     )
     sources = [builder.fifo(f"x_{tile.column}_{tile.row}", x, memtile, [tile]) for tile in cores]
     results = [builder.fifo(f"y_{tile.column}_{tile.row}", y, tile, [memtile]) for tile in cores]
-    builder.split(ends.source, sources)
-    builder.join(results, ends.result)
+    builder.split(ends.x, sources)
+    builder.join(results, ends.y)
 
-    def body(x: Any, positions: Any, y: Any, rates: CoreBuffer, table: CoreBuffer, first: int) -> None:
-        rotate(x.acquire(1), positions.acquire(1), y.acquire(1), rates, table, first)
+    constants = plan.segments, plan.heads, plan.features, angles.n_dims, angles.pairs, angles.magnitude
+
+    def one_round(x: Any, positions: Any, y: Any, turns: CoreBuffer, table: CoreBuffer, first: int) -> None:
+        rotate(x.acquire(1), positions.acquire(1), y.acquire(1), turns, table, first, *constants)
         x.release(1)
         positions.release(1)
         y.release(1)
 
+    def one_run(
+        x: Any, positions: Any, y: Any, turns: CoreBuffer, table: CoreBuffer, first: int, rates: CoreBuffer
+    ) -> None:
+        assert divide is not None
+        divide(positions.acquire(1), rates, turns, angles.pairs)
+        positions.release(1)
+        for _ in range_(rounds):
+            one_round(x, positions, y, turns, table, first)
+
     for row, (tile, source, result) in enumerate(zip(cores, sources, results, strict=True)):
-        own = builder.core_buffer(f"turns_{tile.column}_{tile.row}", tile, rates, turns)
-        memory = builder.core_buffer(f"table_{tile.column}_{tile.row}", tile, table)
-        builder.worker(tile, body, [source, ends.positions, result, own, memory, row * plan.segments])
+        place = f"{tile.column}_{tile.row}"
+        memory = builder.core_buffer(f"table_{place}", tile, table)
+        if divide is None:
+            own = builder.core_buffer(f"turns_{place}", tile, turns, _whole_turns(angles))
+            builder.worker(tile, one_round, [source, ends.places, result, own, memory, row * plan.segments], STACK)
+        else:
+            own = builder.core_buffer(f"turns_{place}", tile, turns)
+            rates = builder.core_buffer(f"rates_{place}", tile, ObjectType("float32", turns.shape), _floats(angles))
+            builder.worker(tile, one_run, [source, ends.places, result, own, memory, row * plan.segments, rates], STACK)
     return ends
 
 
-def _transfers(
-    builder: Builder,
-    ends: _Ends,
-    plan: Plan,
-    buffers: tuple[HostBuffer, HostBuffer, HostBuffer],
-    first: int,
-    rounds: int,
-) -> None:
-    """What a column gets: neighbouring rounds."""
-    x, positions, y = buffers
-    elements, places = CORES * plan.elements, CORES * plan.segments
-    builder.fill(ends.source, x, AccessPattern.linear(rounds * elements, first * elements))
-    builder.fill(ends.positions, positions, AccessPattern.linear(rounds * places, first * places))
-    builder.drain(ends.result, y, AccessPattern.linear(rounds * elements, first * elements))
+def _whole_turns(angles: Angles) -> bytes:
+    """The turns in units of 2^-32, without whole ones."""
+    steps = np.zeros(angles.pairs, np.uint64)
+    steps[: len(angles.turns)] = np.rint(angles.turns % 1 * 2**32)
+    return steps.astype(np.uint32).tobytes()
+
+
+def _floats(angles: Angles) -> bytes:
+    turns = np.zeros(angles.pairs, np.float32)
+    turns[: len(angles.turns)] = angles.turns
+    return turns.tobytes()

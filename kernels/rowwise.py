@@ -17,8 +17,8 @@ from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.rowwise_layout import RowLayout, row_layout
 from npu_tensor.kernels.rowwise_parts import PartsPlan, plan_parts
 from npu_tensor.kernels.rowwise_parts_design import parts_design
-from npu_tensor.kernels.rowwise_program import Access, Operand, RowProgram, narrow, reduces, varying
-from npu_tensor.kernels.rowwise_rows import ALIGNMENT, RowsPlan, plan_rows
+from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Access, Operand, RowProgram, narrow, reduces, varying
+from npu_tensor.kernels.rowwise_rows import RowsPlan, plan_rows
 from npu_tensor.kernels.rowwise_rows_design import rows_design
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
@@ -29,7 +29,9 @@ HOST_BUFFERS: Final = 5
 """Buffers that a design can have."""
 
 WASTE: Final = 4
-"""How much longer padding may make a row."""
+"""How much longer padding may make a row of SMALL elements or more."""
+
+SMALL: Final = 256
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
@@ -42,7 +44,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("no elements to compute")
     program = narrow(task.program, length)
     if isinstance(program, str):
-        return Refusal(f"{program}, which the array's integers have")
+        return Refusal(program)
     tensors = [(tensor.dtype, False) for tensor in task.inputs] + [(tensor.dtype, True) for tensor in task.outputs]
     dtypes = [
         _host_dtype(dtype, target, output) if dtype is not None else _word(program, number)
@@ -87,7 +89,7 @@ def _offer(
     whole = plan_rows(row, layouts, results, rows, length, pitch, target.columns)
     parts = plan_parts(row, layouts, results, rows, length, target.columns)
     plan = min((made for made in (whole, parts) if made is not None), key=lambda made: made.cost, default=None)
-    if plan is None or plan.pitch > WASTE * max(length, ALIGNMENT):
+    if plan is None or plan.pitch > WASTE * max(length, SMALL):
         return Refusal(f"rows of {length} elements that do not fit into a core with all operands")
     scalars = tuple((slot, _word(row.program, slot)) for slot in row.numbers)
     return Offer("rowwise", plan.reason(), partial(_design, plan, target.array.arch), plan.operands(), scalars)
@@ -149,7 +151,7 @@ def _pitch(row: RowProgram, layouts: tuple[RowLayout | None, ...], results: tupl
     multiple = row.lanes
     for operand, layout in zip((*row.inputs, *row.outputs), (*layouts, *results), strict=True):
         if layout is not None and operand.access != "row":
-            multiple = math.lcm(multiple, ALIGNMENT // operand.itemsize, layout.inner)
+            multiple = math.lcm(multiple, operand.vector, layout.inner)
     return -(-length // multiple) * multiple
 
 

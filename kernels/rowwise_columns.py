@@ -23,6 +23,7 @@ __all__ = [
     "cores_per_column",
     "host_buffers",
     "issue",
+    "keep",
     "schedule",
     "tiles",
 ]
@@ -124,6 +125,25 @@ def host_buffers(builder: Builder, operands: Sequence[HostOperand]) -> dict[tupl
     return made
 
 
+def keep(builder: Builder, steps: Sequence[Step]) -> None:
+    """Send what stays in the cores, as much at a time as the queues of the shim channels take."""
+    waiting: list[Step] = []
+    for step in steps:
+        if sum(other.fifo is step.fifo for other in waiting) == QUEUED:
+            _send(builder, waiting)
+            waiting = []
+        waiting.append(step)
+    _send(builder, waiting)
+
+
+def _send(builder: Builder, steps: Sequence[Step]) -> None:
+    if steps:
+        group = builder.group()
+        for step in steps:
+            builder.fill(step.fifo, step.buffer, step.pattern, group, wait=True)
+        builder.finish(group)
+
+
 def schedule(builder: Builder, rounds: Iterable[Sequence[Step]]) -> None:
     """Issue rounds of transfers, of which the drains of a round end after its fills.
 
@@ -149,11 +169,11 @@ def schedule(builder: Builder, rounds: Iterable[Sequence[Step]]) -> None:
         builder.finish(group)
 
 
-def issue(builder: Builder, steps: Iterable[Step], group: int, wait_for_fills: bool = False) -> None:
+def issue(builder: Builder, steps: Iterable[Step], group: int) -> None:
     """Add transfers to a group, fills first."""
     for step in steps:
         if step.fifo.producer.kind == "shim":
-            builder.fill(step.fifo, step.buffer, step.pattern, group, wait_for_fills)
+            builder.fill(step.fifo, step.buffer, step.pattern, group)
     for step in steps:
         if step.fifo.producer.kind != "shim":
             builder.drain(step.fifo, step.buffer, step.pattern, group)

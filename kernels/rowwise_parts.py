@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, cores_per_column
-from npu_tensor.kernels.rowwise_cost import walk_bytes
+from npu_tensor.kernels.rowwise_cost import row_bytes, walk_bytes
 from npu_tensor.kernels.rowwise_layout import RowLayout
-from npu_tensor.kernels.rowwise_program import Operand, RowProgram, Walk, walks
+from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Operand, RowProgram, Walk, walks
 from npu_tensor.kernels.rowwise_source import carrier_slot, state_bytes, totals_bytes
 from npu_tensor.ops.declare import Layout
 
@@ -21,9 +21,6 @@ __all__ = ["PartsPlan", "plan_parts"]
 
 PART_BYTES: Final = 1023 * 4
 """The longest innermost run of an access pattern that is not linear."""
-
-ALIGNMENT: Final = 64
-"""Bytes that objects in a core's memory are a multiple of."""
 
 STRIDE: Final = 4 << 20
 """Bytes from row to row that an access pattern can step over."""
@@ -89,12 +86,12 @@ class PartsPlan(NamedTuple):
     @property
     def result_bytes(self) -> int:
         """Bytes of the object that has a core's outputs with one element per row, or what it found in a walk."""
-        return max([ALIGNMENT, *(totals_bytes(self.row, self.walks[number]) for number in self.exchanges)])
+        return max([VECTOR_BYTES, *(totals_bytes(self.row, self.walks[number]) for number in self.exchanges)])
 
     def object_type(self, operand: Operand, output: bool) -> ObjectType:
         """What a core gets or gives at a time."""
         if operand.access == "row":
-            elements = self.result_bytes // operand.itemsize if output else self.row.lanes
+            elements = self.result_bytes // operand.itemsize if output else operand.vector
             return ObjectType(operand.dtype, (elements,))
         return ObjectType(operand.dtype, (self.part,))
 
@@ -165,13 +162,13 @@ class PartsPlan(NamedTuple):
     @property
     def program_bytes(self) -> int:
         """An estimate of the machine code of all functions."""
-        around = 1024 * len(self.walks) + 1024 + 256 * len(self.row.kept)
-        return around + sum(walk_bytes(self.row, walk) for walk in self.walks)
+        around = 512 * len(self.walks) + 1024 + sum(256 + 192 * self.brought(slot) for slot in self.row.kept)
+        return around + row_bytes(self.row) + sum(walk_bytes(self.row, walk) for walk in self.walks)
 
     @property
     def cost(self) -> int:
         """Elements that pass through a core, with those that it could have taken while it waits for the others."""
-        return self.rounds * (self.part * self.parts + len(self.exchanges) * EXCHANGE)
+        return self.rounds * (self.part * self.parts * len(self.walks) + len(self.exchanges) * EXCHANGE)
 
     def reason(self) -> str:
         """How it works, in words."""
@@ -191,7 +188,7 @@ class PartsPlan(NamedTuple):
             if layout is None:
                 continue
             if operand.access == "row":
-                made.append(layout.host_numbers(slot, False, operand.dtype, total, (self.row.lanes,)))
+                made.append(layout.host_numbers(slot, False, operand.dtype, total, (operand.vector,)))
             elif operand.access == "same":
                 made.append(layout.host(slot, False, operand.dtype, self.cores, self.kept_type(slot).elements))
             else:
@@ -226,7 +223,7 @@ def plan_parts(
         cores = cores_per_column(sum(o.access in ("full", "row") for o in form.inputs), len(row.outputs))
         if cores == 0:
             continue
-        own = min(cores, rows)
+        own = min(cores, -(-rows // columns))
         found.append(_plan(form, layouts, outputs, rows, length, min(columns, -(-rows // own)), own, 0))
     team = max(1, columns // rows)
     found.append(_plan(streamed, layouts, outputs, rows, length, team * min(rows, columns // team), cores, team))
@@ -245,8 +242,8 @@ def _plan(
 ) -> PartsPlan | None:
     sizes = [operand.itemsize for operand in (*row.inputs, *row.outputs) if operand.access in ("full", "same")]
     carrier = row.inputs[carrier_slot(row)].itemsize
-    state = max(totals_bytes(row, walk) for walk in walks(row)) if team else ALIGNMENT
-    multiple = max(row.lanes, ALIGNMENT // min(sizes), state // carrier)
+    state = max(totals_bytes(row, walk) for walk in walks(row)) if team else VECTOR_BYTES
+    multiple = max(row.lanes, VECTOR_BYTES // min(sizes), state // carrier)
     longest = PART_BYTES // max(sizes) // multiple * multiple
     members = max(team, 1) * cores if team else 1
     parts = -(-length // (members * longest))

@@ -15,8 +15,19 @@ from npu_tensor.dataflow.design import (
     ObjectType,
     range_,
 )
-from npu_tensor.kernels.rowwise_columns import STACK, Port, Ports, Step, connect, host_buffers, issue, schedule, tiles
-from npu_tensor.kernels.rowwise_cost import walk_bytes, walk_cost
+from npu_tensor.kernels.rowwise_columns import (
+    STACK,
+    Port,
+    Ports,
+    Step,
+    connect,
+    host_buffers,
+    issue,
+    keep,
+    schedule,
+    tiles,
+)
+from npu_tensor.kernels.rowwise_cost import row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise_parts import PartsPlan
 from npu_tensor.kernels.rowwise_source import carrier_slot, part_inputs, parts_source, state_bytes, totals_bytes
 
@@ -35,10 +46,7 @@ def parts_design(plan: PartsPlan, arch: Arch) -> Design:
     for tile in tiles(plan.columns, plan.cores):
         _worker(builder, plan, tile, [fifos.core[port.name, tile] for port in ports], functions)
     host = _Host(plan, fifos, buffers)
-    for slot in plan.row.kept:
-        group = builder.group()
-        issue(builder, host.kept(slot), group, wait_for_fills=True)
-        builder.finish(group)
+    keep(builder, [step for slot in row.kept for step in host.kept(slot)])
     if not plan.team:
         schedule(builder, [host.rows(number) for number in range(plan.rounds)])
     else:
@@ -133,13 +141,13 @@ class _Host:
             if plan.row.inputs[slot].access != "row":
                 continue
             for column in range(plan.columns):
-                lanes = plan.row.lanes
+                elements = plan.row.inputs[slot].vector
                 if plan.team:
                     row = number * plan.together + column // plan.team
-                    pattern = AccessPattern(row * lanes, (plan.cores, 1, 1, lanes), (0, 0, 0, 1))
+                    pattern = AccessPattern(row * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
                 else:
                     row = (number * plan.columns + column) * plan.cores
-                    pattern = AccessPattern.linear(plan.cores * lanes, row * lanes)
+                    pattern = AccessPattern.linear(plan.cores * elements, row * elements)
                 steps.append(self.fill(slot, column, pattern))
         return steps
 
@@ -202,19 +210,20 @@ def _functions(builder: Builder, plan: PartsPlan, arch: Arch) -> dict[str, Kerne
     def declare(name: str, arguments: list[ObjectType | str], cycles: int, program_bytes: int) -> None:
         made[name] = builder.function(f"nt_{name}", arguments, source, cycles, program_bytes)
 
+    rows = [types[slot] for slot, operand in enumerate(row.inputs) if operand.access == "row"]
     for slot in plan.row.kept:
-        declare(f"keep{slot}", [plan.carrier, types[slot], state, "int32", "int32"], plan.carrier.nbytes // 32, 256)
+        declare(f"keep{slot}", [plan.carrier, types[slot], "int32", "int32"], plan.carrier.nbytes // 32, 256)
     for number, walk in enumerate(plan.walks):
         cycles = walk_cost(row, walk, arch).of(row.lanes, plan.part)
         taken = [types[slot] for slot in part_inputs(row, walk)] + [results[output] for output in walk.outputs]
         declare(f"walk{number}", [*taken, state, *words, *["int32"] * 4], cycles, walk_bytes(row, walk))
-        declare(f"total{number}", [state], 100, 512)
+        cost = walk_cost(row, walk, arch)
+        declare(f"total{number}", [*rows, state, *words, "int32"], cost.row, row_bytes(row) if number == 0 else 256)
         if number in plan.exchanges:
             declare(f"give{number}", [state, results[0]], 50, 256)
             declare(f"merge{number}", [plan.carrier, state, "int32"], 20 * plan.members, 256)
     stored = [results[number] for number, operand in enumerate(row.outputs) if operand.access == "row"]
     if stored:
-        rows = [types[slot] for slot, operand in enumerate(row.inputs) if operand.access == "row"]
         declare("store", [*rows, *stored, state, *words, "int32"], 200, 1024)
     return made
 
@@ -238,8 +247,9 @@ def _worker(
         outputs = ends[len(inputs) :]
         carrier = inputs[carrier_slot(row)]
         for slot, buffer in kept.items():
-            for _ in range_(plan.brought(slot)):
-                functions[f"keep{slot}"](carrier.acquire(1), buffer, state, plan.carrier.nbytes, buffer.type.nbytes)
+            for number in range(plan.brought(slot)):
+                nbytes = plan.carrier.nbytes
+                functions[f"keep{slot}"](carrier.acquire(1), buffer, nbytes, number * nbytes)
                 carrier.release(1)
         for _ in range_(plan.rounds):
             numbers = {slot: end.acquire(1) for slot, end in inputs.items() if row.inputs[slot].access == "row"}
@@ -259,7 +269,7 @@ def _worker(
                     for merged in range(0, plan.members, states):
                         functions[f"merge{number}"](carrier.acquire(1), state, min(states, plan.members - merged))
                         carrier.release(1)
-                functions[f"total{number}"](state)
+                functions[f"total{number}"](*numbers.values(), state, *words, plan.length)
             stored = [number for number, operand in enumerate(row.outputs) if operand.access == "row"]
             if stored:
                 results = [outputs[output].acquire(1) for output in stored]

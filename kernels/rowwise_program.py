@@ -17,6 +17,7 @@ from npu_tensor.ops.expression import PRIMITIVES, Instruction, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
 __all__ = [
+    "VECTOR_BYTES",
     "Access",
     "Operand",
     "RowProgram",
@@ -24,6 +25,7 @@ __all__ = [
     "narrow",
     "reduces",
     "rough_values",
+    "row_values",
     "short_loads",
     "varying",
     "walk_roots",
@@ -33,6 +35,10 @@ __all__ = [
 Access = Literal["full", "same", "row", "number"]
 """full: an element of its own for each position. same: one row for all rows. row: one element for each row.
 number: one for all."""
+
+
+VECTOR_BYTES: Final = 64
+"""The widest access to memory. Objects in memory, and rows in them, begin at multiples of it."""
 
 
 class Operand(NamedTuple):
@@ -45,6 +51,11 @@ class Operand(NamedTuple):
     def itemsize(self) -> int:
         """Bytes of an element."""
         return np.dtype(self.dtype).itemsize
+
+    @property
+    def vector(self) -> int:
+        """Elements in the widest access to memory, which an input with one element per row fills with it."""
+        return VECTOR_BYTES // self.itemsize
 
 
 class RowProgram(NamedTuple):
@@ -88,18 +99,23 @@ def reduces(instruction: Instruction) -> bool:
     return PRIMITIVES[instruction.primitive].reduces
 
 
+def levels(row: RowProgram) -> list[int]:
+    """Of every instruction, how many reductions it needs one after the other."""
+    found: list[int] = []
+    for instruction in row.program.instructions:
+        found.append(max((found[operand] for operand in instruction.operands), default=0) + reduces(instruction))
+    return found
+
+
 @lru_cache(maxsize=1024)
 def walks(row: RowProgram) -> tuple[Walk, ...]:
     """The walks over a row, in order; the last one stores the outputs that have an element for each position."""
     program = row.program
-    levels: list[int] = []
-    for instruction in program.instructions:
-        level = max((levels[operand] for operand in instruction.operands), default=0)
-        levels.append(level + reduces(instruction))
+    found = levels(row)
     reductions = [number for number, instruction in enumerate(program.instructions) if reduces(instruction)]
     groups: list[tuple[list[int], list[int]]] = [
-        ([number for number in reductions if levels[number] == level], [])
-        for level in range(1, max(levels, default=0) + 1)
+        ([number for number in reductions if found[number] == level], [])
+        for level in range(1, max(found, default=0) + 1)
     ]
     stored = [number for number, output in enumerate(row.outputs) if output.access == "full"]
     if stored:
@@ -107,6 +123,20 @@ def walks(row: RowProgram) -> tuple[Walk, ...]:
     return tuple(
         Walk(tuple(group), tuple(outputs), _loaded(row, walk_roots(program, group, outputs), reductions))
         for group, outputs in groups
+    )
+
+
+@lru_cache(maxsize=1024)
+def row_values(row: RowProgram) -> tuple[tuple[int, ...], ...]:
+    """Of every walk: the values of a row, its reductions among them, that are known then and needed afterwards."""
+    found, varies = levels(row), varying(row)
+    needed: set[int] = set(row.program.outputs)
+    for number, instruction in enumerate(row.program.instructions):
+        needed.update(o for o in instruction.operands if varies[number] or found[o] < found[number])
+    numbers = range(len(varies))
+    return tuple(
+        tuple(n for n in numbers if found[n] == level and not varies[n] and n in needed)
+        for level in range(1, len(walks(row)) + 1)
     )
 
 
@@ -200,7 +230,9 @@ def narrow(program: Program, length: int) -> Program | str:
     for instruction in program.instructions:
         found = _bounds(instruction, [bounds[operand] for operand in instruction.operands], length)
         if instruction.dtype == "int64" and (found is None or found[0] < INT32[0] or found[1] > INT32[1]):
-            return f"{instruction.primitive} of int64 may leave the range of int32 for rows of {length} elements"
+            return (
+                f"{instruction.primitive} of int64 over {length} elements may need more than the 32 bits of the array"
+            )
         bounds.append(found)
     return program._replace(
         instructions=tuple(

@@ -8,17 +8,14 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, MEMTILE_BYTES, cores_per_column
-from npu_tensor.kernels.rowwise_cost import costly_value, walk_bytes, walk_cost
+from npu_tensor.kernels.rowwise_cost import costly_value, row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise_layout import RowLayout
-from npu_tensor.kernels.rowwise_program import Operand, RowProgram, walks
+from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Operand, RowProgram, walks
 
 __all__ = ["RowsPlan", "pieces", "plan_rows"]
 
 OBJECT_BYTES: Final = 4096
 """Rows are put together to objects of this size: acquiring and sending one costs some tens of cycles."""
-
-ALIGNMENT: Final = 64
-"""Bytes. Objects, and rows in them, begin at multiples of the widest access to memory."""
 
 SLOT: Final = 4
 """Bytes of an output with one element per row: the smallest that a DMA moves."""
@@ -61,13 +58,13 @@ class RowsPlan(NamedTuple):
 
     @property
     def slot(self) -> int:
-        """Bytes of an output with one element per row. Objects of it are not below ALIGNMENT."""
-        return max(SLOT, ALIGNMENT // self.together)
+        """Bytes of an output with one element per row. Objects of it are not below VECTOR_BYTES."""
+        return max(SLOT, VECTOR_BYTES // self.together)
 
     def row_elements(self, operand: Operand, output: bool) -> int:
         """Elements of a host buffer for each row."""
         if operand.access == "row":
-            return self.slot // operand.itemsize if output else self.row.lanes
+            return self.slot // operand.itemsize if output else operand.vector
         return self.pitch
 
     def row_bytes(self, operand: Operand, output: bool) -> int:
@@ -78,9 +75,14 @@ class RowsPlan(NamedTuple):
         """What a core gets or gives at a time."""
         return ObjectType(operand.dtype, (self.together * self.row_elements(operand, output),))
 
+    def brought(self, slot: int) -> int:
+        """How many objects of the carrier bring an input that stays."""
+        carrier = self.object_type(self.row.inputs[self.carrier], output=False).nbytes
+        return -(-self.pitch * self.row.inputs[slot].itemsize // carrier)
+
     def kept_type(self, slot: int) -> ObjectType:
-        """What a core keeps of an input: as much as an object of the carrier brings."""
-        brought = self.object_type(self.row.inputs[self.carrier], output=False).nbytes
+        """What a core keeps of an input: as much as those objects bring."""
+        brought = self.brought(slot) * self.object_type(self.row.inputs[self.carrier], output=False).nbytes
         return ObjectType(self.row.inputs[slot].dtype, (brought // self.row.inputs[slot].itemsize,))
 
     @property
@@ -96,14 +98,12 @@ class RowsPlan(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether a core and a memtile have room for it, and kept inputs come in one object each."""
+        """Whether a core and a memtile have room for it."""
         ends = [_aligned(type.nbytes) for type in self.ends]
         kept = sum(_aligned(self.kept_type(slot).nbytes) for slot in self.row.kept)
         kept += len(self.values) * self.value_type.nbytes
-        brought = self.object_type(self.row.inputs[self.carrier], output=False).nbytes
         return (
-            all(self.pitch * self.row.inputs[slot].itemsize <= brought for slot in self.row.kept)
-            and self.program_bytes <= FUNCTION_BYTES
+            self.program_bytes <= FUNCTION_BYTES
             and self.depth * sum(ends) + kept <= CORE_BYTES
             and (self.cores == 1 or 2 * self.cores * sum(ends) <= MEMTILE_BYTES)
         )
@@ -111,14 +111,19 @@ class RowsPlan(NamedTuple):
     @property
     def program_bytes(self) -> int:
         """An estimate of the machine code of all walks over a row."""
-        return sum(walk_bytes(self.row, walk) for walk in walks(self.row)) + 512
+        return (
+            sum(walk_bytes(self.row, walk) for walk in walks(self.row))
+            + row_bytes(self.row)
+            + 256 * (2 + len(self.row.kept))
+        )
 
     def cycles(self, arch: Arch) -> int:
         """Predicted for one row."""
         found: tuple[int, ...] = ()
         total = 0
         for walk in walks(self.row):
-            total += walk_cost(self.row, walk, arch, found).of(self.row.lanes, self.length)
+            cost = walk_cost(self.row, walk, arch, found)
+            total += cost.of(self.row.lanes, self.length) + cost.row
             found = self.values  # The first walk that has them is not charged for storing them.
         return total
 
@@ -141,7 +146,7 @@ class RowsPlan(NamedTuple):
             if layout is None:
                 continue
             if operand.access == "row":
-                made.append(layout.host_numbers(slot, False, operand.dtype, total, (self.row.lanes,)))
+                made.append(layout.host_numbers(slot, False, operand.dtype, total, (operand.vector,)))
             elif operand.access == "same":
                 made.append(layout.host(slot, False, operand.dtype, 1, self.kept_type(slot).elements))
             else:
@@ -156,7 +161,7 @@ class RowsPlan(NamedTuple):
 
 
 def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return -(-nbytes // VECTOR_BYTES) * VECTOR_BYTES
 
 
 def plan_rows(
@@ -170,25 +175,22 @@ def plan_rows(
 ) -> RowsPlan | None:
     """A plan for at most `columns` columns, or None if a row is too long."""
     streams = sum(operand.access in ("full", "row") for operand in row.inputs)
-    cores = min(cores_per_column(streams, len(row.outputs)), rows)
+    # Columns come first: each has streams of its own.
+    cores = min(cores_per_column(streams, len(row.outputs)), -(-rows // columns))
     columns = min(columns, -(-rows // cores))
     plan = RowsPlan(row, layouts, outputs, rows, length, pitch, columns, cores, 1, 1, 2, (), ())
     widest = max(plan.row_bytes(row.inputs[slot], output=False) for slot in row.streams)
     widest = max([widest, *(pitch * operand.itemsize for operand in row.outputs if operand.access == "full")])
     share = -(-rows // (columns * cores))
-    wanted = min(_power_of_two(OBJECT_BYTES // widest), _power_of_two(share))
-    brought = plan.row_bytes(row.inputs[plan.carrier], output=False)
-    needed = max((-(-pitch * row.inputs[slot].itemsize // brought) for slot in plan.row.kept), default=1)
-    least = 1 << (needed - 1).bit_length()
-    together = max(wanted, least)
+    together = min(_power_of_two(OBJECT_BYTES // widest), _power_of_two(share))
     while True:
         made = plan._replace(together=together, rounds=-(-share // together))
         forms = [(2, costly_value(row)), (2, ()), (1, costly_value(row)), (1, ())]
-        for depth, values in forms if together == least else forms[:1]:
+        for depth, values in forms if together == 1 else forms[:1]:
             made = made._replace(depth=depth, values=values)
             if made.fits:
                 return made._replace(host_rows=tuple(_host_rows(made, slot) for slot in range(len(layouts))))
-        if together == least:
+        if together == 1:
             return None
         together //= 2
 

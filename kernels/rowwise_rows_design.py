@@ -6,7 +6,7 @@ from typing import Any
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, KernelFunction, ObjectFifo, ObjectType, range_
-from npu_tensor.kernels.rowwise_columns import STACK, Port, Step, connect, host_buffers, issue, schedule, tiles
+from npu_tensor.kernels.rowwise_columns import STACK, Port, Step, connect, host_buffers, keep, schedule, tiles
 from npu_tensor.kernels.rowwise_rows import RowsPlan, pieces
 from npu_tensor.kernels.rowwise_source import rows_source
 
@@ -26,12 +26,13 @@ def rows_design(plan: RowsPlan, arch: Arch) -> Design:
         _worker(builder, plan, tile, [fifos.core[port.name, tile] for port in ports], functions)
 
     columns = range(plan.columns)
+    brought = []
     for slot in row.kept:
-        pattern = AccessPattern(0, (plan.cores, 1, 1, plan.kept_type(slot).elements), (0, 0, 0, 1))
-        brought = [Step(fifos.host[f"in{plan.carrier}", c], buffers[False, slot], pattern) for c in columns]
-        group = builder.group()
-        issue(builder, brought, group, wait_for_fills=True)
-        builder.finish(group)
+        elements = plan.kept_type(slot).elements // plan.brought(slot)
+        for number in range(plan.brought(slot)):
+            pattern = AccessPattern(number * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
+            brought += [Step(fifos.host[f"in{plan.carrier}", c], buffers[False, slot], pattern) for c in columns]
+    keep(builder, brought)
     steps = []
     for column in columns:
         first = column * plan.share
@@ -54,7 +55,7 @@ def _functions(builder: Builder, plan: RowsPlan, arch: Arch) -> dict[str, Kernel
     carrier = plan.object_type(row.inputs[plan.carrier], output=False)
     made = {}
     for slot in row.kept:
-        arguments: list[ObjectType | str] = [carrier, plan.kept_type(slot), "int32"]
+        arguments: list[ObjectType | str] = [carrier, plan.kept_type(slot), "int32", "int32"]
         made[f"keep{slot}"] = builder.function(f"nt_keep{slot}", arguments, source, carrier.nbytes // 32, 256)
     pointers: list[ObjectType | str] = [
         plan.kept_type(slot) if operand.access == "same" else plan.object_type(operand, output=False)
@@ -82,8 +83,10 @@ def _worker(
     def body(*ends: Any) -> None:
         streams = dict(zip(row.streams, ends, strict=False))
         for slot, buffer in kept.items():
-            functions[f"keep{slot}"](streams[plan.carrier].acquire(1), buffer, buffer.type.nbytes)
-            streams[plan.carrier].release(1)
+            nbytes = buffer.type.nbytes // plan.brought(slot)
+            for number in range(plan.brought(slot)):
+                functions[f"keep{slot}"](streams[plan.carrier].acquire(1), buffer, nbytes, number * nbytes)
+                streams[plan.carrier].release(1)
         for _ in range_(plan.rounds):
             held = {**kept, **{slot: end.acquire(1) for slot, end in streams.items()}}
             results = [end.acquire(1) for end in ends[len(streams) :]]

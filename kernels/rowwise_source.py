@@ -15,11 +15,12 @@ from typing import Final
 from npu_tensor.dataflow.design import Source
 from npu_tensor.kernels import emitter
 from npu_tensor.kernels.rowwise_program import (
+    VECTOR_BYTES,
     Operand,
     RowProgram,
     Walk,
-    reduces,
     rough_values,
+    row_values,
     short_loads,
     walk_roots,
     walks,
@@ -27,7 +28,6 @@ from npu_tensor.kernels.rowwise_program import (
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
 __all__ = [
-    "UNIT",
     "carrier_slot",
     "part_inputs",
     "parts_source",
@@ -36,12 +36,7 @@ __all__ = [
     "totals_bytes",
 ]
 
-UNIT: Final = 64
-"""Bytes that one vector in a core's memory takes at most."""
-
 HEAD: Final = """#include <aie_api/aie.hpp>
-
-#include <algorithm>
 
 #include "nt/rows.hpp"
 #include "nt/vector_math.hpp"
@@ -62,7 +57,7 @@ class _Code:
         self.walks = walks(row)
         self.short = short_loads(row)
         self.rough = rough_values(row)
-        self.reductions = [number for number, i in enumerate(row.program.instructions) if reduces(i)]
+        self.row_values = row_values(row)
 
     def stored(self, operand: Operand) -> str:
         """The C++ type of an operand's elements in memory."""
@@ -75,10 +70,17 @@ class _Code:
         register = "int32" if element == "bool" else emitter.REGISTERS[element]
         return f"nt::{instruction.primitive}<{register}, {self.lanes}>"
 
+    def register(self, number: int) -> str:
+        """The C++ type of an instruction's value."""
+        dtype = self.program.instructions[number].dtype
+        return (
+            f"aie::mask<{self.lanes}>" if dtype == "bool" else f"aie::vector<{emitter.REGISTERS[dtype]}, {self.lanes}>"
+        )
+
     def given(self, places: Mapping[int, str], start: str, known: Iterable[int]) -> tuple[dict[int, str], list[int]]:
         """Expressions for what is not computed by the program, and which of them are the same all along a row.
 
-        places: address of an input's vector, by slot. start: position in the row. known: complete reductions.
+        places: address of an input's vector, by slot. start: position in the row. known: values of the row.
         """
         given, invariant = {number: f"row{number}" for number in known}, list(known)
         for number, (primitive, _, dtype, value) in enumerate(self.program.instructions):
@@ -137,6 +139,21 @@ class _Code:
             lines.append(f"  nt::store({places[-1 - output]}, {code.values[self.program.outputs[output]]});")
         return "\n".join([*lines, "});"])
 
+    def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:
+        """Declarations of the values of a row that are known after a walk, whose states are in `state`."""
+        walk = self.walks[number]
+        lines = [f"const auto row{reduction} = {state}total{reduction}.value();" for reduction in walk.reductions]
+        new = [value for value in self.row_values[number] if value not in walk.reductions]
+        if new:
+            given, invariant = self.given(places, "0", [*known, *walk.reductions])
+            precision: emitter.Precision = "half" if self.rough.issuperset(new) else "full"
+            code = emitter.statements(
+                self.program, given, self.lanes, precision, new, invariant, self.short, f"w{number}_"
+            )
+            lines += _called([*code.hoisted, *code.body])
+            lines += [f"const auto row{value} = {code.values[value]};" for value in new]
+        return "\n".join(lines)
+
     def store_rows(self, places: Mapping[int, str], known: Iterable[int]) -> str:
         """Statements that store the outputs with one element per row."""
         stored = [number for number, output in enumerate(self.row.outputs) if output.access == "row"]
@@ -144,10 +161,11 @@ class _Code:
             return ""
         given, invariant = self.given(places, "0", known)
         roots = [self.program.outputs[number] for number in stored]
-        code = emitter.statements(self.program, given, self.lanes, "full", roots, invariant)
-        lines = [*code.hoisted, *code.body]
+        code = emitter.statements(self.program, given, self.lanes, "full", roots, invariant, self.short)
+        lines = _called([*code.hoisted, *code.body])
         for output in stored:
-            lines.append(f"nt::store_partial({places[-1 - output]}, {code.values[self.program.outputs[output]]}, 1);")
+            value = code.values[self.program.outputs[output]]
+            lines.append(f"nt::store_partial({places[-1 - output]}, {value}, 1);")
         return "{\n" + indent("\n".join(lines), "  ") + "\n}"
 
     def pointers(self, slots: Iterable[int], outputs: Iterable[int]) -> list[str]:
@@ -157,33 +175,31 @@ class _Code:
         ]
 
 
+def _called(lines: Iterable[str]) -> list[str]:
+    """Declarations with the functions of nt::once, for what is computed once for a row."""
+    return [line.replace(" = nt::", " = nt::once::", 1) for line in lines]
+
+
 def _function(name: str, parameters: Iterable[str], body: str) -> str:
     return f'extern "C" void {name}({", ".join(parameters)}) {{\n{indent(body, "  ")}\n}}\n'
 
 
-def _keep(code: _Code, slot: int, carrier: int, state: bool) -> str:
-    """nt_keep<slot>(object, kept, bytes): copies what stays in the core out of the object that brings it.
-
-    With state what comes in several objects, `whole` bytes, is put together.
-    """
+def _keep(code: _Code, slot: int, carrier: int) -> str:
+    """nt_keep<slot>(object, kept, bytes, at): copies what stays in the core out of the object that brings it."""
     own = code.stored(code.row.inputs[slot])
     parameters = [f"const {code.stored(code.row.inputs[carrier])} *__restrict object", f"{own} *__restrict kept"]
     body = ["const auto *from = reinterpret_cast<const int32 *>(object);"]
-    body.append("auto *to = reinterpret_cast<int32 *>(kept);")
-    copy = "for (int32 i = 0; i < bytes / 4; i += 16)\n  aie::store_v(to + i, aie::load_v<16>(from + i));"
-    if not state:
-        return _function(f"nt_keep{slot}", [*parameters, "int32 bytes"], "\n".join([*body, copy]))
-    body += ["Row &row = *reinterpret_cast<Row *>(state);", "to += row.position / 4;", copy]
-    body.append("row.position = row.position + bytes < whole ? row.position + bytes : 0;")
-    parameters += ["int32 *state", "int32 bytes", "int32 whole"]
-    return _function(f"nt_keep{slot}", parameters, "\n".join(body))
+    body.append("auto *to = reinterpret_cast<int32 *>(kept) + at / 4;")
+    body.append("for (int32 i = 0; i < bytes / 4; i += 16)")
+    body.append("  aie::store_v(to + i, aie::load_v<16>(from + i));")
+    return _function(f"nt_keep{slot}", [*parameters, "int32 bytes", "int32 at"], "\n".join(body))
 
 
 @lru_cache(maxsize=1024)
 def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, ...]) -> Source:
     """nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot): whole rows, one after the other.
 
-    nt_keep<slot>(object, kept, bytes): copies an input that is the same for all rows out of an object of `carrier`.
+    nt_keep<slot>(object, kept, bytes, at): copies an input that is the same for all rows out of objects of `carrier`.
     Inputs and outputs are in order; numbers are words of `parameters`. pitch: elements from row to row. slot: bytes
     from one output with one element per row to the next. An input of that kind has it in every lane of a vector.
     values: instructions whose values the first walk that has them keeps for the others. whole: whether the length is
@@ -192,21 +208,21 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
     code = _Code(row, whole)
     places: dict[int, str] = {}
     for slot, operand in enumerate(row.inputs):
-        position = {"full": "row * pitch + start", "same": "start", "row": f"row * {code.lanes}"}
+        position = {"full": "row * pitch + start", "same": "start", "row": f"row * {operand.vector}"}
         if operand.access != "number":
             places[slot] = f"in{slot} + {position[operand.access]}"
     for number, operand in enumerate(row.outputs):
         step = "row * pitch + start" if operand.access == "full" else f"row * (slot / {operand.itemsize})"
         places[-1 - number] = f"out{number} + {step}"
     body, known, found = [], list[int](), list[int]()
-    for walk in code.walks:
+    for number, walk in enumerate(code.walks):
         evaluated = emitter.needed(row.program, walk_roots(row.program, walk.reductions, walk.outputs), known)
-        kept = [number for number in values if number in evaluated and number not in found]
+        kept = [value for value in values if value in evaluated and value not in found]
         body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
         body += ["{", indent(code.walk(walk, places, "start", "length", known, found, kept), "  "), "}"]
         found += kept
-        body += [f"const auto row{reduction} = total{reduction}.value();" for reduction in walk.reductions]
-        known += walk.reductions
+        body.append(code.after(number, places, known, ""))
+        known += [*walk.reductions, *code.row_values[number]]
     body.append(code.store_rows(places, known))
     loop = "for (int32 row = 0; row < rows; ++row) {\n" + indent("\n".join(body), "  ") + "\n}"
     slots = [slot for slot, operand in enumerate(row.inputs) if operand.access != "number"]
@@ -217,14 +233,14 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
         *numbers,
         *("int32 rows", "int32 length", "int32 pitch", "int32 slot"),
     ]
-    kept = [_keep(code, slot, carrier, False) for slot, operand in enumerate(row.inputs) if operand.access == "same"]
-    return Source("rows", "\n".join([HEAD, *kept, _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
+    copies = [_keep(code, slot, carrier) for slot in row.kept]
+    return Source("rows", "\n".join([HEAD, *copies, _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
 
 
 def totals_bytes(row: RowProgram, walk: Walk) -> int:
     """Bytes of the state of a walk's reductions, a power of two."""
     units = sum(1 + row.program.instructions[number].primitive.startswith("row_arg") for number in walk.reductions)
-    return UNIT << (max(units, 1) - 1).bit_length()
+    return VECTOR_BYTES << (max(units, 1) - 1).bit_length()
 
 
 @lru_cache(maxsize=1024)
@@ -233,7 +249,8 @@ def parts_source(row: RowProgram, whole: bool) -> Source:
 
     nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): the next `count` elements of the core's
     part of a row, which begins at `begin` of `length`; the one after them begins `step` further on. Inputs that are the
-    same for all rows lie in memory as a whole. nt_total<w>(state): completes the reductions of a walk. Where several
+    same for all rows lie in memory as a whole. nt_total<w>(in..., state, parameters, length):
+    completes the reductions of a walk. Where several
     cores have parts of a row, nt_give<w>(state, out) hands the state of a walk over, and
     nt_merge<w>(in, state, count) takes in that of `count` others. nt_store(in..., out..., state, parameters, length):
     the outputs with one element per row. whole: whether lengths are multiples of the lanes.
@@ -247,16 +264,14 @@ def parts_source(row: RowProgram, whole: bool) -> Source:
             lines.append(f"static_assert(sizeof(Totals{number}) <= {totals_bytes(row, walk)});")
     fields = ["  int32 position;\n"]
     fields += [f"  Totals{number} totals{number};\n" for number in range(len(code.walks))]
-    fields += [f"  decltype({code.state(reduction)}().value()) row{reduction};\n" for reduction in code.reductions]
+    fields += [f"  {code.register(value)} row{value};\n" for values in code.row_values for value in values]
     lines += [f"struct Row {{\n{''.join(fields)}}};", f"static_assert(sizeof(Row) <= {state_bytes(row)});"]
     lines += ["} // namespace", ""]
-    for slot, operand in enumerate(row.inputs):
-        if operand.access == "same":
-            lines.append(_keep(code, slot, carrier_slot(row), True))
+    lines += [_keep(code, slot, carrier_slot(row)) for slot in row.kept]
     known: list[int] = []
     for number, walk in enumerate(code.walks):
         lines += _walk_functions(code, number, walk, known)
-        known += walk.reductions
+        known += code.row_values[number]
     stored = [number for number, output in enumerate(row.outputs) if output.access == "row"]
     if stored:
         slots = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
@@ -284,7 +299,7 @@ def part_inputs(row: RowProgram, walk: Walk) -> list[int]:
 def state_bytes(row: RowProgram) -> int:
     """Bytes of what a core knows of a row between its parts."""
     found = [totals_bytes(row, walk) for walk in walks(row)]
-    return 2 * UNIT + sum(found) + UNIT * sum(len(walk.reductions) for walk in walks(row))
+    return 2 * VECTOR_BYTES + sum(found) + VECTOR_BYTES * sum(map(len, row_values(row)))
 
 
 def _parameters(row: RowProgram) -> list[str]:
@@ -292,7 +307,7 @@ def _parameters(row: RowProgram) -> list[str]:
 
 
 def _rows_known(known: Iterable[int]) -> list[str]:
-    return [f"const auto row{reduction} = row.row{reduction};" for reduction in known]
+    return [f"const auto row{value} = row.row{value};" for value in known]
 
 
 def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> list[str]:
@@ -306,7 +321,13 @@ def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> l
     body = [BEGIN, state, "const int32 first = begin + row.position;"]
     body += _rows_known(known)
     body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-    body += ["{", indent(code.walk(walk, places, "first + start", "std::min(count, length - first)", known), "  "), "}"]
+    body += [
+        "{",
+        indent(
+            code.walk(walk, places, "first + start", "(length - first < count ? length - first : count)", known), "  "
+        ),
+        "}",
+    ]
     if walk.reductions:
         totals = f"row.totals{number}"
         merges = " ".join(f"{totals}.total{r}.merge(total{r});" for r in walk.reductions)
@@ -316,8 +337,16 @@ def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> l
     parameters = [*code.pointers(slots, walk.outputs), "int32 *state", *_parameters(row)]
     parameters += ["int32 begin", "int32 step", "int32 length", "int32 count"]
     functions = [_function(f"nt_walk{number}", parameters, "\n".join(body))]
-    values = [f"row.row{r} = row.totals{number}.total{r}.value();" for r in walk.reductions]
-    functions.append(_function(f"nt_total{number}", ["int32 *state"], "\n".join([state, *values, "row.position = 0;"])))
+    rows = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
+    total = [
+        BEGIN,
+        state,
+        *_rows_known(known),
+        code.after(number, {slot: f"in{slot}" for slot in rows}, known, f"row.totals{number}."),
+    ]
+    total += [f"row.row{value} = row{value};" for value in code.row_values[number]]
+    parameters = [*code.pointers(rows, ()), "int32 *state", *_parameters(row), "int32 length"]
+    functions.append(_function(f"nt_total{number}", parameters, "\n".join([*total, "row.position = 0;"])))
     if walk.reductions:
         totals = f"row.totals{number}"
         give = [state, f"*reinterpret_cast<Totals{number} *>(out) = {totals};", f"{totals} = Totals{number}();"]

@@ -287,7 +287,7 @@ class _Fuser:
                 group.members[item] = True
                 return True
         if form.kind == "matmul" and group.kind == "map" and full and form.shape == group.shape:
-            if item in self.kept:
+            if item in self.kept or not (self.fusion.residuals or self._reads_only_vectors(group, item)):
                 return False
             group.kind, group.contraction = "matmul", item
             group.members[item] = False
@@ -295,6 +295,21 @@ class _Fuser:
         if form.kind == "row" and group.kind != "matmul":
             return self._join_row(item, form, group, readings, full)
         return False
+
+    def _reads_only_vectors(self, group: Group, product: int) -> bool:
+        """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""
+        operands = [operand for member in group.members for operand in self.forms[member].operands]
+        for source, layout in operands:
+            if source == product or source in group.members or layout is None:
+                continue
+            varying = [
+                axis - len(layout.shape)
+                for axis, (extent, stride) in enumerate(zip(layout.shape, layout.strides, strict=True))
+                if extent > 1 and stride
+            ]
+            if len(varying) > 1 or min(varying, default=-1) < -2:
+                return False
+        return True
 
     def _join_prologue(self, item: int, group: Group) -> bool:
         """Let an operand of the matrix product, and all element-wise ops that only serve it, be computed by packing."""

@@ -91,10 +91,14 @@ class Task(NamedTuple):
 
 
 class Fusion(NamedTuple):
-    """What one kernel of a device takes: a number of tensors, and prologues of matrix products or none."""
+    """What one kernel of a device takes: so many tensors, and around a matrix product prologues and full operands.
+
+    residuals: whether what follows a product may read other tensors than vectors along its rows or columns.
+    """
 
     inputs: int = 24
     prologues: bool = True
+    residuals: bool = True
 
 
 class Refusal(NamedTuple):

@@ -20,7 +20,7 @@ from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.task import Fusion, Output, Prologue, Refusal, Step, Task
 
-__all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "to_register"]
+__all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "located", "to_register"]
 
 Array = np.ndarray[Any, Any]
 
@@ -178,12 +178,12 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
     return np.ascontiguousarray(from_register(value, prologue.dtype))
 
 
-def _located(error: Exception, call: Call) -> NpuTensorError:
+def located(error: Exception, call: Call) -> NpuTensorError:
     """An error that the user's values caused, with the op and its operands; `call` lets the scheduler add the line."""
     kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
-    located = kind(f"{call.op.name}({describe(call.operands)}): {error}")
-    located.call = call
-    return located
+    found = kind(f"{call.op.name}({describe(call.operands)}): {error}")
+    found.call = call
+    return found
 
 
 class ReferenceKernel:
@@ -217,7 +217,7 @@ class ReferenceKernel:
             try:
                 result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
             except (LookupError, ZeroDivisionError) as error:
-                raise _located(error, task.call) from error
+                raise located(error, task.call) from error
             if any(isinstance(x, np.ndarray) and np.may_share_memory(result, x) for x in operands):
                 result = result.copy()  # the operand has an owner, who may let a later kernel overwrite it
             values[task.outputs[0].item] = Buffer.from_array(result)

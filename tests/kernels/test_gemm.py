@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -14,14 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
+from npu_tensor.dtypes import DType
 from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import capture, digraph
 from npu_tensor.kernels import gemm
-from npu_tensor.kernels.gemm_design import Batch, Epilogue, design
+from npu_tensor.kernels.gemm_design import Batch, design
+from npu_tensor.kernels.gemm_epilogue import Epilogue
 from npu_tensor.kernels.gemm_tiles import BLOCKS, Problem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.runtime.sim import host_compiler
@@ -30,6 +32,7 @@ from npu_tensor.runtime.sim.device import SimulatedDevice, pack, unpack
 from npu_tensor.task import Refusal, Task
 
 Array = np.ndarray[Any, Any]
+View = Callable[[Any], Any]
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason="no C++ compiler")
 
@@ -43,7 +46,7 @@ CLOSE, ROUNDED_ONCE = 5e-4, 1e-6
 
 
 def target(arch: str, columns: int, float32: Float32 = "exact") -> Target:
-    return Target(ARRAYS[arch], columns, float32)  # type: ignore[index]
+    return Target(ARRAYS[arch], columns, float32)
 
 
 def task_of(result: nt.Tensor) -> Task:
@@ -61,13 +64,13 @@ def simulate(result: nt.Tensor, operands: Sequence[nt.Tensor | float], on: Targe
     assert isinstance(offer, Offer), offer
     made = offer.design()
     assert check(made) == []
-    elements = [operand if isinstance(operand, float) else numpy(operand).ravel() for operand in operands]
+    elements = [np.asarray(operand if isinstance(operand, float) else operand.numpy()).ravel() for operand in operands]
     buffers = [np.full(buffer.type.nbytes, 0xAA, np.uint8) for buffer in made.host_buffers]
     for operand, buffer in zip(offer.operands, buffers, strict=True):
         assert math.prod(operand.padded) * np.dtype(operand.dtype).itemsize == buffer.nbytes
         if operand.number is not None and not operand.output:
             pack(operand, elements[operand.number], buffer)
-    words = [int(np.array(elements[number], kind).view(np.int32)) for number, kind in offer.scalars]
+    words = [int(elements[number].astype(kind).view(np.int32)[0]) for number, kind in offer.scalars]
     counters = SIMULATED[on.array.arch].load(made).run(buffers, words)
     assert counters == count(made)
     output = task.outputs[0]
@@ -84,7 +87,7 @@ def wide(tensor: nt.Tensor) -> Array:
     return numpy(tensor).astype(np.float64)
 
 
-def normal(*shape: int, dtype: nt.dtype = nt.bfloat16, seed: int = 0) -> nt.Tensor:
+def normal(*shape: int, dtype: DType = nt.bfloat16, seed: int = 0) -> nt.Tensor:
     values = np.random.default_rng([seed, *shape]).standard_normal(shape, np.float32)
     return nt.from_numpy(values).to(dtype).realize()
 
@@ -104,7 +107,7 @@ def nmse(found: Array, expected: Array) -> float:
 
 
 @pytest.mark.parametrize(
-    ("arch", "columns"), [("aie2", 1), ("aie2", 2), ("aie2", 3), ("aie2", 4), ("aie2p", 1), ("aie2p", 5), ("aie2p", 8)]
+    ("arch", "columns"), [("aie2", 1), ("aie2", 3), ("aie2", 4), ("aie2p", 2), ("aie2p", 5)]
 )
 def test_products_on_any_number_of_columns(arch: str, columns: int) -> None:
     a, weights = normal(130, 300), normal(199, 300)
@@ -120,10 +123,12 @@ def test_operands_in_any_order(arch: str, columns: int) -> None:
     on = target(arch, columns)
     a, at, b, bt = normal(40, 56), normal(56, 40), normal(56, 72), normal(72, 56)
     tall = normal(80, 56, seed=1)
-    for left, left_base in ((a, a), (at.T, at), (tall[::2], tall)):
-        for right, right_base in ((b, b), (bt.T, bt)):
-            found = simulate(left @ right, [left_base, right_base], on)
-            assert nmse(found, wide(left) @ wide(right)) <= CLOSE
+    lefts: list[tuple[nt.Tensor, View]] = [(a, lambda x: x), (at, lambda x: x.T), (tall, lambda x: x[::2])]
+    rights: list[tuple[nt.Tensor, View]] = [(b, lambda x: x), (bt, lambda x: x.T)]
+    for left, select in lefts:
+        for right, turn in rights:
+            found = simulate(select(left) @ turn(right), [left, right], on)
+            assert nmse(found, select(wide(left)) @ turn(wide(right))) <= CLOSE
 
 
 @pytest.mark.parametrize(("arch", "columns"), WHOLE)
@@ -142,12 +147,6 @@ def test_integer_results_of_the_operands_dtype_wrap() -> None:
     x, y = integers(20, 30), integers(30, 24, seed=1)
     found = simulate(x @ y, [x, y], target("aie2p", 8))
     assert np.array_equal(found, (numpy(x).astype(np.int64) @ numpy(y).astype(np.int64)).astype(np.int8))
-
-
-def test_mixed_integers_meet_in_int16() -> None:
-    x, y = integers(20, 30), integers(30, 24, dtype="int16", seed=1)
-    found = simulate(x @ y, [x, y], target("aie2", 4))
-    assert np.array_equal(found, (numpy(x).astype(np.int64) @ numpy(y).astype(np.int64)).astype(np.int16))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_a_batch_that_only_adds_rows_is_one_product() -> None:
     assert offer.operands[0].layout.shape == (32, 24)
 
 
-@pytest.mark.parametrize(("arch", "columns"), [*WHOLE, ("aie2", 1)])
+@pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2p", 8)])
 def test_bias_scale_and_activation(arch: str, columns: int) -> None:
     on = target(arch, columns)
     a, weights, bias, gain = normal(70, 90), normal(52, 90), normal(52), normal(52, dtype=nt.float32, seed=1)
@@ -199,13 +198,26 @@ def test_bias_on_operands_by_rows(arch: str) -> None:
     """The other order of B's memory brings the row another way; so do int8 and int16."""
     on = target(arch, 2)
     a, b, bias = normal(40, 90), normal(90, 100), normal(100)
-    assert nmse(simulate((a @ b + bias).relu(), [a, b, bias], on), np.maximum(wide(a) @ wide(b) + wide(bias), 0)) <= CLOSE
+    found = simulate((a @ b + bias).relu(), [a, b, bias], on)
+    assert nmse(found, np.maximum(wide(a) @ wide(b) + wide(bias), 0)) <= CLOSE
     for dtype in ("int8", "int16"):
         x, y, add = integers(20, 30, dtype=dtype), integers(30, 50, dtype=dtype), integers(50, dtype="int32")
-        for right, base in ((y, y), ((transposed := y.T.contiguous().realize()).T, transposed)):
-            found = simulate(nt.mul_mat(right.T, x) + add, [x, base, add], on)
-            expected = numpy(x).astype(np.int64) @ numpy(y).astype(np.int64) + numpy(add)
-            assert np.array_equal(found, expected.astype(np.int32))
+        found = simulate(nt.mul_mat(y.T, x) + add, [x, y, add], on)
+        expected = numpy(x).astype(np.int64) @ numpy(y).astype(np.int64) + numpy(add)
+        assert np.array_equal(found, expected.astype(np.int32))
+
+
+@pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 4), ("aie2p", 8)])
+def test_one_number_per_row(arch: str, columns: int) -> None:
+    """Beside a bias, and with integers."""
+    on = target(arch, columns)
+    a, b, gain, bias = normal(70, 90), normal(90, 100), normal(70, 1), normal(100, seed=1)
+    found = simulate((nt.mul_mat(b.T, a) * gain + bias), [a, b, gain, bias], on)
+    assert nmse(found, wide(a) @ wide(b) * wide(gain) + wide(bias)) <= 1e-10
+    x, y, add = integers(70, 30), integers(50, 30, seed=1), integers(70, 1, dtype="int32")
+    found = simulate(nt.mul_mat(y, x) + add, [x, y, add], on)
+    expected = numpy(x).astype(np.int64) @ numpy(y).astype(np.int64).T + numpy(add)
+    assert np.array_equal(found, expected.astype(np.int32))
 
 
 def test_float32_by_policy() -> None:
@@ -231,15 +243,18 @@ def test_what_is_refused() -> None:
     a, b = normal(40, 50), normal(50, 60)
     on = target("aie2p", 8)
 
-    def reason(result: nt.Tensor) -> str:
-        answer = gemm.claim(task_of(result), on)
+    # Not inside an assert, which would keep the product alive beside the sum.
+    cases: list[tuple[Callable[[], nt.Tensor], str]] = [
+        (lambda: a @ b + normal(40, 60), "a whole matrix"),
+        (lambda: normal(3, 40, 50) @ normal(3, 50, 60) + normal(3, 40, 1), "different operands along the batch"),
+        (lambda: integers(8, 8, dtype="int32") @ integers(8, 8, dtype="int32"), "no matrix product of int32"),
+        (lambda: normal(16, 8) @ normal(8, 1 << 20), "too far apart"),
+        (lambda: normal(1 << 14, 2, 8) @ normal(1 << 14, 8, 2), "transfers in one run"),
+    ]
+    for record, reason in cases:
+        answer = gemm.claim(task_of(record()), on)
         assert isinstance(answer, Refusal)
-        return answer.reason
-
-    assert "differs from row to row" in reason(a @ b + normal(40, 60))
-    assert "differs from row to row" in reason(a @ b + normal(40, 1))
-    assert "int32" in reason(integers(8, 8, dtype="int32") @ integers(8, 8, dtype="int32"))
-    assert "too far apart" in reason(normal(16, 8) @ normal(8, 1 << 20))
+        assert reason in answer.reason
 
 
 # --- designs with given tiles: one compilation serves many extents
@@ -271,12 +286,12 @@ def operands(problem: Problem) -> tuple[Array, Array]:
     ("aie2", Tiling(4, 2, 32, 16, 16, 2)),  # memtiles share rows of A
     ("aie2p", Tiling(4, 8, 16, 16, 8, 3)),
 ])  # fmt: skip
-def test_extents_around_those_of_the_tiles(arch: str, tiling: Tiling, transposed: bool) -> None:
+def test_extents_around_those_of_the_tiles(arch: Arch, tiling: Tiling, transposed: bool) -> None:
     rows, columns, gathered = tiling.rows * tiling.m, tiling.columns * tiling.n, tiling.k * tiling.stretch
     extents = [(1, 1, 1), (tiling.m - 1, tiling.n + 1, tiling.k), (rows, columns, gathered)]
     extents += [(rows + 1, columns - 1, gathered + 1), (2 * rows - 3, 2 * columns, 3 * gathered - 1)]
     for m, n, k in extents:
-        problem = Problem(arch, tiling.columns, "bfloat16", "float32", m, n, k, transposed=transposed)  # type: ignore[arg-type]
+        problem = Problem(arch, tiling.columns, "bfloat16", "float32", m, n, k, transposed=transposed)
         a, b = operands(problem)
         expected = a.astype(np.float64) @ (b.T if transposed else b).astype(np.float64)
         assert nmse(product(problem, tiling, a, b), expected) <= 1e-12
@@ -325,7 +340,7 @@ extent = st.one_of(st.integers(1, 80), st.integers(1, 5000))
 
 @st.composite
 def products(draw: st.DrawFn) -> Problem:
-    arch = draw(st.sampled_from(list(ARRAYS)))
+    arch: Arch = draw(st.sampled_from([array.arch for array in ARRAYS.values()]))
     operand, result = draw(
         st.sampled_from(
             [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("int8", "int32"), ("int8", "int8"), ("int16", "int32")]
@@ -340,17 +355,19 @@ def products(draw: st.DrawFn) -> Problem:
         draw(extent),
         draw(extent),
         transposed=draw(st.booleans()),
-        row_operands=draw(st.integers(0, 2)),
+        row_operands=(across := draw(st.integers(0, 2))),
+        column_operands=draw(st.integers(0, 2 - across)),
     )
 
 
 def epilogue(problem: Problem) -> Epilogue:
     """The sum of everything."""
     kind = "int32" if problem.operand.startswith("int") else "float"
-    rows = "".join(f", nt::load<{kind}, 16>(row{i} + column)" for i in range(problem.row_operands))
+    vectors = [f"row{i} + across" for i in range(problem.row_operands)]
+    vectors += [f"column{i} + down + j" for i in range(problem.column_operands)]
     total = f"nt::load<{kind}, 16>(sums + j)"
-    for row in rows.split(", nt")[1:]:
-        total = f"nt::add({total}, nt{row})"
+    for vector in vectors:
+        total = f"nt::add({total}, nt::load<{kind}, 16>({vector}))"
     return Epilogue((), (f"const auto v0 = {total};",), "v0")
 
 
@@ -368,15 +385,16 @@ def test_every_tiling_found_makes_a_design_within_all_limits(problem: Problem) -
     assert tiling.transfers(problem) == count(made).transfers
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(products(), st.integers(0, 2**31))
 def test_what_is_claimed_runs(problem: Problem, seed: int) -> None:
     """Down to small extents, for the sake of time."""
     m, n, k = (1 + extent % 97 for extent in (problem.m, problem.n, problem.k))
     whole = problem.operand.startswith("int")
-    make = (lambda *s: integers(*s, dtype=problem.operand, seed=seed)) if whole else (lambda *s: normal(*s, seed=seed))
-    x, y = make(m, k), make(n, k)
-    rows = [integers(n, dtype="int32", seed=i) if whole else normal(n, seed=i) for i in range(problem.row_operands)]
+    shapes = ((m, k), (n, k))
+    x, y = (integers(*s, dtype=problem.operand, seed=seed) if whole else normal(*s, seed=seed) for s in shapes)
+    vectors = [(n,)] * problem.row_operands + [(m, 1)] * problem.column_operands
+    rows = [integers(*s, dtype="int32", seed=i) if whole else normal(*s, seed=i) for i, s in enumerate(vectors)]
     result = nt.mul_mat(y, x)
     expected = numpy(x).astype(np.int64 if whole else np.float64) @ numpy(y).astype(np.int64 if whole else np.float64).T
     for row in rows:
@@ -424,11 +442,11 @@ def test_no_other_tiling_is_much_faster(problem: Problem, data: st.DataObject) -
         ("aie2p", "int8", "int32", 20.0),
     ],
 )
-def test_predicted_throughput_at_4096(arch: str, operand: str, result: str, tera: float) -> None:
+def test_predicted_throughput_at_4096(arch: Arch, operand: str, result: str, tera: float) -> None:
     n = 4096
     array = ARRAYS[arch]
     assert array.ddr_bytes_per_second == {"aie2": 15e9, "aie2p": 50e9}[arch]
-    problem = Problem(arch, array.columns, operand, result, n, n, n)  # type: ignore[arg-type]
+    problem = Problem(arch, array.columns, operand, result, n, n, n)
     tiling = search(problem)
     assert tiling is not None
     made = design(problem, tiling, PLAIN)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from movement_tasks import data_task, random_bits, simulate, target
 
+from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count
 from npu_tensor.dtypes import DTYPES, DType, bfloat16, float32, int8, int32
 from npu_tensor.kernels import get_rows
@@ -97,6 +98,26 @@ def test_an_offer_is_a_design_that_runs(rows: int, length: int, number: int, dty
         return
     assert "would stream by" in answer.reason
     assert table.nbytes * -(-number // 16) > max(2**20, 32 * number * length * dtype.itemsize)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([1, 3, 100, 999, 5000, 40000]),
+    st.sampled_from([1, 5, 64, 1000, 4097, 20000]),
+    st.sampled_from([1, 3, 10, 333, 4096, 20000]),
+    st.sampled_from([int32, bfloat16, int8]),
+    st.sampled_from(TARGETS),
+)
+def test_an_offer_for_large_shapes_passes_every_check(
+    rows: int, length: int, number: int, dtype: DType, where: Target
+) -> None:
+    table, index = np.zeros((rows, length), dtype.numpy), np.zeros(number, np.int32)
+    answer = get_rows.claim(rows_task(table, index), where)
+    if isinstance(answer, Offer):
+        design = answer.design()
+        assert not check(design)
+        for operand, buffer in zip(answer.operands, design.host_buffers, strict=True):
+            assert math.prod(operand.padded) * np.dtype(operand.dtype).itemsize == buffer.type.nbytes
 
 
 @arrays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,27 @@ def test_an_offer_is_a_design_that_runs(case: tuple[Array, Array], where: Target
     assert base.itemsize < 4 or "transfers" in answer.reason
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 16, 64, 127, 1000, 1023, 1025, 4096, 10007]), min_size=2, max_size=4),
+    st.randoms(use_true_random=False),
+    st.sampled_from(DTYPES),
+    st.sampled_from(TARGETS),
+)
+def test_an_offer_for_large_shapes_passes_every_check(
+    shape: list[int], random: Random, dtype: DType, where: Target
+) -> None:
+    while np.prod(shape) > 1 << 28:
+        shape.pop()
+    base = np.zeros(shape, dtype.numpy)  # Takes no memory unless it is written.
+    answer = movement.claim(copy_task(base.transpose(random.sample(range(base.ndim), base.ndim)), base), where)
+    if isinstance(answer, Offer):
+        design = answer.design()
+        assert not check(design)
+        for operand, buffer in zip(answer.operands, design.host_buffers, strict=True):
+            assert np.prod(operand.padded) * dtype.itemsize == buffer.type.nbytes
+
+
 def test_refusals_say_why() -> None:
     where = WHOLE[0]
     long = random_bits((3000, 4), int32)
@@ -164,6 +186,34 @@ def test_concat(dim: int, dtype: DType, where: Target) -> None:
     offer = movement.claim_concat(task, where)
     assert isinstance(offer, Offer), offer
     assert same(simulate(task, offer, where, parts), np.concatenate(parts, dim))
+
+
+@st.composite
+def joinable(draw: st.DrawFn) -> tuple[list[Array], list[Array], int]:
+    """Views that differ along one dimension, some transposed, and the arrays that they read."""
+    shape = draw(st.lists(st.sampled_from([1, 2, 3, 8, 17, 32]), min_size=1, max_size=4))
+    dim = draw(st.integers(0, len(shape) - 1))
+    dtype = as_dtype(draw(st.sampled_from(DTYPES)))
+    views, bases = [], []
+    for seed, extent in enumerate(draw(st.lists(st.sampled_from([1, 2, 4, 9, 40]), min_size=2, max_size=4))):
+        shape[dim] = extent
+        order = draw(st.permutations(range(len(shape))))
+        bases.append(random_bits(tuple(shape[axis] for axis in order), dtype, seed))
+        views.append(bases[-1].transpose(np.argsort(order)))
+    return views, bases, dim
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(joinable(), st.sampled_from(TARGETS))
+def test_an_offer_to_join_is_a_design_that_runs(case: tuple[list[Array], list[Array], int], where: Target) -> None:
+    views, bases, dim = case
+    task = data_task("concat", views, bases, dim)
+    answer = movement.claim_concat(task, where)
+    if isinstance(answer, Offer):
+        assert same(simulate(task, answer, where, bases), np.concatenate(views, dim))
+        return
+    small = bases[0].itemsize < 4 and "leave their words" in answer.reason
+    assert small or "transfers" in answer.reason or (where.columns == 1 and "different shapes" in answer.reason)
 
 
 @pytest.mark.parametrize("where", TARGETS, ids=lambda where: f"{where.array.arch}-{where.columns}")

@@ -52,6 +52,7 @@ def expected(
     base: float = 10000.0,
     scale: float = 1.0,
     magnitude: float = 1.0,
+    factors: Array | None = None,
 ) -> Array:
     """Pair by pair as a complex number times e^(i angle), in float64; x is rounded to bfloat16 first."""
     values = x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
@@ -60,6 +61,8 @@ def expected(
     for pair in range(dims // 2):
         first, second = (2 * pair, 2 * pair + 1) if mode == "normal" else (pair, pair + dims // 2)
         angle = scale * positions.astype(np.float64)[:, None] * base ** (-2 * pair / dims)
+        if factors is not None:
+            angle = angle / float(factors[pair])
         turned = (values[..., first] + 1j * values[..., second]) * magnitude * np.exp(1j * angle)
         result[..., first], result[..., second] = turned.real, turned.imag
     return result
@@ -146,6 +149,16 @@ def test_yarn() -> None:
     assert error(result[..., last:], stretched[..., last:]) <= 1e-6
 
 
+@pytest.mark.parametrize("shape", [(3, 2, 64), (2, 70, 4, 128)], ids=str)
+@arrays
+def test_frequency_factors(shape: tuple[int, ...], where: Target) -> None:
+    """More or fewer positions than factors in one round; columns with one round and with several."""
+    x, positions = data(shape, bfloat16)
+    factors = np.random.default_rng(3).uniform(0.3, 8, shape[-1] // 2 + 1).astype(np.float32)
+    result = rotated(rope_task(x, positions, factors, mode="neox"), where, [x, positions, factors])
+    assert error(result, expected(x, positions, mode="neox", factors=factors)) <= 1e-6
+
+
 def test_views() -> None:
     """Queries cut out of a joint projection, and positions that are a column."""
     joint, _ = data((2, 6, 3, 4, 64), bfloat16)
@@ -166,14 +179,16 @@ def positions_of(tokens: int) -> Array:
     st.integers(1, 40),
     st.integers(2, 300),
     st.integers(1, 150),
+    st.booleans(),
     st.sampled_from(TARGETS),
 )
 def test_an_offer_passes_every_check(
-    lead: list[int], tokens: int, heads: int, features: int, half: int, where: Target
+    lead: list[int], tokens: int, heads: int, features: int, half: int, divided: bool, where: Target
 ) -> None:
     n_dims = min(2 * half, features // 2 * 2)
     x = np.zeros((*lead, tokens, heads, features), bfloat16.numpy)
-    answer = rope.claim(rope_task(x, positions_of(tokens), n_dims=n_dims), where)
+    factors = [np.ones(n_dims // 2, np.float32)] * divided
+    answer = rope.claim(rope_task(x, positions_of(tokens), *factors, n_dims=n_dims), where)
     if isinstance(answer, Refusal):
         assert features % 2
         assert "words of 4 bytes" in answer.reason
@@ -184,17 +199,30 @@ def test_an_offer_passes_every_check(
         assert math.prod(operand.padded) == buffer.type.elements
 
 
+@pytest.mark.parametrize(
+    "shape", [(100_000, 1, 2), (600, 3, 1024), (40, 16, 1024), (2000, 4, 64), (5000, 1, 16)], ids=str
+)
+@pytest.mark.parametrize("divided", [False, True])
+@arrays
+def test_the_largest_objects_fit(shape: tuple[int, ...], divided: bool, where: Target) -> None:
+    """As float32, whose results take the most memory."""
+    x = np.zeros(shape, np.float32)
+    factors = [np.ones(shape[-1] // 2, np.float32)] * divided
+    offer = rope.claim(rope_task(x, np.zeros(shape[0], np.int32), *factors), where)
+    assert isinstance(offer, Offer)
+    assert not check(offer.design())
+
+
 def test_refusals_say_why() -> None:
     x, positions = data((4, 2, 64), float32)
-    factors = np.ones(32, np.float32)
-    long = np.zeros((4, 1, 4096), bfloat16.numpy)
+    long = np.zeros((4, 1, 1026), bfloat16.numpy)
     odd = np.zeros((4, 1, 5), bfloat16.numpy)
     wide = np.zeros((4, 2, 64), float64.numpy)
     cases = [
         (rope_task(x, positions), target("aie2", 4), "the policy for float32 is exact"),
         (rope_task(x, positions), target("aie2", 4, "emulate"), "the policy for float32 is emulate"),
-        (rope_task(x, positions, factors), WHOLE[0], "frequency factors"),
-        (rope_task(long, positions), WHOLE[0], "4096 features, more than 2048"),
+        (rope_task(x, positions, base=0.0), WHOLE[0], "finite angles"),
+        (rope_task(long, positions), WHOLE[0], "1026 features, more than 1024"),
         (rope_task(odd, positions, n_dims=4), WHOLE[0], "words of 4 bytes"),
         (rope_task(wide, positions), WHOLE[0], "no kernel for"),
     ]

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from host_library import ARCHS, GUARD, aligned, call, compile_library
 
+# Casting one of the signalling NaNs among the random bit patterns raises a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+
 Array = np.ndarray[Any, Any]
 
 TINY = 2.0**-126
@@ -88,7 +91,8 @@ auto get(const Stored *p) { return nt::load<Register, N>(p); }
 def float_function(name: str, template: str = "", suffix: str = "", result: str = "float") -> str:
     second = ", nt::load<float, 16>(y + i)" if name in TWO_OPERANDS else ""
     return f"""RUN({name}{suffix}_float, const float *x, const float *y, {result} *z)
-        for (int i = 0; i < n; i += 16) nt::store(z + i, nt::{name}{template}(nt::load<float, 16>(x + i){second})); END"""
+        for (int i = 0; i < n; i += 16)
+            nt::store(z + i, nt::{name}{template}(nt::load<float, 16>(x + i){second})); END"""
 
 
 def integer_functions(dtype: str) -> str:
@@ -159,7 +163,9 @@ def source() -> str:
 
 @pytest.fixture(scope="module", params=ARCHS)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return compile_library(source(), request.param, tmp_path_factory.mktemp(request.param), "-Wno-unused-parameter")
+    # What is compiled is long: less optimisation saves more time than it costs.
+    folder = tmp_path_factory.mktemp(request.param)
+    return compile_library(source(), request.param, folder, "-O1", "-Wno-unused-parameter")
 
 
 def evaluate(library: ctypes.CDLL, name: str, *operands: Array, result: Any = None) -> Array:
@@ -178,7 +184,7 @@ def without_denormals(x: Array) -> Array:
 SPECIALS = np.array(
     [
         0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, math.inf, -math.inf, math.nan, 1.1754944e-38, -1.1754944e-38,
-        3.4028235e38, -3.4028235e38, 88.72283, 88.72284, 88.9, 89, -87.33655, -87.4, -103.98, 9.01, -9.02, 0.93, 16777217,
+        3.4028235e38, -3.4028235e38, 88.72283, 88.72284, 88.9, 89, -87.33655, -87.4, -103.98, 9.01, -9.02, 0.93, 2**24,
     ],
     np.float32,
 )  # fmt: skip
@@ -190,7 +196,8 @@ def arguments(seed: int, count: int = 1 << 16) -> Array:
     patterns = random.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
     ordinary = [random.normal(0, scale, count // 4) for scale in (1e-4, 0.3, 1, 3, 10, 30, 100, 1e4)]
     near_one = [1 + random.normal(0, scale, count // 8) for scale in (1e-6, 1e-3, 0.1)]
-    x = without_denormals(np.concatenate([patterns, *ordinary, *near_one, SPECIALS]).astype(np.float32))
+    others = np.concatenate([*ordinary, *near_one]).astype(np.float32)
+    x = without_denormals(np.concatenate([patterns, others, SPECIALS]))
     return np.concatenate([x, np.ones(-x.size % 64, np.float32)])
 
 
@@ -243,7 +250,11 @@ def test_functions_of_two_operands_are_as_exact_as_promised(library: ctypes.CDLL
     x, y = x[:size], y[:size]
     with np.errstate(all="ignore"):
         exact = BINARY[name](x.astype(np.float64), y.astype(np.float64))
-    error = units(evaluate(library, f"{name}_{precision}_float", x, y), exact, precision)
+    result = evaluate(library, f"{name}_{precision}_float", x, y)
+    error = units(result, exact, precision)
+    if name == "mul":  # partial products below 2^-126 are zero
+        with np.errstate(all="ignore"):
+            error[(np.abs(result - exact) <= 2.0**-124) & (exact != 0)] = 0
     worst = int(np.argmax(error))
     assert error[worst] <= MAX_ULP[precision], f"{name}({x[worst]!r}, {y[worst]!r}) is off by {error[worst]} units"
 
@@ -278,8 +289,8 @@ def test_sine_and_cosine_are_nan_beyond_their_range(library: ctypes.CDLL) -> Non
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_functions_of_floats_equal_numpy(library: ctypes.CDLL, name: str) -> None:
     halves = np.arange(-32, 32, 0.25)
-    large = np.float32([2**22 + 0.5, 2**23 - 0.5, 2**23, 2**24 + 2, -(2**23) + 0.5, 65519.996, 65520, 6e-8, 3.1e-5] * 16)
-    x = np.concatenate([arguments(5), halves, large, np.resize(SPECIALS, 112)]).astype(np.float32)
+    large = [2**22 + 0.5, 2**23 - 0.5, 2**23, 2**24 + 2, -(2**23) + 0.5, 65519.996, 65520, 6e-8, 3.1e-5]
+    x = np.concatenate([arguments(5), np.concatenate([halves, large]).astype(np.float32)])
     x = np.concatenate([x, np.ones(-x.size % 16, np.float32)])
     y = np.random.default_rng(6).permutation(x)
     operands = (x, y) if name in TWO_OPERANDS else (x,)

@@ -71,8 +71,11 @@ def test_pieces_of_a_transfer_are_the_nested_loops(
     pattern = AccessPattern(offset, sizes, strides)
     places = pattern_offsets(pattern)
     memory = np.arange(max(places) + 1, dtype=f"u{itemsize}")
-    pieces = [piece.view(memory.view(np.uint8)).ravel().tolist() for piece in pattern_walks(pattern, itemsize)]
-    assert list(itertools.chain(*pieces)) == places
+    pieces = pattern_walks(pattern, itemsize)
+    found = [piece.view(memory.view(np.uint8)).ravel().tolist() for piece in pieces]
+    assert list(itertools.chain(*found)) == places
+    assert all(piece.nbytes <= largest or len(piece.sizes) == 1 for piece in pieces)
+    assert len(pieces) == 1 or len(places) * itemsize > largest
 
 
 def through(values: Ints, read: Dims, write: Dims) -> Ints:

@@ -98,6 +98,35 @@ def test_float32_stays_on_the_cpu_unless_asked_for() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("index", [5, -1])
+def test_an_index_out_of_range_is_an_error_as_on_the_cpu(index: int) -> None:
+    table = bfloat16(5, 32)
+    messages = []
+    for uri in ("cpu", "sim:npu2"):
+        with nt.default_device(uri):
+            rows = nt.index_select(table, 0, nt.tensor([0, index], dtype=nt.int32))
+            assert nt.explain(rows)[-1].device == uri
+            with pytest.raises(IndexError) as caught:
+                rows.realize()
+        messages.append(str(caught.value).replace(uri, "device"))
+    assert messages[0] == messages[1]
+    assert "test_device.py" in messages[0]
+
+
+@needs_compiler
+def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
+    x, w, residual = bfloat16(40, 64), bfloat16(24, 64, seed=1), bfloat16(40, 24, seed=2)
+    with nt.default_device("sim:npu2"):
+        result = nt.linear(x, w) + residual
+        rows = nt.explain(result)
+        found = result.float().numpy()
+    assert [row.kernel for row in rows if row.seconds is not None] == ["gemm", "elementwise"]
+    assert {row.device for row in rows if row.seconds is not None} == {"sim:npu2"}
+    expected = (nt.linear(x, w) + residual).float().numpy()
+    np.testing.assert_allclose(found, expected, rtol=2.0**-6, atol=0.05)
+
+
+@needs_compiler
 def test_several_devices_in_order_of_preference() -> None:
     x = bfloat16(8, 8)
     with nt.default_device("sim:npu1, sim:npu2"):

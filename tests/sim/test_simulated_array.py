@@ -22,7 +22,6 @@ from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
-from npu_tensor.runtime.sim.machine import Machine
 from npu_tensor.runtime.sim.memory import DeviceBuffer, TileMemory
 
 SHIM, CORE = Tile(0, 0), Tile(0, 2)
@@ -306,12 +305,13 @@ def test_designs_take_turns_on_an_array_and_threads_do_too() -> None:
 def test_a_design_that_nobody_has_is_freed() -> None:
     loaded = load(copy_design(2))
     run(loaded, VALUES[:32])
-    machine: weakref.ref[Machine] = weakref.ref(loaded._machine)  # type: ignore[arg-type]
+    assert loaded._machine is not None
+    ring = weakref.ref(loaded._machine._rings[0])  # coroutines and their stacks refer to it
     array = loaded.array
     del loaded
     gc.collect()
     array.thread.call(gc.collect)
-    assert machine() is None
+    assert ring() is None
 
 
 def test_the_thread_of_an_array_ends_with_it() -> None:

@@ -102,12 +102,14 @@ class accum {
     }
     template <unsigned M>
     accum<Tag, M> extract(unsigned index) const {
+        if (index >= N / M) nt_host::fail("accum::extract: the part lies outside of the accumulator");
         accum<Tag, M> result;
         for (unsigned i = 0; i < M; ++i) result.data[i] = data[index * M + i];
         return result;
     }
     template <unsigned M>
     accum &insert(unsigned index, const accum<Tag, M> &part) {
+        if (index >= N / M) nt_host::fail("accum::insert: the part lies outside of the accumulator");
         for (unsigned i = 0; i < M; ++i) data[index * M + i] = part.data[i];
         return *this;
     }

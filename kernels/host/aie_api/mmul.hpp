@@ -43,8 +43,9 @@ constexpr bool has_mmul(MmulShape shape) {
                            Shape{2, 8, 8}, Shape{2, 16, 8}, Shape{4, 16, 8})
                    : among(Shape{4, 4, 8}, Shape{8, 4, 8}, Shape{4, 8, 8}, Shape{2, 16, 8}, Shape{4, 16, 8});
     } else if constexpr (sizeof(A) == 4 && sizeof(B) == 4) {
-        return __AIE_ARCH__ == 20 ? among(Shape{4, 2, 4}, Shape{4, 4, 4}, Shape{8, 2, 4}, Shape{4, 1, 8})
-                                  : among(Shape{4, 2, 8}, Shape{4, 4, 8}, Shape{4, 4, 4}, Shape{8, 2, 8}, Shape{4, 1, 8});
+        return __AIE_ARCH__ == 20
+                   ? among(Shape{4, 2, 4}, Shape{4, 4, 4}, Shape{8, 2, 4}, Shape{4, 1, 8})
+                   : among(Shape{4, 2, 8}, Shape{4, 4, 8}, Shape{4, 4, 4}, Shape{8, 2, 8}, Shape{4, 1, 8});
     }
     return false;
 }

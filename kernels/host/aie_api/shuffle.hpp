@@ -19,7 +19,8 @@ vector<T, M> gather(const vector<T, N> &v, Source source) {
 }
 
 inline void check_chunk(unsigned chunk, unsigned lanes) {
-    if (chunk == 0 || (chunk & (chunk - 1)) || chunk > lanes) nt_host::fail("a chunk is a power of two within a vector");
+    if (chunk == 0 || (chunk & (chunk - 1)) || chunk > lanes)
+        nt_host::fail("a chunk is a power of two within a vector");
 }
 
 }  // namespace detail

@@ -121,20 +121,25 @@ inline void with_rounding(Body &&body) {
     }
 }
 
-// Whether to step away from the number below, given its lowest bit, the sign, and how the rest compares with a half.
+// Whether to step away from the number below, given whether that is odd, the sign, and how the rest compares with 0 and
+// with a half.
 template <rounding_mode mode>
 constexpr bool steps_up(bool odd, bool negative, bool rest, bool above_half, bool half) {
     using enum rounding_mode;
-    if constexpr (mode == floor) return false;
-    if constexpr (mode == ceil) return rest;
-    if constexpr (mode == positive_inf) return above_half || half;
-    if constexpr (mode == negative_inf) return above_half;
-    if constexpr (mode == symmetric_inf) return above_half || (half && !negative);
-    if constexpr (mode == symmetric_zero) return above_half || (half && negative);
-    if constexpr (mode == conv_even) return above_half || (half && odd);
-    if constexpr (mode == conv_odd) return above_half || (half && !odd);
-    if constexpr (mode == symmetric_floor) return rest && negative;
-    if constexpr (mode == symmetric_ceil) return rest && !negative;
+    if constexpr (mode == floor) {
+        return false;
+    } else if constexpr (mode == ceil) {
+        return rest;
+    } else if constexpr (mode == symmetric_floor) {
+        return rest && negative;
+    } else if constexpr (mode == symmetric_ceil) {
+        return rest && !negative;
+    } else {
+        const bool tie_steps_up = mode == positive_inf || (mode == symmetric_inf && !negative) ||
+                                  (mode == symmetric_zero && negative) || (mode == conv_even && odd) ||
+                                  (mode == conv_odd && !odd);
+        return above_half || (half && tie_steps_up);
+    }
 }
 
 // value / 2^shift, rounded; a negative shift multiplies.
@@ -147,7 +152,7 @@ constexpr std::int64_t shifted(std::int64_t value, int shift) {
     return below + steps_up<mode>(below & 1, value < 0, rest != 0, rest > half, rest == half);
 }
 
-// Bits of a float32 to bits of a bfloat16. The magnitude is what the addition changes, so signs are turned around.
+// Bits of a float32 to bits of a bfloat16. An addition to the bits changes the magnitude, whatever the sign.
 template <rounding_mode mode>
 constexpr uint16 rounded_bfloat16(uint32 bits) {
     const uint32 odd = bits >> 16 & 1, negative = bits >> 31;

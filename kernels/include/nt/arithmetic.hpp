@@ -134,18 +134,21 @@ inline Split<parts, N> split_below(const Float<N> &x) {
     const auto rest = split<parts - 1>(aie::sub(x, leading));
     Split<parts, N> result;
     result.part[0] = Sum<N>(leading).template to_vector<bfloat16>();
+    NT_UNROLL
     for (unsigned i = 1; i < parts; ++i) result.part[i] = rest[i - 1];
     return result;
 }
 
-// The product of the leading parts is right where the result is NaN or infinite; the sum of all is not, because the
-// second part of an infinity is NaN. A NaN that has bits in its lower half only, which no operation makes, counts as
-// infinity. Operands below 2^-102 count with 8 bits, because their lower parts are zero to the array.
+// The product of the leading parts is right where the result is NaN, infinite or zero. The sum of all is not, because
+// the second part of an infinity is NaN, and sums lose the sign of a zero. A NaN that has bits in its lower half only,
+// which no operation makes, counts as infinity. What falls below 2^-126 on the way is zero to the array: operands below
+// 2^-102 may count with 8 bits, and results have an absolute error of up to 2^-124 besides the relative one.
 template <typename P = full, unsigned N>
 inline Float<N> mul(const Float<N> &a, const Float<N> &b) {
     const auto left = split_below<P::parts>(a), right = split_below<P::parts>(b);
     const Float<N> coarse = value(Sum<N>(aie::mul(left[0], right[0])));
-    return select(aie::ge(magnitude(coarse), INFINITY_BITS), coarse, value(product(left, right)));
+    const auto enough = aie::ge(magnitude(coarse), INFINITY_BITS) | aie::eq(magnitude(coarse), 0);
+    return select(enough, coarse, value(product(left, right)));
 }
 // Integers wrap.
 template <typename P = full, typename T, unsigned N>
@@ -211,6 +214,7 @@ template <typename T, unsigned N>
 inline aie::vector<T, N> shift_left(const aie::vector<T, N> &v, const aie::vector<T, N> &count) {
     constexpr unsigned width = sizeof(T) * 8;
     aie::vector<T, N> result = v;
+    NT_UNROLL
     for (unsigned step = 1; step < width; step *= 2)
         result = aie::select(result, aie::upshift(result, step), aie::neq(aie::bit_and(T(step), count), T(0)));
     return aie::select(result, aie::zeros<T, N>(), aie::neq(aie::bit_and(T(~(width - 1)), count), T(0)));
@@ -219,6 +223,7 @@ template <typename T, unsigned N>
 inline aie::vector<T, N> shift_right(const aie::vector<T, N> &v, const aie::vector<T, N> &count) {
     constexpr unsigned width = sizeof(T) * 8;
     aie::vector<T, N> result = v;
+    NT_UNROLL
     for (unsigned step = 1; step < width; step *= 2)
         result = aie::select(result, shift_down(result, step), aie::neq(aie::bit_and(T(step), count), T(0)));
     aie::vector<T, N> empty = aie::zeros<T, N>();
@@ -362,6 +367,7 @@ inline auto broadcast(T scalar) {
 // All lanes of the result are the sum, maximum or minimum of the lanes.
 template <typename T, unsigned N, typename Combine>
 inline aie::vector<T, N> combine_lanes(aie::vector<T, N> v, Combine combine) {
+    NT_UNROLL
     for (unsigned distance = N / 2; distance > 0; distance /= 2)
         v = combine(v, aie::shuffle_down_rotate(v, distance));
     return v;

@@ -48,7 +48,7 @@ inline Float<N> reciprocal_of_mantissa(const Split<P::parts, N> &m) {
     return value(add_product(Sum<N>(y), split<P::parts>(correction), estimate));
 }
 
-// The mantissa with the exponent of 1, and the exponent.
+// The mantissa with the exponent of 1, and the exponent as it stands in the number: that of 1 is 127.
 template <unsigned N>
 inline Float<N> mantissa(const Float<N> &x) {
     return from_bits(aie::bit_or(ONE_BITS, aie::bit_and(0x007fffff, bits(x))));
@@ -64,10 +64,13 @@ inline Float<N> quotient_of_mantissas(const Float<N> &top, const Float<N> &botto
     const auto divisor = split<P::parts>(bottom);
     const auto inverse = split<P::parts>(reciprocal_of_mantissa<P>(divisor));
     const Float<N> quotient = value(product(split<P::parts>(top), inverse));
-    if constexpr (P::parts < 3) return quotient;
-    // One more step with the exact remainder leaves half a unit in the last place.
-    const Float<N> rest = value(remainder(Sum<N>(top), split<3>(quotient), divisor));
-    return value(aie::mac(Sum<N>(quotient), to_bfloat16(rest), inverse[0]));
+    if constexpr (P::parts == 3) {
+        // One more step with the exact remainder leaves half a unit in the last place.
+        const Float<N> rest = value(remainder(Sum<N>(top), split<3>(quotient), divisor));
+        return value(aie::mac(Sum<N>(quotient), to_bfloat16(rest), inverse[0]));
+    } else {
+        return quotient;
+    }
 }
 
 // Denormal operands count as zeros.

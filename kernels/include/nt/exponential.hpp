@@ -1,4 +1,4 @@
-// exp, expm1, log, log1p, pow and the sigmoid.
+// exp, expm1, log, log1p and the sigmoid.
 //
 // Polynomials were fitted for the smallest maximal error, which is given relative to the function and before rounding.
 #pragma once
@@ -13,7 +13,7 @@ constexpr double LN_2 = 0.6931471805599453094;
 constexpr SplitConstant<4> LN_2_PARTS(LN_2);
 constexpr SplitConstant<2> LOG2_E_PARTS(1.4426950408889634074);
 
-// x as n ln 2 + rest for |x| <= 128, with |rest| <= ln(2)/2.
+// x as n ln 2 + rest for |x| <= 128, with |rest| <= ln(2)/2 but for the rounding of n.
 template <unsigned N>
 struct Reduced {
     Int<N> n;
@@ -26,6 +26,7 @@ inline Reduced<N> reduce_exponent(const Float<N> &x) {
     // |n| <= 256 is a bfloat16 number.
     const Bfloat<N> n = Sum<N>(aie::sub(shifted, constant<N>(ROUNDER))).template to_vector<bfloat16>();
     Sum<N> rest(x);
+    NT_UNROLL
     for (unsigned i = 0; i < LN_2_PARTS.size; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
     return {aie::sub(bits(shifted), ROUNDER_BITS), value(rest)};
 }
@@ -38,7 +39,8 @@ struct ExpCoefficients<half> {  // 2^-17
 };
 template <>
 struct ExpCoefficients<full> {  // 2^-28
-    static constexpr float c[] = {0.0013814320f, 0.0083688512f, 0.0416684011f, 0.1666651952f, 0.4999999337f, 1.0f, 1.0f};
+    static constexpr float c[] = {0.0013814320f, 0.0083688512f, 0.0416684011f, 0.1666651952f,
+                                  0.4999999337f, 1.0f,          1.0f};
 };
 
 // exp for |x| <= EXP_LIMIT; what is below 2^-126 is 0.
@@ -69,7 +71,8 @@ template <typename P, unsigned N>
 inline Float<N> expm1_bounded(const Float<N> &x) {
     const Reduced<N> reduced = reduce_exponent(x);
     const auto rest = split<P::parts>(reduced.rest);
-    const auto curved = split<P::parts>(value(product(rest, split<P::parts>(polynomial<2>(rest, Expm1Coefficients<P>::c)))));
+    const auto slope = split<P::parts>(polynomial<2>(rest, Expm1Coefficients<P>::c));
+    const auto curved = split<P::parts>(value(product(rest, slope)));
     const Float<N> small = value(add_product(Sum<N>(reduced.rest), rest, curved));
     const Int<N> bounded = aie::min(reduced.n, 25);
     const Float<N> power = from_bits(aie::upshift(aie::add(bounded, 127), 23));
@@ -118,6 +121,7 @@ inline Float<N> log_of_parts(const Int<N> &exponent, const Float<N> &f) {
     const Float<N> inner = polynomial<3>(factor, LogCoefficients<P>::c);
     const Float<N> curved = value(product(factor, split<P::parts>(inner)));
     Sum<N> sum = add_product(Sum<N>(f), factor, split<P::parts>(curved));
+    NT_UNROLL
     for (unsigned i = LN_2_PARTS.size; i-- > 0;) sum = aie::mac(sum, e, LN_2_PARTS[i]);
     return value(sum);
 }

@@ -123,4 +123,15 @@ inline void spread_row(const int32 *__restrict object, int32 *__restrict row) {
     }
 }
 
+// The same for a column operand, whose words begin the rows of the slices of A that follow the last step. Each word is
+// repeated T times: the order in which the sums of a row are read.
+template <typename Tile>
+inline void spread_column(const int32 *__restrict slice, int32 *__restrict column, int32 *__restrict cursor) {
+    constexpr unsigned group = Tile::S * sizeof(typename Tile::Operand) / 4, rows = Tile::block_rows * Tile::R;
+    column += advance(cursor, rows * Tile::T, Tile::M * Tile::T);
+    for (unsigned i = 0; i < rows; ++i) {
+        for (unsigned j = 0; j < Tile::T; ++j) column[i * Tile::T + j] = slice[i * group];
+    }
+}
+
 }  // namespace nt

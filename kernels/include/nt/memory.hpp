@@ -46,7 +46,7 @@ inline void store_unaligned(Stored *p, const V &v) {
 // The first `count` elements; the lanes behind are `fill`. Memory behind the elements is not touched, it may belong to
 // a transfer in progress.
 template <typename Register, unsigned N, typename Stored>
-inline auto load_partial(const Stored *p, unsigned count, Stored fill) {
+inline auto load_partial(const Stored *p, unsigned count, std::type_identity_t<Stored> fill) {
     auto v = aie::broadcast<Stored, N>(fill);
     for (unsigned i = 0; i < count; ++i) v.set(p[i], i);
     return loaded<Register>(v);

@@ -3,9 +3,20 @@
 // A float32 number is the sum of three bfloat16 numbers, and of two but for a relative error of 2^-17. Products of two
 // bfloat16 numbers are exact in a float32 accumulator, so that a product of float32 numbers is a sum of 6 native
 // products, or of 3 where 16 bits suffice.
+//
+// The array's accumulators are taken to round sums to nearest even; that is not documented. Where a comment says that
+// sums are exact it does not matter.
 #pragma once
 
 #include <aie_api/aie.hpp>
+
+// Before loops over parts: registers cannot be indexed, and constants must be known when compiling, because a core has
+// no floating-point unit for scalars.
+#if defined(__clang__)
+#define NT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NT_UNROLL  // for the host it does not matter
+#endif
 
 namespace nt {
 
@@ -60,6 +71,7 @@ template <unsigned parts, unsigned N>
 inline Split<parts, N> split(const Float<N> &x) {
     Split<parts, N> result;
     Sum<N> rest(x);
+    NT_UNROLL
     for (unsigned i = 0; i < parts; ++i) {
         result.part[i] = rest.template to_vector<bfloat16>();
         if (i + 1 < parts) rest = aie::msc(rest, result.part[i], bfloat16(1.0f));
@@ -91,7 +103,9 @@ inline Sum<N> product(const Split<parts, N> &a, const Factor &b) {
     // The loops below meet this pair of parts first; it begins the sum.
     constexpr unsigned first = last < Factor::size ? 0 : last - (Factor::size - 1);
     Sum<N> sum = aie::mul(a[first], b[last - first]);
+    NT_UNROLL
     for (unsigned order = last + 1; order-- > 0;)
+        NT_UNROLL
         for (unsigned i = order == last ? first + 1 : 0; i <= order; ++i)
             if (i < parts && order - i < Factor::size) sum = aie::mac(sum, a[i], b[order - i]);
     return sum;
@@ -107,7 +121,9 @@ inline Sum<N> add_product(const Sum<N> &sum, const Split<parts, N> &a, const Fac
 template <unsigned parts, unsigned N, typename Factor>
 inline Sum<N> remainder(const Sum<N> &minuend, const Split<parts, N> &a, const Factor &b) {
     Sum<N> sum = minuend;
+    NT_UNROLL
     for (unsigned order = 0; order < parts + Factor::size - 1; ++order)
+        NT_UNROLL
         for (unsigned i = 0; i <= order; ++i)
             if (i < parts && order - i < Factor::size) sum = aie::msc(sum, a[i], b[order - i]);
     return sum;
@@ -118,8 +134,10 @@ inline Sum<N> remainder(const Sum<N> &minuend, const Split<parts, N> &a, const F
 template <unsigned exact, unsigned parts, unsigned N, unsigned long count>
 inline Float<N> polynomial(const Split<parts, N> &x, const float (&coefficients)[count]) {
     Split<parts - 1, N> shorter;
+    NT_UNROLL
     for (unsigned i = 0; i + 1 < parts; ++i) shorter.part[i] = x.part[i];
     Float<N> result = constant<N>(coefficients[0]);
+    NT_UNROLL
     for (unsigned i = 1; i < count; ++i) {
         const Sum<N> next = constant_sum<N>(coefficients[i]);
         if (i + exact < count) {

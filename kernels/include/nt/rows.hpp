@@ -161,4 +161,26 @@ template <class T, unsigned N, bool Maximum> struct row_place {
 template <class T, unsigned N> using row_argmax = row_place<T, N, true>;
 template <class T, unsigned N> using row_argmin = row_place<T, N, false>;
 
+// What is computed once for a row: the same functions, but those of much machine code are called and not inlined.
+namespace once {
+using namespace nt;
+#define NT_UNARY(name)                                                                                                 \
+  template <class P, class V> [[gnu::noinline]] V name(const V &x) { return nt::name<P>(x); }
+#define NT_BINARY(name)                                                                                                \
+  template <class P, class V> [[gnu::noinline]] V name(const V &a, const V &b) { return nt::name<P>(a, b); }
+NT_UNARY(sqrt)
+NT_UNARY(exp)
+NT_UNARY(expm1)
+NT_UNARY(log)
+NT_UNARY(log1p)
+NT_UNARY(sin)
+NT_UNARY(cos)
+NT_UNARY(tanh)
+NT_UNARY(erf)
+NT_BINARY(div)
+NT_BINARY(pow)
+#undef NT_UNARY
+#undef NT_BINARY
+} // namespace once
+
 } // namespace nt

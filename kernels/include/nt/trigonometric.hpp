@@ -6,11 +6,12 @@
 namespace nt {
 
 // Largest |x| of sin and cos; beyond it they are NaN.
-constexpr float TRIGONOMETRIC_LIMIT = 262144.0f;  // 2^18
+constexpr int32 TRIGONOMETRIC_LIMIT_BITS = 0x48800000;  // 2^18
 
 constexpr SplitConstant<3> TWO_OVER_PI_PARTS(0.63661977236758134308);
 
-// pi / 2 in pieces of 8 bits, 72 bits in all: more than a double has.
+// pi / 2 in pieces of 8 bits. Their products with a number of quarter turns have 16 bits, so that all sums are exact
+// until little is left.
 constexpr float HALF_PI_PARTS[] = {
     1.5703125f, 0.0004825592041015625f, 1.2665987014770508e-06f, 9.89530235528946e-10f,
     2.5579538487363607e-12f, 5.384581669432009e-15f, 5.719166459861036e-18f, 2.0117032497289633e-21f,
@@ -48,7 +49,8 @@ inline Float<N> erf(const Float<N> &x) {
     constexpr int32 raise = 48 << 23;
     const Float<N> raised = from_bits(aie::add(bits(size), raise));
     const Int<N> raised_near = bits(value(add_product(Sum<N>(raised), split<P::parts>(raised), ratio)));
-    const Float<N> near = from_bits(aie::max(aie::sub(raised_near, raise), 0));
+    const Float<N> lowered = from_bits(aie::max(aie::sub(raised_near, raise), 0));
+    const Float<N> near = select(aie::lt(bits(size), 0x00800000), size, lowered);  // zero and subnormals
     const auto centered = split<P::parts>(aie::sub(aie::max(size, 0.9f), constant<N>(2.25f)));
     const Float<N> rest = exp_bounded<P>(polynomial<4>(centered, ErfCoefficients<P>::far));
     const Float<N> far = aie::sub(constant<N>(1.0f), rest);
@@ -70,7 +72,7 @@ template <typename P>
 struct SinCoefficients;
 template <>
 struct SinCoefficients<half> {
-    static constexpr float sine[] = {0.0081626020f, -0.1666336397f};     // (sin(r) - r) / r^3; 2^-19
+    static constexpr float sine[] = {0.0081626020f, -0.1666336397f};           // (sin(r) - r) / r^3; 2^-19
     static constexpr float cosine[] = {-0.0013647743f, 0.0416610257f, -0.5f};  // (cos(r) - 1) / r^2; 2^-23
 };
 template <>
@@ -87,7 +89,9 @@ inline Float<N> sin_turned(const Float<N> &x, int32 quarters) {
     const auto n = split<3>(aie::sub(shifted, constant<N>(ROUNDER)));
     Sum<N> rest(x);
     constexpr unsigned pieces = sizeof HALF_PI_PARTS / sizeof HALF_PI_PARTS[0];
+    NT_UNROLL
     for (unsigned order = 0; order < pieces; ++order)
+        NT_UNROLL
         for (unsigned i = 0; i < 3 && i <= order; ++i) rest = aie::msc(rest, n[i], bfloat16(HALF_PI_PARTS[order - i]));
     const Float<N> r = value(rest);
     const auto factor = split<P::parts>(r);
@@ -98,7 +102,8 @@ inline Float<N> sin_turned(const Float<N> &x, int32 quarters) {
     const Float<N> cosine = value(add_product(constant_sum<N>(1.0f), square, slope));
     const Float<N> result = aie::select(sine, cosine, aie::neq(aie::bit_and(1, quadrant), 0));
     const Float<N> turned = aie::select(result, nt::neg(result), aie::neq(aie::bit_and(2, quadrant), 0));
-    return select(aie::gt(from_bits(magnitude(x)), TRIGONOMETRIC_LIMIT) | is_nan(x), from_bits(aie::broadcast<int32, N>(NAN_BITS)), turned);
+    const auto undefined = aie::gt(magnitude(x), TRIGONOMETRIC_LIMIT_BITS);
+    return from_bits(aie::select(bits(turned), NAN_BITS, undefined));
 }
 
 template <typename P = full, unsigned N>

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
 
@@ -20,7 +19,9 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Float32, HostOperand, Offer, Target
+from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.reference import located
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
@@ -59,7 +60,7 @@ class SimulatedDevice:
     """One simulated NPU with memory of its own."""
 
     # A design has at most five host buffers, one of them for the result.
-    fusion = Fusion(inputs=4, prologues=False)
+    fusion = Fusion(inputs=4, prologues=False, residuals=False)
 
     def __init__(self, uri: str, allocator: Allocator) -> None:
         self.uri = uri
@@ -116,7 +117,9 @@ class SimulatedKernel:
                     if operand.number is not None and not operand.output:
                         source = task.inputs[operand.number]
                         assert source.dtype is not None
-                        pack(operand, _elements(values[source.item], source.dtype), buffer.host)
+                        elements = _elements(values[source.item], source.dtype)
+                        _check_indexes(operand, elements, task.call)
+                        pack(operand, elements, buffer.host)
                         buffer.to_device()
                 words = [_word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
                 counted = loaded.run([buffer.device for buffer in buffers], words)
@@ -173,6 +176,17 @@ def _strided(elements: Array, operand: HostOperand) -> Array:
     layout = operand.layout
     strides = tuple(stride * elements.itemsize for stride in layout.strides)
     return np.lib.stride_tricks.as_strided(elements[layout.offset :], layout.shape, strides)
+
+
+def _check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> None:
+    """Raise DimensionError, an IndexError, for an index that is out of range: the array would find nothing there."""
+    if operand.indexes is None:
+        return
+    assert call is not None
+    name, extent = operand.indexes
+    given = _strided(elements, operand)
+    if given.min() < 0 or given.max() >= extent:
+        raise located(IndexError(f"{name} is out of range for extent {extent}: {given.min()} to {given.max()}"), call)
 
 
 def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:

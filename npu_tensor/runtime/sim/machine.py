@@ -13,7 +13,7 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index
 from npu_tensor.dataflow.cost import Channel, Counters
 from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, ObjectType
-from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
+from npu_tensor.errors import LaunchError, LaunchTimeout
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.memory import Bytes, TileMemory
