@@ -17,7 +17,7 @@ from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.rowwise_layout import RowLayout, row_layout
 from npu_tensor.kernels.rowwise_parts import PartsPlan, plan_parts
 from npu_tensor.kernels.rowwise_parts_design import parts_design
-from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Access, Operand, RowProgram, narrow, reduces, varying
+from npu_tensor.kernels.rowwise_program import Access, Operand, RowProgram, narrow, reduces, varying
 from npu_tensor.kernels.rowwise_rows import RowsPlan, plan_rows
 from npu_tensor.kernels.rowwise_rows_design import rows_design
 from npu_tensor.ops.expression import Program
@@ -32,6 +32,7 @@ WASTE: Final = 4
 """How much longer padding may make a row of SMALL elements or more."""
 
 SMALL: Final = 256
+"""Elements. The array is not busy with such rows anyway."""
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
@@ -88,8 +89,10 @@ def _offer(
     pitch = _pitch(row, layouts, results, length)
     whole = plan_rows(row, layouts, results, rows, length, pitch, target.columns)
     parts = plan_parts(row, layouts, results, rows, length, target.columns)
-    plan = min((made for made in (whole, parts) if made is not None), key=lambda made: made.cost, default=None)
-    if plan is None or plan.pitch > WASTE * max(length, SMALL):
+    longest = WASTE * max(length, SMALL)
+    plans = [plan for plan in (whole, parts) if plan is not None and plan.pitch <= longest]
+    plan = min(plans, key=lambda plan: plan.cost, default=None)
+    if plan is None:
         return Refusal(f"rows of {length} elements that do not fit into a core with all operands")
     scalars = tuple((slot, _word(row.program, slot)) for slot in row.numbers)
     return Offer("rowwise", plan.reason(), partial(_design, plan, target.array.arch), plan.operands(), scalars)
@@ -137,13 +140,9 @@ def _input_access(layouts: tuple[RowLayout | None, ...]) -> list[Access]:
             access.append("row")
         else:
             access.append("same" if layout.rows.repeats else "full")
-    if "full" not in access and "same" in access and ("row" not in access or _one_row(layouts)):
+    if "full" not in access and "same" in access:
         access[access.index("same")] = "full"
     return access
-
-
-def _one_row(layouts: tuple[RowLayout | None, ...]) -> bool:
-    return all(layout is None or math.prod(layout.rows.shape) == 1 for layout in layouts)
 
 
 def _pitch(row: RowProgram, layouts: tuple[RowLayout | None, ...], results: tuple[RowLayout, ...], length: int) -> int:

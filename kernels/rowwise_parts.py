@@ -173,12 +173,8 @@ class PartsPlan(NamedTuple):
     def reason(self) -> str:
         """How it works, in words."""
         who = f"shared by {self.members} cores" if self.team else f"for each of {self.columns * self.cores} cores"
-        count = len(self.walks)
-        return (
-            f"a row of {self.length} {who}, {self.part} elements at a time, {count} times"
-            if count > 1
-            else (f"a row of {self.length} {who}, {self.part} elements at a time")
-        )
+        times = f", {len(self.walks)} times" if len(self.walks) > 1 else ""
+        return f"a row of {self.length} {who}, {self.part} elements at a time{times}"
 
     def operands(self) -> tuple[HostOperand, ...]:
         """How the tensors fill the host buffers: inputs that are tensors, outputs, scratch of a team."""
@@ -220,9 +216,7 @@ def plan_parts(
     streamed = row._replace(inputs=tuple(o._replace(access="full") if o.access == "same" else o for o in row.inputs))
     found = []
     for form in dict.fromkeys((row, streamed)):
-        cores = cores_per_column(sum(o.access in ("full", "row") for o in form.inputs), len(row.outputs))
-        if cores == 0:
-            continue
+        cores = cores_per_column(len(form.streams), len(row.outputs))
         own = min(cores, -(-rows // columns))
         found.append(_plan(form, layouts, outputs, rows, length, min(columns, -(-rows // own)), own, 0))
     team = max(1, columns // rows)

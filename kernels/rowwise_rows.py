@@ -24,6 +24,10 @@ MOST_PIECES: Final = 3
 """Transfers for one column's share of an operand that repeats after some rows."""
 
 
+REPEATS: Final = 64
+"""How often an access pattern can walk over the same rows."""
+
+
 class RowsPlan(NamedTuple):
     """How rows are distributed. rows: of the task. pitch: elements of a padded row. together: rows in an object.
 
@@ -111,11 +115,8 @@ class RowsPlan(NamedTuple):
     @property
     def program_bytes(self) -> int:
         """An estimate of the machine code of all walks over a row."""
-        return (
-            sum(walk_bytes(self.row, walk) for walk in walks(self.row))
-            + row_bytes(self.row)
-            + 256 * (2 + len(self.row.kept))
-        )
+        around = 512 + sum(256 + 192 * self.brought(slot) for slot in self.row.kept)
+        return around + row_bytes(self.row) + sum(walk_bytes(self.row, walk) for walk in walks(self.row))
 
     def cycles(self, arch: Arch) -> int:
         """Predicted for one row."""
@@ -174,9 +175,8 @@ def plan_rows(
     columns: int,
 ) -> RowsPlan | None:
     """A plan for at most `columns` columns, or None if a row is too long."""
-    streams = sum(operand.access in ("full", "row") for operand in row.inputs)
     # Columns come first: each has streams of its own.
-    cores = min(cores_per_column(streams, len(row.outputs)), -(-rows // columns))
+    cores = min(cores_per_column(len(row.streams), len(row.outputs)), -(-rows // columns))
     columns = min(columns, -(-rows // cores))
     plan = RowsPlan(row, layouts, outputs, rows, length, pitch, columns, cores, 1, 1, 2, (), ())
     widest = max(plan.row_bytes(row.inputs[slot], output=False) for slot in row.streams)
@@ -205,6 +205,8 @@ def _host_rows(plan: RowsPlan, slot: int) -> int:
     layout, total = plan.layouts[slot], plan.columns * plan.share
     if layout is None or plan.row.inputs[slot].access != "full" or layout.period == plan.rows:
         return total
+    if plan.share > MOST_PIECES * REPEATS * layout.period:
+        return total
     most = max(len(pieces(column * plan.share, plan.share, layout.period)) for column in range(plan.columns))
     return layout.period if most <= MOST_PIECES else total
 
@@ -215,7 +217,7 @@ def pieces(first: int, count: int, period: int) -> list[tuple[int, int, int]]:
     while count:
         start = first % period
         run = min(count, period - start)
-        times = min(count // period, 64) if start == 0 and count >= period else 1
+        times = min(count // period, REPEATS) if start == 0 and count >= period else 1
         made.append((start, run, times))
         first += run * times
         count -= run * times

@@ -18,6 +18,7 @@ from npu_tensor.errors import (
     DimensionError as DimensionError,
     DivisionError as DivisionError,
     LaunchError as LaunchError,
+    LaunchTimeout as LaunchTimeout,
     NpuTensorError as NpuTensorError,
     ShapeError as ShapeError,
 )

@@ -52,7 +52,7 @@ class Config:
 
     eager: bool = _setting("NPU_TENSOR_EAGER", False, "run every op as it is recorded (for debugging)")
     device: str = _setting(
-        "NPU_TENSOR_DEVICE", "cpu", "devices that take ops first, preferred one first: cpu, sim:npu1, sim:npu2?cols=4"
+        "NPU_TENSOR_DEVICE", "cpu", "what `nt.set_default_device` is called with at the start: cpu, sim:npu1, sim:npu2"
     )
     debug: int = _setting("NPU_TENSOR_DEBUG", 0, "1: plans and compilations, 2: every kernel that runs")
     threads: int = _setting("NPU_TENSOR_THREADS", 0, "threads of the CPU device; 0 = all cores of this process")

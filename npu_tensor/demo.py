@@ -123,9 +123,10 @@ def complaints(results: Sequence[Result]) -> list[str]:
         if not result.accuracy > LEAST_ACCURACY
     ]
     for result in results:
-        placed = [row.device == result.device for row in result.explanation if row.device != "-"]
-        if 2 * sum(placed) <= len(placed):
-            found.append(f"{result.dtype}: only {sum(placed)} of {len(placed)} ops run on {result.device}")
+        devices = [row.device for row in result.explanation if row.device != "-"]
+        there = devices.count(result.device)
+        if 2 * there < len(devices):
+            found.append(f"{result.dtype}: only {there} of {len(devices)} ops run on {result.device}")
     accuracies = [result.accuracy for result in results]
     if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
         found.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")

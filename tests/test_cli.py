@@ -14,8 +14,9 @@ import npu_tensor as nt
 from npu_tensor import demo
 from npu_tensor.cli import main
 from npu_tensor.config import Config, config
-from npu_tensor.display import Explanation
+from npu_tensor.display import Explanation, Row
 from npu_tensor.ops import OPS
+from npu_tensor.runtime.sim import host_compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -93,12 +94,51 @@ def test_demo_fails_when_the_network_is_wrong(digits: demo.Digits, monkeypatch: 
 )
 def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
     results = [
-        demo.Result(name, accuracy, 0.0, 0.0, Explanation())
+        demo.Result(name, "cpu", accuracy, 0.0, 0.0, Explanation())
         for name, accuracy in zip(demo.DTYPE_NAMES, accuracies, strict=True)
     ]
     found = demo.complaints(results)
     assert len(found) == len(words)
     assert all(word in complaint for word, complaint in zip(words, found, strict=True))
+
+
+@pytest.mark.parametrize(("there", "complains"), [(1, True), (2, False), (3, False)])
+def test_it_is_a_complaint_if_most_ops_run_elsewhere(there: int, complains: bool) -> None:
+    rows = [Row("add", "f32[1]", "sim:npu2" if n < there else "cpu", "", None, "", "") for n in range(4)]
+    rows.append(Row("permute", "f32[1]", "-", "none", None, "", ""))
+    found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    assert found == (["float32: only 1 of 4 ops run on sim:npu2"] if complains else [])
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
+def test_demo_reads_the_digits_on_a_simulated_npu(device: str) -> None:
+    digits = demo.load()
+    for dtype in demo.DTYPE_NAMES:
+        here = demo.run(digits, dtype)
+        there = demo.run(digits, dtype, demo.emulating(device))
+        assert {row.device for row in there.explanation} == {demo.emulating(device), "-"}
+        assert abs(there.accuracy - here.accuracy) <= 0.002
+        assert demo.complaints([there]) == []
+
+
+def test_demo_says_which_devices_there_are() -> None:
+    result = invoke("demo", "--device", "sim:npu9")
+    assert result.exit_code == 2
+    assert "sim:npu1, sim:npu2" in result.output
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("cpu", "cpu"),
+        ("sim:npu1", "sim:npu1?float32=emulate"),
+        ("sim:npu2?cols=4", "sim:npu2?cols=4&float32=emulate"),
+        ("sim:npu2?float32=exact", "sim:npu2?float32=exact"),
+    ],
+)
+def test_a_simulated_device_emulates_float32_in_the_demo(uri: str, expected: str) -> None:
+    assert demo.emulating(uri) == expected
 
 
 def test_ops_lists_every_op() -> None:

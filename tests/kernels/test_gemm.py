@@ -29,7 +29,7 @@ from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import SimulatedArray
 from npu_tensor.runtime.sim.device import SimulatedDevice, pack, unpack
-from npu_tensor.task import Refusal, Task
+from npu_tensor.task import Fusion, Refusal, Task
 
 Array = np.ndarray[Any, Any]
 View = Callable[[Any], Any]
@@ -49,11 +49,11 @@ def target(arch: str, columns: int, float32: Float32 = "exact") -> Target:
     return Target(ARRAYS[arch], columns, float32)
 
 
-def task_of(result: nt.Tensor) -> Task:
+def task_of(result: nt.Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
     """The one task of a recorded product."""
     found = digraph(capture([result._node]))
     share_common(found)
-    (task,) = tasks(found, SimulatedDevice.fusion).tasks
+    (task,) = tasks(found, fusion).tasks
     return task
 
 
@@ -252,7 +252,7 @@ def test_what_is_refused() -> None:
         (lambda: normal(1 << 14, 2, 8) @ normal(1 << 14, 8, 2), "transfers in one run"),
     ]
     for record, reason in cases:
-        answer = gemm.claim(task_of(record()), on)
+        answer = gemm.claim(task_of(record(), Fusion()), on)
         assert isinstance(answer, Refusal)
         assert reason in answer.reason
 

@@ -300,6 +300,8 @@ def test_one_number_per_row(uri: str, rows: int, length: int) -> None:
     x, centre = bfloat16(generator, (rows, length)), bfloat16(generator, (rows, 1))
     got = on_array(uri, lambda x, c: (x - c).abs().sum(-1), x, centre)
     assert nmse(got, (exact(x) - exact(centre)).abs().sum(-1)) <= 1e-6
+    got = on_array(uri, lambda x, c: (x - c).abs().sum(-1), x[0], centre)
+    assert nmse(got, (exact(x[0]) - exact(centre)).abs().sum(-1)) <= 1e-6
 
 
 def test_rows_along_any_dimensions() -> None:
