@@ -156,14 +156,14 @@ def schedule(builder: Builder, rounds: Iterable[Sequence[Step]]) -> None:
         in_queue = max(Counter(step.fifo.name for step in steps).values())
         on_tile = max(Counter(_column(step.fifo) for step in steps).values())
         size = min(size, QUEUED // in_queue, DESCRIPTORS // on_tile)
-    half = max(1, size // 2)
+    half, others = max(1, size // 2), int(size > 1)
     open_groups: list[int] = []
     for start in range(0, len(rounds), half):
         group = builder.group()
         for steps in rounds[start : start + half]:
             issue(builder, steps, group)
         open_groups.append(group)
-        if len(open_groups) > (size > 1):
+        if len(open_groups) > others:
             builder.finish(open_groups.pop(0))
     for group in open_groups:
         builder.finish(group)

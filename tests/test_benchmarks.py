@@ -17,6 +17,7 @@ import npu_tensor as nt
 from benchmarks import contention, dispatch, memory, ops
 from benchmarks.cases import BATCH, GROUPS, Case, Workload, cases, disagreement, size_name
 from benchmarks.timing import QUICK, Effort, interleaved
+from npu_tensor.runtime.sim import host_compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -213,3 +214,13 @@ def test_compile_time(tmp_path):
     found = json.loads(path.read_text())
     assert all(row["milliseconds"] > 0 for row in found["rows"])
     assert found["summary"]["met"] == (found["summary"]["milliseconds"] < found["summary"]["asked"])
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+def test_simulator(tmp_path):
+    path = tmp_path / "result.json"
+    command = [sys.executable, "-m", "benchmarks.simulator", "--quick", "--json", str(path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    found = json.loads(path.read_text())
+    assert [row["device"] for row in found["rows"]] == ["sim:npu1"] * 3 + ["sim:npu2"] * 3
+    assert all(row["seconds"] > 0 for row in found["rows"])

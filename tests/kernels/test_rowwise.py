@@ -38,8 +38,7 @@ LONG = [(2, 20_001), (9, 16_405), (1, 100_003)]
 @pytest.fixture(autouse=True)
 def only_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All other tasks run on the CPU."""
-    monkeypatch.setattr(kernels, "FAMILIES", {"row": ("rowwise.claim",)})
-    monkeypatch.setattr(kernels, "DATA_OPS", {})
+    monkeypatch.setattr(kernels, "claim", rowwise.claim)
     schedule.reset()
     yield
     schedule.reset()

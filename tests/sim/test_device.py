@@ -12,7 +12,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import events, schedule
-from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim import device, host_compiler
 from npu_tensor.runtime.sim.device import parse
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -124,6 +124,17 @@ def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
     assert {row.device for row in rows if row.seconds is not None} == {"sim:npu2"}
     expected = (nt.linear(x, w) + residual).float().numpy()
     np.testing.assert_allclose(found, expected, rtol=2.0**-6, atol=0.05)
+
+
+@needs_compiler
+def test_designs_that_left_the_array_are_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "MOST_LOADED", 2)
+    functions = [nt.jit(lambda x, n=n: x[:n] + x[:n]) for n in (16, 32, 48, 64)]
+    x = bfloat16(64)
+    with nt.default_device("sim:npu1"):
+        for _ in range(2):
+            for n, function in enumerate(functions, 1):
+                assert function(x).float().tolist() == (x.float()[: 16 * n] * 2).tolist()
 
 
 @needs_compiler

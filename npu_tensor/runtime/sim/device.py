@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
 
@@ -32,6 +33,8 @@ __all__ = ["SimulatedDevice", "pack", "unpack"]
 Array = np.ndarray[Any, Any]
 
 DEVICES: Final = {array.device: array for array in ARRAYS.values()}
+MOST_LOADED: Final = 16
+"""Designs that stay in an array; each takes some megabytes. One that had to leave is loaded again in milliseconds."""
 
 
 def parse(uri: str) -> Target:
@@ -67,8 +70,9 @@ class SimulatedDevice:
         self.allocator = allocator
         self.target = parse(uri)
         self.array = SimulatedArray(self.target.array, self.target.columns)
-        self.lock = threading.Lock()
-        self._loaded: dict[Design, LoadedDesign] = {}
+        self.lock = threading.RLock()
+        self._designs: dict[Design, Design] = {}
+        self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
     def claim(self, task: Task) -> SimulatedKernel | Refusal:
         """A kernel of one of the families, or what they say against the task, or that there is no compiler."""
@@ -78,12 +82,20 @@ class SimulatedDevice:
         answer = kernels.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else SimulatedKernel(self, task, answer)
 
-    def load(self, design: Design) -> LoadedDesign:
-        """The design, checked and compiled, once."""
+    def known(self, design: Design) -> Design:
+        """The one object that stands for all equal designs."""
         with self.lock:
-            loaded = self._loaded.get(design)
+            return self._designs.setdefault(design, design)
+
+    def load(self, design: Design) -> LoadedDesign:
+        """A known design, checked, compiled and in the array. Raises BuildError."""
+        with self.lock:
+            loaded = self._loaded.get(id(design))
             if loaded is None:
-                loaded = self._loaded[design] = self.array.load(design)
+                loaded = self._loaded[id(design)] = self.array.load(design)
+                if len(self._loaded) > MOST_LOADED:
+                    self._loaded.popitem(last=False)
+            self._loaded.move_to_end(id(design))
             return loaded
 
 
@@ -102,8 +114,8 @@ class SimulatedKernel:
     def bind(self) -> Step:
         """Make the design, compile its functions for this machine, and return the step. Raises BuildError."""
         owner, offer, task = self.owner, self.offer, self.task
-        design = offer.design()
-        loaded = owner.load(design)
+        design = owner.known(offer.design())
+        owner.load(design)
         counters = count(design)
         prediction = predict(counters, design.array)
         self.seconds = prediction.seconds
@@ -122,7 +134,7 @@ class SimulatedKernel:
                         pack(operand, elements, buffer.host)
                         buffer.to_device()
                 words = [_word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
-                counted = loaded.run([buffer.device for buffer in buffers], words)
+                counted = owner.load(design).run([buffer.device for buffer in buffers], words)
                 for operand, buffer in zip(offer.operands, buffers, strict=True):
                     if operand.number is not None and operand.output:
                         buffer.from_device()

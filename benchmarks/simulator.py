@@ -1,0 +1,97 @@
+"""python -m benchmarks.simulator: how long the simulated NPU takes on this machine.
+
+Seconds of host time per run, which say nothing about a real NPU; beside them what the cost model predicts for one.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import npu_tensor as nt
+from benchmarks.report import Session, show, verdict, write_json
+
+__all__ = ["main", "measure", "workloads"]
+
+URIS = ("sim:npu1", "sim:npu2")
+RUNS, QUICK_RUNS = 20, 1
+
+
+def _normal(*shape: int) -> nt.Tensor:
+    return nt.randn(*shape).to(nt.bfloat16).realize()
+
+
+def workloads() -> dict[str, tuple[Callable[[], nt.Tensor], float | None]]:
+    """Name -> a function that records it anew, and the seconds that are asked for."""
+    x, y = _normal(1 << 20), _normal(1 << 20)
+    a, b = _normal(512, 512), _normal(512, 512)
+    rows = _normal(1024, 1024)
+    return {
+        "add 1048576": (lambda: x + y, 1.0),
+        "matmul 512x512, 512x512": (lambda: a @ b, 5.0),
+        "softmax 1024x1024": (lambda: rows.softmax(dim=-1), None),
+    }
+
+
+def measure(uri: str, runs: int) -> list[dict[str, Any]]:
+    """Seconds of the first run, which compiles unless the cache has it, and the median of the others."""
+    found = []
+    for name, (compute, asked) in workloads().items():
+        with nt.default_device(uri):
+            seconds = []
+            for _ in range(1 + runs):
+                start = time.perf_counter()
+                compute().realize()
+                seconds.append(time.perf_counter() - start)
+            row = nt.explain(compute())[-1]
+        if row.device != uri:
+            raise click.ClickException(f"{name} does not run on {uri}: {row.why}")
+        assert row.seconds is not None
+        median = statistics.median(seconds[1:])
+        found.append(
+            {
+                "device": uri,
+                "workload": name,
+                "first_seconds": seconds[0],
+                "seconds": median,
+                "asked": asked,
+                "met": None if asked is None else median <= asked,
+                "predicted_us": row.seconds * 1e6,
+            }
+        )
+    return found
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
+@click.option("--quick", is_flag=True, help="One run: to see that it works.")
+def main(json_path: Path | None, quick: bool) -> None:
+    """Time of the simulation itself, in bfloat16, on both arrays."""
+    session = Session()
+    rows = [row for uri in URIS for row in measure(uri, QUICK_RUNS if quick else RUNS)]
+    show(
+        "host time of simulated runs in bfloat16",
+        ["workload", "device", "first, s", "median, s", "asked, s", "met", "predicted for the array, us"],
+        [
+            [
+                row["workload"],
+                row["device"],
+                f"{row['first_seconds']:.2f}",
+                f"{row['seconds']:.3f}",
+                "" if row["asked"] is None else f"{row['asked']:.0f}",
+                verdict(row["met"]),
+                f"{row['predicted_us']:.0f}",
+            ]
+            for row in rows
+        ],
+    )
+    write_json(json_path, {"machine": session.machine(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
