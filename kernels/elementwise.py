@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, Literal
+from typing import Literal
 
 from npu_tensor.dtypes import DType, float16, float32
 from npu_tensor.kernels import emitter
@@ -13,19 +13,21 @@ from npu_tensor.kernels.elementwise_plan import Operand, Plan, collapse
 from npu_tensor.kernels.elementwise_source import Formula
 from npu_tensor.kernels.elementwise_tiling import plan
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.storage import host_dtypes
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
-
-EXACT: Final = "float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here"
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """A design for a map task, or why there is none."""
     if task.kind != "map" or task.program is None:
         return Refusal(f"a {task.kind} task is not element-wise")
-    reason = _unstorable(task, target) or emitter.refusal(task.program)
+    stored = host_dtypes(task, target)
+    if isinstance(stored, Refusal):
+        return stored
+    reason = emitter.refusal(task.program)
     if reason is not None:
         return Refusal(reason)
     tensors = [number for number, operand in enumerate(task.inputs) if operand.layout is not None]
@@ -36,11 +38,11 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     layouts = [layout for operand in task.inputs if (layout := operand.layout) is not None]
     shape, strides = collapse(task.shape, [*layouts, *(output.layout for output in task.outputs)])
     inputs = tuple(
-        Operand(number, _stored(task.inputs[number].dtype, target), steps, layout.offset)
+        Operand(number, str(stored[number]), steps, layout.offset)
         for number, layout, steps in zip(tensors, layouts, strides, strict=False)
     )
     outputs = tuple(
-        Operand(number, _stored(output.dtype), steps, output.layout.offset)
+        Operand(number, str(stored[len(task.inputs) + number]), steps, output.layout.offset)
         for number, (output, steps) in enumerate(zip(task.outputs, strides[len(tensors) :], strict=True))
     )
     lanes = emitter.lanes(task.program)
@@ -65,27 +67,10 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     )
 
 
-def _stored(dtype: DType | None, target: Target | None = None) -> str:
-    """The dtype in a host buffer. Operands of float32 may be rounded, results stay as they are computed."""
-    assert dtype is not None
-    if dtype is float32 and (target is None or target.float32 == "emulate"):
-        return "float32"
-    return {"float32": "bfloat16", "float16": "bfloat16", "bool": "uint8"}.get(dtype.name, dtype.name)
-
-
 def _dtypes(task: Task) -> list[DType]:
     """Of all tensors."""
     inputs = [operand.dtype for operand in task.inputs if operand.dtype is not None]
     return [*inputs, *(output.dtype for output in task.outputs)]
-
-
-def _unstorable(task: Task, target: Target) -> str | None:
-    for dtype in _dtypes(task):
-        if dtype is float32 and target.float32 == "exact":
-            return EXACT
-        if dtype.itemsize == 8:
-            return f"{dtype.name} has no kernel"
-    return None
 
 
 def _words(program: Program, numbers: list[int]) -> list[tuple[int, Literal["int32", "float32"]]] | None:

@@ -16,6 +16,7 @@ from npu_tensor.kernels.gemm_design import Batch, column_elements, design, row_e
 from npu_tensor.kernels.gemm_epilogue import Epilogue, Reads, Word, epilogue
 from npu_tensor.kernels.gemm_tiles import Problem, Tiling, search
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.storage import EXACT
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Input, Refusal, Task
 
@@ -62,7 +63,7 @@ def _operand(dtype: DType | None, target: Target) -> str | Refusal:
     """The dtype of A and B on the array."""
     assert dtype is not None
     if dtype.name == "float32" and target.float32 == "exact":
-        return Refusal("float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here")
+        return Refusal(EXACT)
     if dtype.name == "float32":
         return "float32" if target.float32 == "emulate" else "bfloat16"
     return _OPERANDS.get(dtype.name) or Refusal(f"no matrix product of {dtype.name}")

@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
-from npu_tensor.dtypes import DType
 from npu_tensor.kernels import emitter
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.rowwise_layout import RowLayout, row_layout
@@ -20,6 +19,7 @@ from npu_tensor.kernels.rowwise_parts_design import parts_design
 from npu_tensor.kernels.rowwise_program import Access, Operand, RowProgram, narrow, reduces, varying
 from npu_tensor.kernels.rowwise_rows import RowsPlan, plan_rows
 from npu_tensor.kernels.rowwise_rows_design import rows_design
+from npu_tensor.kernels.storage import host_dtypes
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
@@ -46,14 +46,13 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     program = narrow(task.program, length)
     if isinstance(program, str):
         return Refusal(program)
-    tensors = [(tensor.dtype, False) for tensor in task.inputs] + [(tensor.dtype, True) for tensor in task.outputs]
-    dtypes = [
-        _host_dtype(dtype, target, output) if dtype is not None else _word(program, number)
-        for number, (dtype, output) in enumerate(tensors)
-    ]
-    why_not = next((found.reason for found in dtypes if isinstance(found, Refusal)), None) or _unable(program)
+    stored = host_dtypes(task, target)
+    if isinstance(stored, Refusal):
+        return stored
+    why_not = _unable(program)
     if why_not is not None:
         return Refusal(why_not)
+    dtypes = [name or _word(program, number) for number, name in enumerate(stored)]
     layouts = tuple(None if i.layout is None else row_layout(i.layout, task.rows) for i in task.inputs)
     results = tuple(row_layout(output.layout, task.rows) for output in task.outputs)
     access = _input_access(layouts)
@@ -100,17 +99,6 @@ def _offer(
 
 def _design(plan: RowsPlan | PartsPlan, arch: Arch) -> Design:
     return rows_design(plan, arch) if isinstance(plan, RowsPlan) else parts_design(plan, arch)
-
-
-def _host_dtype(dtype: DType, target: Target, output: bool) -> str | Refusal:
-    """What elements become in a host buffer."""
-    if dtype.name == "float32":
-        if target.float32 == "exact":
-            return Refusal("float32 is exact on the CPU; choose float32=emulate or float32=bfloat16 to compute it here")
-        return "float32" if output or target.float32 == "emulate" else "bfloat16"
-    if dtype.itemsize == 8 and not (output and dtype.name == "int64"):
-        return Refusal(f"{dtype.name} has no kernel")
-    return {"float16": "bfloat16", "bool": "uint8", "int64": "int32"}.get(dtype.name, dtype.name)
 
 
 def _unable(program: Program) -> str | None:

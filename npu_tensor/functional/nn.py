@@ -88,9 +88,11 @@ def group_norm(
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
     batch = input.shape[0]
-    rows = wide(input).reshape(batch, num_groups, math.prod(input.shape[1:]) // num_groups)
-    normal = RECORDERS["norm_rows"](rows, -1, eps).reshape(input.shape)
-    return _affine(normal, _per_channel(weight, input), _per_channel(bias, input), dtype)
+    rows = input.reshape(batch, num_groups, math.prod(input.shape[1:]) // num_groups)
+    normal = RECORDERS["norm_rows"](wide(rows), -1, eps)
+    if weight is None and bias is None:  # the conversions stay in the kernel of the norm
+        return _affine(normal, None, None, dtype).reshape(input.shape)
+    return _affine(normal.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input), dtype)
 
 
 def _per_channel(values: Tensor | None, input: Tensor) -> Tensor | None:

@@ -114,6 +114,23 @@ def test_an_index_out_of_range_is_an_error_as_on_the_cpu(index: int) -> None:
 
 
 @needs_compiler
+def test_float32_beside_bfloat16_does_not_keep_a_norm_on_the_cpu() -> None:
+    x, weight, bias = bfloat16(33, 100), bfloat16(100, seed=1), bfloat16(100, seed=2)
+
+    def norms() -> list[nt.Tensor]:
+        return [nt.layer_norm(x, (100,), weight, bias), nt.rms_norm(x, (100,), weight), nt.group_norm(x, 10)]
+
+    expected = [result.float().numpy() for result in norms()]
+    with nt.default_device("sim:npu2"):
+        for result, value in zip(norms(), expected, strict=True):
+            rows = nt.explain(result)
+            assert {row.device for row in rows} <= {"sim:npu2", "-"}, rows
+            np.testing.assert_allclose(result.float().numpy(), value, rtol=2.0**-7, atol=2.0**-7)
+        wrong = nt.explain(x.float() > bias.float() * 1.1)  # a comparison of float32 must be exact
+    assert wrong[-1].device == "cpu"
+
+
+@needs_compiler
 def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
     x, w, residual = bfloat16(40, 64), bfloat16(24, 64, seed=1), bfloat16(40, 24, seed=2)
     with nt.default_device("sim:npu2"):

@@ -139,16 +139,40 @@ inline Split<parts, N> split_below(const Float<N> &x) {
     return result;
 }
 
+// A factor whose lanes are bfloat16 numbers.
+template <unsigned N>
+inline Split<1, N> brief(const Float<N> &x) {
+    return {{Sum<N>(x).template to_vector<bfloat16>()}};
+}
+
 // The product of the leading parts is right where the result is NaN, infinite or zero. The sum of all is not, because
 // the second part of an infinity is NaN, and sums lose the sign of a zero. A NaN that has bits in its lower half only,
 // which no operation makes, counts as infinity. What falls below 2^-126 on the way is zero to the array: operands below
 // 2^-102 may count with 8 bits, and results have an absolute error of up to 2^-124 besides the relative one.
+template <unsigned parts, unsigned N, typename Factor>
+inline Float<N> guarded_product(const Split<parts, N> &a, const Factor &b) {
+    const Float<N> coarse = value(Sum<N>(aie::mul(a[0], b[0])));
+    const Int<N> size = magnitude(coarse);
+    return select(aie::ge(size, INFINITY_BITS) | aie::eq(size, 0), coarse, value(product(a, b)));
+}
+
+// Factors are floats; or, for less work, brief ones and split constants without a part that is zero.
 template <typename P = full, unsigned N>
 inline Float<N> mul(const Float<N> &a, const Float<N> &b) {
-    const auto left = split_below<P::parts>(a), right = split_below<P::parts>(b);
-    const Float<N> coarse = value(Sum<N>(aie::mul(left[0], right[0])));
-    const auto enough = aie::ge(magnitude(coarse), INFINITY_BITS) | aie::eq(magnitude(coarse), 0);
-    return select(enough, coarse, value(product(left, right)));
+    return guarded_product(split_below<P::parts>(a), split_below<P::parts>(b));
+}
+template <typename P = full, unsigned N>
+inline Float<N> mul(const Float<N> &a, const Split<1, N> &b) {
+    return guarded_product(split_below<P::parts>(a), b);
+}
+template <typename P = full, unsigned N, unsigned parts>
+inline Float<N> mul(const Float<N> &a, const SplitConstant<parts> &b) {
+    return guarded_product(split_below<P::parts>(a), b);
+}
+// The parts of a constant have the same sign, so that the sum of their products with one number is right in all cases.
+template <typename P = full, unsigned N, typename Factor>
+inline Float<N> mul(const Split<1, N> &a, const Factor &b) {
+    return value(product(a, b));
 }
 // Integers wrap.
 template <typename P = full, typename T, unsigned N>
@@ -192,6 +216,15 @@ inline aie::vector<T, N> minimum(const aie::vector<T, N> &a, const aie::vector<T
     } else {
         return aie::min(a, b);
     }
+}
+// The same with a number that is no NaN.
+template <unsigned N>
+inline Float<N> maximum(const Float<N> &a, std::type_identity_t<float> b) {
+    return select(is_nan(a), a, aie::max(a, b));
+}
+template <unsigned N>
+inline Float<N> minimum(const Float<N> &a, std::type_identity_t<float> b) {
+    return select(is_nan(a), a, aie::min(a, b));
 }
 template <unsigned N>
 inline aie::mask<N> maximum(const aie::mask<N> &a, const aie::mask<N> &b) {

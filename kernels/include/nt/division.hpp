@@ -27,15 +27,19 @@ inline Bfloat<N> to_bfloat16(const Float<N> &x) {
     return Sum<N>(x).template to_vector<bfloat16>();
 }
 
+// `one` / m for 1 <= m < 2 and `one` about 1: a parabola with an error of 1 %, and one step of Newton's.
+template <unsigned N>
+inline Bfloat<N> reciprocal_estimate(const Bfloat<N> &m, float one) {
+    Bfloat<N> y = aie::mac(constant_sum<N>(-1.45454496f), m, bfloat16(0.32323206f)).template to_vector<bfloat16>();
+    y = aie::mac(constant_sum<N>(2.12121204f), m, y).template to_vector<bfloat16>();
+    const Bfloat<N> miss = aie::msc(constant_sum<N>(one), m, y).template to_vector<bfloat16>();
+    return aie::mac(Sum<N>(y), y, miss).template to_vector<bfloat16>();
+}
+
 // 1 / m for 1 <= m < 2 as estimate (1 + correction).
 template <typename P, unsigned N>
 inline Float<N> reciprocal_of_mantissa(const Split<P::parts, N> &m) {
-    // A parabola with an error of 1 %, and one step of Newton's, both in bfloat16.
-    const Bfloat<N> lead = m[0];
-    Bfloat<N> y = aie::mac(constant_sum<N>(-1.45454496f), lead, bfloat16(0.32323206f)).template to_vector<bfloat16>();
-    y = aie::mac(constant_sum<N>(2.12121204f), lead, y).template to_vector<bfloat16>();
-    const Bfloat<N> miss = aie::msc(constant_sum<N>(1.0f), lead, y).template to_vector<bfloat16>();
-    y = aie::mac(Sum<N>(y), y, miss).template to_vector<bfloat16>();
+    const Bfloat<N> y = reciprocal_estimate(m[0], 1.0f);
     // error = 1 - m y, exactly; 1 / m = y / (1 - error), and the series 1 + error + error^2 + error^3 is enough.
     const Split<1, N> estimate{{y}};
     const Float<N> error = value(remainder(constant_sum<N>(1.0f), m, estimate));
@@ -86,6 +90,30 @@ inline Float<N> div(const Float<N> &a, const Float<N> &b) {
     result = aie::select(result, aie::bit_or(INFINITY_BITS, sign_bits), a_infinite | b_zero);
     const auto undefined = (a_zero & b_zero) | (a_infinite & b_infinite) | is_nan(a) | is_nan(b);
     return from_bits(aie::select(result, NAN_BITS, undefined));
+}
+
+// a / b for b >= 1, in half precision. A divisor of 2^127 or more counts as infinite.
+template <unsigned N>
+inline Float<N> div_by_one_or_more(const Split<1, N> &a, const Float<N> &b) {
+    // b = m 2^n, and a 2^-n is exact.
+    constexpr int32 largest = 0x7f000000;  // 2^127, whose power is 0
+    const Int<N> exponents = aie::bit_and(INFINITY_BITS, aie::min(bits(b), largest));
+    const Bfloat<N> power = to_bfloat16(from_bits(aie::sub(aie::broadcast<int32, N>(largest), exponents)));
+    const Bfloat<N> top = aie::mul(a[0], power).template to_vector<bfloat16>();
+    const auto m = split<2>(mantissa(b));
+    // Newton's step aims below 1 / m by more than its error: where all terms have the sign of a, infinities and zeros
+    // come out right by themselves.
+    const Bfloat<N> y = reciprocal_estimate(m[0], 1.0f - 0.0078125f);
+    const Sum<N> error = remainder(constant_sum<N>(1.0f), m, Split<1, N>{{y}});
+    const Bfloat<N> e = error.template to_vector<bfloat16>();
+    const Bfloat<N> correction = aie::mac(error, e, e).template to_vector<bfloat16>();
+    const Sum<N> quotient = aie::mul(top, y);
+    const Float<N> result = value(aie::mac(quotient, quotient.template to_vector<bfloat16>(), correction));
+    return select(aie::gt(b.template cast_to<uint32>(), static_cast<uint32>(INFINITY_BITS)), b, result);
+}
+template <unsigned N>
+inline Float<N> div_by_one_or_more(const Float<N> &a, const Float<N> &b) {
+    return mul<half>(a, div_by_one_or_more(brief(constant<N>(1.0f)), b));
 }
 
 // 1 / x
