@@ -147,7 +147,7 @@ def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
     found = predict(counters, target.array)
     operations = 2 * _products(task)
     return {
-        "columns": len({worker.tile.column for worker in design.workers}),
+        "columns": len({tile.column for fifo in design.fifos for tile in (fifo.producer, *fifo.consumers)}),
         "cores": sum(cycles > 0 for cycles in counters.cycles.values()),
         "predicted_us": found.seconds * 1e6,
         "limit": found.limit,
@@ -243,9 +243,7 @@ def _show_published(rows: list[dict[str, Any]]) -> None:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--arch", type=click.Choice(list(ARRAYS)), default="aie2p", show_default=True)
 @click.option("--columns", type=int, help="Columns of the array that may be used; all by default.")
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
 @click.option("--quick", is_flag=True, help="Only workloads with less than 8 million elements in an operand.")
 def main(arch: str, columns: int | None, json_path: Path | None, quick: bool) -> None:
     """Predicted times of the NPU kernels, and the model beside published matrix products."""

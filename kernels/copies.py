@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS
 from npu_tensor.dataflow.design import AccessPattern
+from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
 
-__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "largest_divisor", "pattern"]
+__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "joined", "largest_divisor", "pattern"]
 
-LONGEST_RUN: Final = 1023
-"""Size of either of the two inner dimensions of an access pattern, in words."""
-MOST_REPEATS: Final = 64
-"""Size of its outermost dimension."""
-LARGEST_STRIDE: Final = 1 << 20
-"""Words of a step in any dimension."""
+LONGEST_RUN: Final = LIMITS["shim"].wrap
+"""Largest size of either of the two inner dimensions of an access pattern, in words."""
 
 
 class Loop(NamedTuple):
@@ -50,6 +49,13 @@ def collapse(copy: Copy) -> Copy:
             loop = Loop(loops.pop().extent * loop.extent, loop.source, loop.target)
         loops.append(loop)
     return copy._replace(loops=tuple(loops))
+
+
+def joined(layout: Layout) -> Layout:
+    """The same elements in the same order with as few dimensions as possible, one at least."""
+    steps = contiguous_strides(layout.shape)
+    loops = collapse(Copy(tuple(map(Loop, layout.shape, layout.strides, steps)), 0, 0)).loops or (Loop(1, 1, 1),)
+    return Layout(tuple(loop.extent for loop in loops), tuple(loop.source for loop in loops), layout.offset)
 
 
 def in_words(copy: Copy, itemsize: int) -> Copy | None:
@@ -111,10 +117,10 @@ def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> Acc
 def _allowed(sizes: list[int], strides: list[int]) -> bool:
     """Whether a shim's DMA walks so; dataflow.checks.patterns has the reasons."""
     return (
-        sizes[0] <= MOST_REPEATS
+        sizes[0] <= ITERATIONS
         and sizes[2] <= LONGEST_RUN
         and sizes[3] <= LONGEST_RUN
-        and all(stride <= LARGEST_STRIDE for stride in strides)
+        and all(stride <= LIMITS["shim"].stride for stride in strides)
         and strides[0] >= 0
         and (strides[3] == 1 or sizes[1:3] != [1, 1])
         and all(stride > 0 or size == 1 for size, stride in zip(sizes[1:], strides[1:], strict=True))

@@ -12,38 +12,46 @@ so the prediction is a lower bound, close for short programs and optimistic for 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.kernels.emitter import Precision
+from npu_tensor.kernels.emitter import Form, Precision
 from npu_tensor.ops.expression import Program
 
 __all__ = ["CASTS", "CYCLES", "cycles", "program_bytes"]
 
-# Of 16 lanes of float32, in full and in half precision.
+# Of 16 lanes of float32, in full and in half precision; names of more than one word are those of `emitter.cheaper`.
 _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("add", "sub", "neg", "abs", "select"), (1, 1)),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), (5, 5)),
     **dict.fromkeys(("maximum", "minimum"), (7, 7)),
+    **dict.fromkeys(("maximum constant", "minimum constant"), (4, 4)),
     **dict.fromkeys(("floor", "ceil"), (13, 13)),
     "trunc": (14, 14),
     "rint": (10, 10),
     "round_bfloat16": (2, 2),
     "round_float16": (17, 17),
-    "mul": (24, 17),
+    "mul": (23, 16),
+    "mul short": (15, 12),
+    "mul constant": (17, 12),
+    "short mul short": (3, 3),
+    "short mul constant": (4, 3),
+    "short div one or more": (31, 31),
+    "div one or more": (47, 47),
     "div": (120, 77),
     "sqrt": (98, 66),
-    "exp": (87, 52),
-    "expm1": (125, 85),
+    "exp": (86, 38),
+    "expm1": (125, 84),
     "log": (119, 60),
     "log1p": (148, 89),
     "sin": (159, 108),
     "cos": (154, 103),
-    "tanh": (219, 136),
-    "erf": (256, 138),
-    "pow": (363, 280),
+    "tanh": (219, 82),
+    "erf": (255, 72),
+    "pow": (363, 267),
     "sum_lanes": (8, 8),
     **dict.fromkeys(("max_lanes", "min_lanes"), (32, 32)),
 }
@@ -112,14 +120,22 @@ _ACCESS_BYTES: Final = 32
 _BUNDLE_BYTES: Final = 16
 _LOOP_BUNDLES: Final = 40
 
+NO_FORMS: Final[Mapping[int, Form]] = MappingProxyType({})
+
 
 def cycles(
-    program: Program, arch: Arch, lanes: int, precision: Precision, numbers: Collection[int] | None = None
+    program: Program,
+    arch: Arch,
+    lanes: int,
+    precision: Precision,
+    numbers: Collection[int] | None = None,
+    forms: Mapping[int, Form] = NO_FORMS,
 ) -> int:
     """Predicted cycles of one step: `lanes` elements of the chosen instructions (by default all) and of the stores.
 
     Loads and stores of float32 registers count with the conversion from and to bfloat16. Outputs count as stored where
-    they are among the chosen instructions. Raises KeyError for what a core has no code for, such as float64.
+    they are among the chosen instructions. forms: what `emitter.cheaper` found for them.
+    Raises KeyError for what a core has no code for, such as float64.
     """
     chosen = range(len(program.instructions)) if numbers is None else numbers
     loads = stores = vector = 0
@@ -133,16 +149,21 @@ def cycles(
         if number in program.outputs:
             stores += pieces
             vector += converted
-        vector += _vector_cycles(program, number, arch, precision)
+        vector += _vector_cycles(program, number, arch, precision, forms)
     return max(vector, -(-loads // 2), stores)
 
 
-def program_bytes(program: Program, precision: Precision = "full", numbers: Collection[int] | None = None) -> int:
+def program_bytes(
+    program: Program,
+    precision: Precision = "full",
+    numbers: Collection[int] | None = None,
+    forms: Mapping[int, Form] = NO_FORMS,
+) -> int:
     """An estimate of the machine code of a loop over a step: one bundle per vector instruction, load and store."""
     chosen = range(len(program.instructions)) if numbers is None else numbers
     bundles = _LOOP_BUNDLES
     for number in chosen:
-        bundles += 1 + _vector_cycles(program, number, "aie2", precision)
+        bundles += 1 + _vector_cycles(program, number, "aie2", precision, forms)
     return bundles * _BUNDLE_BYTES
 
 
@@ -151,7 +172,7 @@ def _register(dtype: str) -> str:
     return "int32" if dtype == "int64" else dtype
 
 
-def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precision) -> int:
+def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precision, forms: Mapping[int, Form]) -> int:
     instruction = program.instructions[number]
     if not instruction.operands:
         return 0
@@ -160,5 +181,7 @@ def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precisi
         return CASTS[dtype, _register(instruction.dtype)]
     if dtype == "bool":
         return 0
+    if number in forms:
+        return CYCLES[arch][forms[number].name, dtype][precision == "half"]
     primitives = _PER_VECTOR.get(instruction.primitive, (instruction.primitive,))
     return sum(CYCLES[arch][primitive, dtype][precision == "half"] for primitive in primitives)

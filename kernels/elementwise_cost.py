@@ -28,11 +28,13 @@ class Cost(NamedTuple):
 def cost(plan: Plan, formula: Formula, arch: Arch) -> Cost:
     """Of the function for a tile: one step per vector, a loop per row if there are column operands."""
     program, order = formula.program, range(len(formula.program.instructions))
-    precisions = emitter.needed_precisions(program, order, formula.precision, short_loads(plan, formula))
+    short = short_loads(plan, formula)
+    precisions = emitter.needed_precisions(program, order, formula.precision, short)
+    forms = emitter.cheaper(program, order, precisions, short)
     step = size = 0
     for precision in ("half", "full"):
         numbers = [number for number in order if precisions[number] == precision]
-        step += cycles.cycles(program, arch, formula.lanes, precision, numbers)
-        size += cycles.program_bytes(program, precision, numbers)
+        step += cycles.cycles(program, arch, formula.lanes, precision, numbers, forms)
+        size += cycles.program_bytes(program, precision, numbers, forms)
     loops = plan.tile // plan.width if plan.columns else 1
     return Cost(plan.tile // formula.lanes * step + loops * LOOP_CYCLES, size)

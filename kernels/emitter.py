@@ -23,9 +23,11 @@ __all__ = [
     "MEMORY",
     "REGISTERS",
     "VECTOR_BYTES",
+    "Form",
     "Precision",
     "Statements",
     "broadcast",
+    "cheaper",
     "lanes",
     "literal",
     "needed",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 Precision = Literal["half", "full"]
-"""half: a relative error of 2^-14, which a bfloat16 result does not show; full: 4 ulps of float32."""
+"""half: a relative error of 2^-13, 2^-11 at most, which a bfloat16 result hardly shows; full: 4 ulps of float32."""
 
 REGISTERS: Final[Mapping[str, str]] = {
     "float32": "float",
@@ -87,12 +89,39 @@ _OF_BOOL: Final = frozenset(
 # Primitives that pass a small relative error of a float operand on as it is. All others may enlarge it (a difference
 # of close numbers, the exponential of a large one) or make a step of it (rounding, comparison).
 _KEEPS_RELATIVE_ERROR: Final = frozenset(
-    {"mul", "div", "sqrt", "neg", "abs", "maximum", "minimum", "select", "round_bfloat16", "round_float16"}
+    {
+        *("mul", "div", "sqrt", "tanh", "erf", "neg", "abs", "maximum", "minimum", "select"),
+        *("round_bfloat16", "round_float16"),
+    }
 )
 
+# The same for operands that are never negative.
+_KEEPS_RELATIVE_ERROR_OF_POSITIVE: Final = frozenset({"add", "log1p"})
 
 # Primitives whose result has no more significant bits than their operands.
 _KEEPS_BITS: Final = frozenset({"neg", "abs", "maximum", "minimum"})
+
+
+class Form(NamedTuple):
+    """A cheaper way to compute an instruction: its name, its operands in the order of that, and the constant factor."""
+
+    name: str
+    x: int
+    y: int
+    constant: float | None = None
+
+
+# A short number is exact in bfloat16.
+_FORMS: Final[Mapping[str, str]] = {
+    "short mul short": "nt::mul(nt::brief({x}), nt::brief({y}))",
+    "short mul constant": "nt::mul(nt::brief({x}), nt::SplitConstant<{parts}>({constant}))",
+    "mul short": "nt::mul<nt::{precision}>({x}, nt::brief({y}))",
+    "mul constant": "nt::mul<nt::{precision}>({x}, nt::SplitConstant<{parts}>({constant}))",
+    "short div one or more": "nt::div_by_one_or_more(nt::brief({x}), {y})",
+    "div one or more": "nt::div_by_one_or_more({x}, {y})",
+    "maximum constant": "nt::maximum({x}, {constant}f)",
+    "minimum constant": "nt::minimum({x}, {constant}f)",
+}
 
 
 class Statements(NamedTuple):
@@ -186,6 +215,7 @@ def statements(
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
     precisions = needed_precisions(program, order, precision, short)
+    forms = cheaper(program, order, precisions, short)
     hoisted: list[str] = []
     body: list[str] = []
     values: dict[int, str] = {}
@@ -196,7 +226,7 @@ def statements(
             expression = given[number]
             same = number in invariant
         else:
-            expression = _expression(program, instruction, values, lanes, precisions[number])
+            expression = _expression(program, instruction, values, lanes, precisions[number], forms.get(number))
             same = all(operand in constant for operand in instruction.operands)
         values[number] = f"{prefix}{number}"
         if same:
@@ -206,9 +236,19 @@ def statements(
 
 
 def _expression(
-    program: Program, instruction: Instruction, values: Mapping[int, str], lanes: int, precision: Precision
+    program: Program,
+    instruction: Instruction,
+    values: Mapping[int, str],
+    lanes: int,
+    precision: Precision,
+    form: Form | None,
 ) -> str:
     primitive, operands, dtype, value = instruction
+    if form is not None:
+        constant = None if form.constant is None else _float32(form.constant)
+        parts = "" if constant is None else str(_parts(constant, 2 if precision == "half" else 3))
+        factors = {"x": values[form.x], "y": values[form.y], "constant": str(constant), "parts": parts}
+        return _FORMS[form.name].format(precision=precision, **factors)
     if primitive == "constant":
         return broadcast(literal(value, dtype), dtype, lanes)
     template = ""
@@ -228,7 +268,9 @@ def needed_precisions(
     positive = _nonnegative(program, order)
     for number in reversed(order):
         primitive, operands, _, _ = program.instructions[number]
-        keeps = primitive in _KEEPS_RELATIVE_ERROR or (primitive == "add" and positive.issuperset(operands))
+        keeps = primitive in _KEEPS_RELATIVE_ERROR or (
+            primitive in _KEEPS_RELATIVE_ERROR_OF_POSITIVE and positive.issuperset(operands)
+        )
         if not keeps or wanted[number] == "full":
             wanted.update(dict.fromkeys(operands, "full"))
     exact = _short(program, order, short)
@@ -237,6 +279,70 @@ def needed_precisions(
         if primitive == "mul" and exact.issuperset(operands):
             wanted[number] = "half"  # which loses nothing of 8-bit factors
     return wanted
+
+
+def cheaper(
+    program: Program, order: Sequence[int], precisions: Mapping[int, Precision], short: Collection[int] = ()
+) -> dict[int, Form]:
+    """The instructions of `order` for which the header has a cheaper function than for operands of any kind."""
+    exact = _short(program, order, short)
+    positive = _nonnegative(program, order)
+    found: dict[int, Form] = {}
+    for number in order:
+        primitive, operands, dtype, _ = program.instructions[number]
+        if dtype != "float32" or number in short or len(operands) != 2:
+            continue
+        x, y = operands
+        if primitive in ("mul", "maximum", "minimum") and (_constant(program, x) is not None or y not in exact):
+            x, y = y, x  # what makes it cheaper comes second
+        constant = _constant(program, y)
+        form = None
+        if primitive == "mul" and exact.issuperset(operands):
+            form = Form("short mul short", x, y)
+        elif primitive == "mul" and constant is not None and _splits(constant):
+            form = Form("short mul constant" if x in exact else "mul constant", x, y, constant)
+        elif primitive == "mul" and y in exact:
+            form = Form("mul short", x, y)
+        elif primitive in ("maximum", "minimum") and constant is not None and np.isfinite(_float32(constant)):
+            form = Form(f"{primitive} constant", x, y, constant)
+        elif primitive == "div" and precisions[number] == "half":
+            if constant is not None and _splits(constant):
+                form = Form("short mul constant" if x in exact else "mul constant", x, y, 1 / constant)
+            elif _is_one_or_more(program, y, positive):
+                form = Form("short div one or more" if x in exact else "div one or more", x, y)
+        if form is not None:
+            found[number] = form
+    return found
+
+
+def _constant(program: Program, number: int) -> float | None:
+    primitive, _, _, value = program.instructions[number]
+    return float(value) if primitive == "constant" else None
+
+
+def _splits(value: float) -> bool:
+    """Whether the parts of a constant, and of its reciprocal, are normal numbers of bfloat16."""
+    return 2.0**-100 < abs(value) < 2.0**100
+
+
+def _parts(value: np.float32, most: int) -> int:
+    """How many numbers of bfloat16, each cut off, make up a constant; see nt::SplitConstant."""
+    rest = float(str(value))
+    for count in range(1, most):
+        rest -= float((np.float32(rest).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32))
+        if rest == 0:
+            return count
+    return most
+
+
+def _is_one_or_more(program: Program, number: int, positive: Collection[int]) -> bool:
+    primitive, operands, _, _ = program.instructions[number]
+    constants = [_constant(program, operand) for operand in operands]
+    return (
+        primitive == "add"
+        and all(operand in positive for operand in operands)
+        and any(constant is not None and constant >= 1 for constant in constants)
+    )
 
 
 def _nonnegative(program: Program, order: Sequence[int]) -> set[int]:
@@ -250,7 +356,7 @@ def _nonnegative(program: Program, order: Sequence[int]) -> set[int]:
             positive = operands[0] == operands[1] or found.issuperset(operands)
         else:
             positive = primitive in ("exp", "abs", "sqrt") or (
-                primitive in ("add", "div", "minimum") and found.issuperset(operands)
+                primitive in ("add", "div", "minimum", "maximum", "log1p") and found.issuperset(operands)
             )
         if positive:
             found.add(number)

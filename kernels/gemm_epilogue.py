@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels import cycles, emitter
 from npu_tensor.task import Input, Refusal, Task
 
@@ -15,8 +16,8 @@ Word = Literal["int32", "float32"]
 LANES: Final = 16
 """Sums are read in vectors of 16 words."""
 
-MOST_OPERANDS: Final = 2
-"""A design has at most 5 host buffers; A, B and the result take 3."""
+MOST_OPERANDS: Final = HOST_BUFFERS - 3
+"""A, B and the result take the others."""
 
 PROGRAM_BYTES: Final = 7680
 ROW_BYTES: Final = 1024

@@ -22,10 +22,9 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.copies import Copy, Loop, collapse, pattern
+from npu_tensor.kernels.copies import joined, pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
@@ -47,7 +46,7 @@ SMALL_TABLE: Final = 1 << 20
 MOST_UNITS: Final = 512
 """Each is four transfers."""
 GROUPS_IN_FLIGHT: Final = 2
-"""Units of a column that are started before the first is waited for: 8 of a shim tile's 16 buffer descriptors."""
+"""Units of a column that are started before the first is waited for: 8 of a shim tile's 15 buffer descriptors."""
 
 # Assumed: comparing one index; copying one row, and 16 words of it.
 INDEX_CYCLES: Final = 6
@@ -129,33 +128,24 @@ def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
     extent = source.layout.shape[dim]
     if not extent:
         return "the table has no rows"
-    inner = _run(source.layout.shape[dim + 1 :], source.layout.strides[dim + 1 :])
-    if inner is None or inner[1] != 1:
+    inner = joined(Layout(source.layout.shape[dim + 1 :], source.layout.strides[dim + 1 :]))
+    if inner.strides != (1,):
         return "the elements of a row are not neighbours in memory"
     assert indices.layout is not None
-    picks = _run(indices.layout.shape, indices.layout.strides)
-    if picks is None:
+    picks = joined(indices.layout)
+    if len(picks.shape) > 1:
         return "the indices are not evenly spaced in memory"
-    elements = inner[0]
+    (elements,), (taken,) = inner.shape, picks.shape
     per_word = max(4 // dtype.itemsize, 1)
     padded = -(-elements // per_word) * per_word
     rows = Layout((extent, elements), (source.layout.strides[dim], 1), source.layout.offset)
-    result = Layout((picks[0], elements), (elements, 1), task.outputs[0].layout.offset)
-    places = Layout(picks[:1], picks[1:], indices.layout.offset)
+    result = Layout((taken, elements), (elements, 1), task.outputs[0].layout.offset)
     bounds = (task.call.attributes["name"], extent)
     return (
         HostOperand(0, False, rows, (extent, padded), dtype.name),
-        HostOperand(1, False, places, picks[:1], "int32", -1, bounds),
-        HostOperand(0, True, result, (picks[0], padded), dtype.name),
+        HostOperand(1, False, picks, picks.shape, "int32", -1, bounds),
+        HostOperand(0, True, result, (taken, padded), dtype.name),
     )
-
-
-def _run(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int] | None:
-    """Number and step of elements in order; None if they are not evenly spaced."""
-    loops = collapse(Copy(tuple(map(Loop, shape, strides, contiguous_strides(shape))), 0, 0)).loops
-    if len(loops) > 1:
-        return None
-    return (loops[0].extent, loops[0].source) if loops else (1, 1)
 
 
 def _plan(rows: int, words: int, taken: int, columns: int) -> Plan:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import (
     Builder,
     CoreBuffer,
@@ -37,9 +38,9 @@ LANES_PER_COLUMN: Final = 2
 SPARSEST: Final = 8
 """A source is not sent to the device if less than one in so many of its elements is wanted."""
 GROUPS_IN_FLIGHT: Final = 3
-"""Moves of a lane that are started before the first is waited for: 12 of a shim tile's 16 buffer descriptors."""
-MOST_SOURCES: Final = 4
-"""A design has at most 5 host buffers, one of them for the result."""
+"""Moves of a lane that are started before the first is waited for: 12 of a shim tile's 15 buffer descriptors."""
+MOST_SOURCES: Final = HOST_BUFFERS - 1
+"""One is the result."""
 SMALLEST_OBJECT: Final = 8
 """Words of the objects that operands of different shapes share."""
 

@@ -26,12 +26,11 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.dtypes import bfloat16, float16, float32
-from npu_tensor.kernels.copies import Copy, Loop, collapse, pattern
+from npu_tensor.kernels.copies import joined, pattern
 from npu_tensor.kernels.cycles import CASTS, CYCLES
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
@@ -125,7 +124,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     spread = Layout(
         (math.prod(lead), tokens, heads // together), (0, *positions.layout.strides, 0), positions.layout.offset
     )
-    rows, places = _as_few(x.layout), _as_few(spread)
+    rows, places = joined(x.layout), joined(spread)
     segments = math.prod(spread.shape)
     period = math.lcm(*(segments // math.gcd(segments, layout.shape[0]) for layout in (rows, places)))
     plan = _plan(segments, period, together, features, cores, "float32" if x.dtype is float32 else "bfloat16")
@@ -173,13 +172,6 @@ def _heads(tokens: int, heads: int, features: int, cores: int) -> int | None:
         if heads % together == 0 and together * features <= OBJECT_ELEMENTS and together * features % 2 == 0
     ]
     return next((together for together in fitting if tokens * heads // together >= cores), min(fitting, default=None))
-
-
-def _as_few(layout: Layout) -> Layout:
-    """The same elements in the same order with as few dimensions as possible."""
-    steps = contiguous_strides(layout.shape)
-    loops = collapse(Copy(tuple(map(Loop, layout.shape, layout.strides, steps)), 0, 0)).loops or (Loop(1, 1, 1),)
-    return Layout(tuple(loop.extent for loop in loops), tuple(loop.source for loop in loops), layout.offset)
 
 
 def _padded(layout: Layout, elements: int) -> tuple[int, ...]:

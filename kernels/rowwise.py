@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, Literal
 
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.kernels import emitter
 from npu_tensor.kernels.offer import Offer, Target
@@ -24,9 +25,6 @@ from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
-
-HOST_BUFFERS: Final = 5
-"""Buffers that a design can have."""
 
 WASTE: Final = 4
 """How much longer padding may make a row of SMALL elements or more."""

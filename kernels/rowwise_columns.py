@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import LIMITS, PROGRAM_MEMORY, QUEUE_DEPTH
 from npu_tensor.dataflow.design import AccessPattern, Builder, HostBuffer, ObjectFifo, ObjectType
 from npu_tensor.kernels.offer import HostOperand
 
 __all__ = [
     "CORE_BYTES",
     "FUNCTION_BYTES",
-    "MEMTILE_BYTES",
     "STACK",
     "Port",
     "Ports",
@@ -31,22 +31,11 @@ __all__ = [
 STACK: Final = 2048
 """Bytes of a core's stack: loops over several vectors of 64 bytes spill some of them."""
 
-CORE_BYTES: Final = 65536 - STACK - 2048
+CORE_BYTES: Final = LIMITS["core"].memory - STACK - 2048
 """Bytes of a core's memory for buffers; the rest is for the stack, constants of the C++ and the compiler's counters."""
 
-FUNCTION_BYTES: Final = 16384 - 4096
+FUNCTION_BYTES: Final = PROGRAM_MEMORY - 4096
 """Bytes of a core's program memory for functions. What is left over is for the statements around their calls."""
-
-MEMTILE_BYTES: Final = 524288
-
-LARGEST_CHANNELS: Final = 6
-"""DMA channels of a memtile in each direction."""
-
-QUEUED: Final = 4
-"""Transfers that a shim channel can have waiting."""
-
-DESCRIPTORS: Final = 15
-"""Buffer descriptors of a shim tile that transfers can hold at a time."""
 
 
 class Port(NamedTuple):
@@ -75,10 +64,9 @@ class Step(NamedTuple):
 
 def cores_per_column(inputs: int, outputs: int) -> int:
     """How many cores of a column the channels of its memtile can serve."""
+    channels = LIMITS["memtile"].channels
     return max(
-        cores
-        for cores in (1, 2, 3, 4)
-        if inputs + cores * outputs <= LARGEST_CHANNELS and cores * inputs + outputs <= LARGEST_CHANNELS
+        cores for cores in (1, 2, 3, 4) if inputs + cores * outputs <= channels and cores * inputs + outputs <= channels
     )
 
 
@@ -129,7 +117,7 @@ def keep(builder: Builder, steps: Sequence[Step]) -> None:
     """Send what stays in the cores, as much at a time as the queues of the shim channels take."""
     waiting: list[Step] = []
     for step in steps:
-        if sum(other.fifo is step.fifo for other in waiting) == QUEUED:
+        if sum(other.fifo is step.fifo for other in waiting) == QUEUE_DEPTH:
             _send(builder, waiting)
             waiting = []
         waiting.append(step)
@@ -151,11 +139,11 @@ def schedule(builder: Builder, rounds: Iterable[Sequence[Step]]) -> None:
     of them while the others end.
     """
     rounds = [list(steps) for steps in rounds]
-    size = QUEUED
+    size = QUEUE_DEPTH
     for steps in rounds:
         in_queue = max(Counter(step.fifo.name for step in steps).values())
         on_tile = max(Counter(_column(step.fifo) for step in steps).values())
-        size = min(size, QUEUED // in_queue, DESCRIPTORS // on_tile)
+        size = min(size, QUEUE_DEPTH // in_queue, LIMITS["shim"].descriptors // on_tile)
     half, others = max(1, size // 2), int(size > 1)
     open_groups: list[int] = []
     for start in range(0, len(rounds), half):

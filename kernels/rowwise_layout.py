@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
+from npu_tensor.kernels.copies import joined
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
 
@@ -81,16 +81,6 @@ def row_layout(layout: Layout, rows: int) -> RowLayout:
     )
 
 
-def _merged(shape: Sequence[int], strides: Sequence[int]) -> Dims:
-    extents: list[int] = []
-    steps: list[int] = []
-    for extent, step in zip(shape, strides, strict=True):
-        if extent == 1:
-            continue
-        if extents and steps[-1] == step * extent:
-            extents[-1] *= extent
-            steps[-1] = step
-        else:
-            extents.append(extent)
-            steps.append(step)
-    return Dims(tuple(extents), tuple(steps)) if extents else Dims((1,), (0,))
+def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
+    found = joined(Layout(shape, strides))
+    return Dims((1,), (0,)) if found.shape == (1,) else Dims(found.shape, found.strides)

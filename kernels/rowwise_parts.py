@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, LIMITS, WORD
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, cores_per_column
@@ -19,14 +20,11 @@ from npu_tensor.ops.declare import Layout
 
 __all__ = ["PartsPlan", "plan_parts"]
 
-PART_BYTES: Final = 1023 * 4
+PART_BYTES: Final = LIMITS["shim"].wrap * WORD
 """The longest innermost run of an access pattern that is not linear."""
 
-STRIDE: Final = 4 << 20
+STRIDE: Final = LIMITS["shim"].stride * WORD
 """Bytes from row to row that an access pattern can step over."""
-
-HOST_BUFFERS: Final = 5
-"""Buffers that a design can have."""
 
 TAKEN: Final = 3
 """Transfers that bring what a team found: a queue of a shim channel has room for four, one is for the next walk."""

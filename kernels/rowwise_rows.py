@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
-from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, MEMTILE_BYTES, cores_per_column
+from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, cores_per_column
 from npu_tensor.kernels.rowwise_cost import costly_value, row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise_layout import RowLayout
 from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Operand, RowProgram, walks
@@ -17,15 +18,8 @@ __all__ = ["RowsPlan", "pieces", "plan_rows"]
 OBJECT_BYTES: Final = 4096
 """Rows are put together to objects of this size: acquiring and sending one costs some tens of cycles."""
 
-SLOT: Final = 4
-"""Bytes of an output with one element per row: the smallest that a DMA moves."""
-
 MOST_PIECES: Final = 3
 """Transfers for one column's share of an operand that repeats after some rows."""
-
-
-REPEATS: Final = 64
-"""How often an access pattern can walk over the same rows."""
 
 
 class RowsPlan(NamedTuple):
@@ -63,7 +57,7 @@ class RowsPlan(NamedTuple):
     @property
     def slot(self) -> int:
         """Bytes of an output with one element per row. Objects of it are not below VECTOR_BYTES."""
-        return max(SLOT, VECTOR_BYTES // self.together)
+        return max(WORD, VECTOR_BYTES // self.together)
 
     def row_elements(self, operand: Operand, output: bool) -> int:
         """Elements of a host buffer for each row."""
@@ -109,7 +103,7 @@ class RowsPlan(NamedTuple):
         return (
             self.program_bytes <= FUNCTION_BYTES
             and self.depth * sum(ends) + kept <= CORE_BYTES
-            and (self.cores == 1 or 2 * self.cores * sum(ends) <= MEMTILE_BYTES)
+            and (self.cores == 1 or 2 * self.cores * sum(ends) <= LIMITS["memtile"].memory)
         )
 
     @property
@@ -205,7 +199,7 @@ def _host_rows(plan: RowsPlan, slot: int) -> int:
     layout, total = plan.layouts[slot], plan.columns * plan.share
     if layout is None or plan.row.inputs[slot].access != "full" or layout.period == plan.rows:
         return total
-    if plan.share > MOST_PIECES * REPEATS * layout.period:
+    if plan.share > MOST_PIECES * ITERATIONS * layout.period:
         return total
     most = max(len(pieces(column * plan.share, plan.share, layout.period)) for column in range(plan.columns))
     return layout.period if most <= MOST_PIECES else total
@@ -217,7 +211,7 @@ def pieces(first: int, count: int, period: int) -> list[tuple[int, int, int]]:
     while count:
         start = first % period
         run = min(count, period - start)
-        times = min(count // period, REPEATS) if start == 0 and count >= period else 1
+        times = min(count // period, ITERATIONS) if start == 0 and count >= period else 1
         made.append((start, run, times))
         first += run * times
         count -= run * times

@@ -59,7 +59,7 @@ def demo(dtype: str, device: str) -> None:
     """Read handwritten digits with a small network.
 
     Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
-    is too low or depends on the dtype.
+    is too low or depends on the dtype, or if most nodes run on another device.
     """
     digits = digits_demo.load()
     names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)

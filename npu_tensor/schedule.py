@@ -152,16 +152,17 @@ def devices() -> list[Device]:
 
 
 def _opened(uris: str) -> list[Device]:
-    """The devices that a list of URIs names, without those of the host. Raises DeviceError."""
+    """The devices that a list of URIs prefers to the host, which takes everything. Raises DeviceError."""
     found: list[Device] = []
-    for uri in uris.split(","):
-        scheme = uri.strip().partition(":")[0]
-        if scheme == "sim":
-            from npu_tensor.runtime.sim.device import SimulatedDevice
-
-            found.append(SimulatedDevice(uri.strip(), allocator()))
-        elif scheme != "cpu":
+    for uri in map(str.strip, uris.split(",")):
+        scheme = uri.partition(":")[0]
+        if scheme == "cpu":
+            break
+        if scheme != "sim":
             raise DeviceError(f"device {uri!r} does not exist here; there are cpu, sim:npu1 and sim:npu2")
+        from npu_tensor.runtime.sim.device import SimulatedDevice
+
+        found.append(SimulatedDevice(uri, allocator()))
     return found
 
 

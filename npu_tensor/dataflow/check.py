@@ -19,7 +19,15 @@ Rule = Callable[[Index], Iterator[Violation]]
 
 STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
     (structure.array,),
-    (structure.columns, structure.names, structure.types, structure.counts, structure.places, structure.references),
+    (
+        structure.columns,
+        structure.names,
+        structure.symbols,
+        structure.types,
+        structure.counts,
+        structure.places,
+        structure.references,
+    ),
     (structure.consumers, structure.ends, links.sides),
     (links.ends, links.parts),
     (
@@ -27,6 +35,7 @@ STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
         tiles.memory,
         tiles.program,
         tiles.channels,
+        tiles.streams,
         tiles.descriptors,
         tiles.lengths,
         tiles.object_sizes,

@@ -224,6 +224,31 @@ def split_join(
     return d.build()
 
 
+def crossing(up: int, down: int, columns: int = 1) -> Design:
+    """`up` fifos from a memtile and its shim tile to the 4 cores of a column, and `down` from these to either."""
+    d = Builder("crossing", "aie2p", columns)
+    type, split = ObjectType("int32", (16,)), min(up, 6 if down <= 2 else 5)
+    host, result = d.host_buffer("x", "int32", 16 * up), d.host_buffer("y", "int32", 16 * down)
+    tiles = [Tile(0, 2 + n % 4) for n in range(8)]
+    parent = d.fifo("parent", ObjectType("int32", (16 * split,)), SHIM, [MEMTILE], 1)
+    ins = [d.fifo(f"in{n}", type, MEMTILE if n < split else SHIM, [tiles[n]], 1) for n in range(up)]
+    d.split(parent, ins[:split])
+    outs = [d.fifo(f"out{n}", type, tiles[n], [SHIM if down <= 2 else MEMTILE], 1) for n in range(down)]
+    for n, tile in enumerate(tiles[:4]):
+        ends = [*ins[n::4], *outs[n::4]]
+        d.worker(tile, _once(d.function(f"work{len(ends)}", [type] * len(ends), SOURCE)), ends)
+    d.fill(parent, host, AccessPattern.linear(16 * split))
+    for n in range(split, up):
+        d.fill(ins[n], host, AccessPattern.linear(16, 16 * n))
+    drained = outs
+    if down > 2:
+        drained = [d.fifo("joined", ObjectType("int32", (16 * down,)), MEMTILE, [SHIM], 1)]
+        d.join(outs, drained[0])
+    for n, fifo in enumerate(drained):
+        d.drain(fifo, result, AccessPattern.linear(fifo.type.elements, n * fifo.type.elements))
+    return d.build()
+
+
 def neighbours(shared: int, tile: int = 16, first: Tile = CORE, second: Tile = ABOVE, depth: int = 2) -> Design:
     """Two cores with `shared` fifos from the first to the second, two inputs and one output."""
     d = Builder("neighbours", "aie2p", columns=2)

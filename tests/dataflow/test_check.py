@@ -8,7 +8,20 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from limit_designs import ABOVE, CORE, MEMTILE, SHIM, SOURCE, copy, forwarded, neighbours, split_join, with_worker
+from limit_designs import (
+    ABOVE,
+    CORE,
+    MEMTILE,
+    SHIM,
+    SOURCE,
+    copy,
+    forwarded,
+    neighbours,
+    split_join,
+    with_fifo,
+    with_function,
+    with_worker,
+)
 
 from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Tile, range_
 from npu_tensor.dataflow.check import check
@@ -214,6 +227,43 @@ def test_the_name_that_mlir_aie_gives_to_a_consumer() -> None:
     renamed = replace(design.fifos[1], name="fx_cons")
     found = check(replace(design, fifos=(design.fifos[0], renamed)))
     assert "2 names of the design are 'fx_cons'; they must differ." in [violation.message for violation in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("y-1", "is not a name in C"),
+        ("1y", "is not a name in C"),
+        ("sequence", "is a name that mlir-aie uses"),
+        ("core_0_2", "is a name that mlir-aie uses"),
+        ("fx_shim_alloc", "is a name that mlir-aie makes for fifo fx"),
+        ("fx_cons_buff_1", "is a name that mlir-aie makes for fifo fx"),
+        ("fx_0_cons_prod_lock_0", "is a name that mlir-aie makes for fifo fx"),
+    ],
+)
+def test_symbols_that_are_none_or_taken(name: str, said: str) -> None:
+    """The generated names are those in AIEObjectFifoStatefulTransform.cpp and AIECoreToStandard.cpp."""
+    for design in (with_fifo(copy(), 1, name=name), with_function(copy(), symbol=name)):
+        found = [violation for violation in check(design) if violation.rule == "symbol"]
+        assert [violation.where for violation in found] == [name]
+        assert f"{name!r} {said}" in found[0].message
+
+
+@pytest.mark.parametrize("name", ["sequences", "core_0_2_x", "fx_buff", "fx_other_buff_0", "_y"])
+def test_symbols_that_only_look_alike(name: str) -> None:
+    design = with_function(copy(), symbol=name)
+    assert "symbol" not in {violation.rule for violation in check(design)}
+
+
+def test_element_outside_of_the_loop_that_acquired_it() -> None:
+    """In MLIR a value of a loop's region is not visible after it: "operand #0 does not dominate this use"."""
+    inside = Loop(2, (PUT, work(0, 1), DONE, TAKEN, Acquire("fx", 1, 2)))
+    after = Acquire("fy", 1, 3)
+    design = with_worker(copy(), body=(TAKE, inside, after, work(2, 3), TAKEN, DONE))
+    (found,) = check(design)
+    assert found.rule == "unknown name"
+    assert "core (0,2) uses the acquire 2, which is unknown" in found.message
+    assert check(with_worker(copy(), body=(Loop(2, (TAKE, PUT, work(0, 1), TAKEN, DONE)),))) == []
 
 
 # --- links

@@ -17,6 +17,7 @@ from limit_designs import (
     CORE,
     copy,
     cores,
+    crossing,
     cut,
     fan,
     forwarded,
@@ -54,12 +55,18 @@ class Case(NamedTuple):
 
 
 CORE_MEMORY = [
-    Case("stack and buffers of 65536 bytes less 64", lambda: copy(tile=4028)),
+    Case("stack and buffers of 65536 bytes less 64", lambda: copy(tile=4016, spare=192)),
     Case(
-        "4 bytes more",
-        lambda: copy(tile=4028, spare=4),
+        "1 byte more, which takes 64",
+        lambda: copy(tile=4016, spare=193),
         "core memory",
-        ("core (0,2)", "65476", "65472", "fx 2 x 16112"),
+        ("core (0,2)", "65536", "65472", "fx 2 x 16064", "multiple of 64"),
+    ),
+    Case(
+        "4 buffers of 16112 bytes, which do not fit when aligned (mlir-aie 3037 and 3662)",
+        lambda: copy(tile=4028),
+        "core memory",
+        ("fx 2 x 16128",),
     ),
     Case("64512 bytes of buffers, which pass only up to 1.3.1", lambda: copy(tile=4032), "core memory", ("65536",)),
     Case("4 buffers of 16000 bytes", lambda: copy(tile=4000)),
@@ -70,9 +77,9 @@ CORE_MEMORY = [
         "buffer of 64193 bytes beside 1280 of stack and fifos",
         lambda: copy(tile=16, spare=64193),
         "core memory",
-        ("65473", "65472"),
+        ("65536", "65472", "spare = 64256"),
     ),
-    Case("depth 16 costs a core two buffers", lambda: copy(tile=4028, depth=16)),
+    Case("depth 16 costs a core two buffers", lambda: copy(tile=4016, depth=16)),
     Case("depth 1 costs one", lambda: copy(Linear(4 * 8000), tile=8000, depth=1)),
     Case("shared fifo, whose depth counts", lambda: neighbours(1, tile=1024, depth=11)),
     Case(
@@ -91,7 +98,7 @@ CORE_MEMORY = [
 
 STACK = [
     Case("stack of 64448 bytes", lambda: copy(tile=64, stack=64448)),
-    Case("stack of 64449 bytes", lambda: copy(tile=64, stack=64449), "core memory", ("stack = 64449", "65473")),
+    Case("stack of 64449 bytes", lambda: copy(tile=64, stack=64449), "core memory", ("stack = 64512", "65536")),
     Case("no stack", lambda: copy(stack=0), "size", ("core (0,2)", "stack is 0")),
     Case(
         "LINT 1: stack of 65536 bytes",
@@ -112,7 +119,7 @@ MEMTILE_MEMORY = [
         "8 bytes more",
         lambda: forwarded(65537, 1, depth=2),
         "memtile memory",
-        ("memtile (0,1)", "524296", "524288"),
+        ("memtile (0,1)", "large0 2 x 262208", "524416", "524288"),
     ),
     Case("descriptor of 131071 words", lambda: forwarded(131071, 1, depth=1)),
     Case(
@@ -161,6 +168,22 @@ CHANNELS = [
         "DMA channels",
         ("shim (0,0)", "3 output", "3 input", "has 2"),
     ),
+    Case("switches (AIETargetModel.cpp): 6 streams up", lambda: crossing(6, 2)),
+    Case("switches: 4 streams down", lambda: crossing(4, 4)),
+    Case(
+        "switches: 7 streams up",
+        lambda: crossing(7, 2),
+        "streams",
+        ("7 streams lead from memtile (0,1) to core (0,2)", "1 columns have 6 each"),
+    ),
+    Case(
+        "switches: 5 streams down",
+        lambda: crossing(4, 5),
+        "streams",
+        ("5 streams lead from core (0,2) to memtile (0,1)", "1 columns have 4 each"),
+    ),
+    Case("switches of 2 columns: 7 streams up", lambda: crossing(7, 2, columns=2)),
+    Case("switches of 2 columns: 5 streams down", lambda: crossing(4, 5, columns=2)),
     Case("4 columns: 4 cores of 2 inputs", lambda: cores([Tile(n, 2) for n in range(4)], 4, inputs=2)),
     Case("memtile: split into 6", lambda: split_join(6, join=False)),
     Case(

@@ -21,6 +21,16 @@ BINARY = {
     "add", "sub", "mul", "div", "maximum", "minimum", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",
     "shift_left", "shift_right",
 }  # fmt: skip
+FORMS = {
+    "mul short": "nt::mul<nt::{precision}>({x}, nt::brief({x}))",
+    "mul constant": "nt::mul<nt::{precision}>({x}, nt::SplitConstant<{parts}>(0.1))",
+    "short mul short": "nt::mul(nt::brief({x}), nt::brief({x}))",
+    "short mul constant": "nt::mul(nt::brief({x}), nt::SplitConstant<{parts}>(0.1))",
+    "short div one or more": "nt::div_by_one_or_more(nt::brief({x}), {x})",
+    "div one or more": "nt::div_by_one_or_more({x}, {x})",
+    "maximum constant": "nt::maximum({x}, 0.1f)",
+    "minimum constant": "nt::minimum({x}, 0.1f)",
+}
 
 HEAD = """
 #define NT_HOST_COUNT
@@ -41,6 +51,8 @@ def expression(primitive: str, dtype: str, precision: str) -> str:
     value = f"ones<{CXX[dtype]}, {64 // SIZES[dtype]}>()"
     if primitive == "select":
         return f"nt::select(aie::mask<{64 // SIZES[dtype]}>(true), {value}, {value})"
+    if primitive in FORMS:
+        return FORMS[primitive].format(x=value, precision=precision, parts=2 if precision == "half" else 3)
     name = NAMES.get(primitive, primitive)
     template = f"<nt::{precision}>" if dtype == "float32" and primitive in PRECISE else ""
     return f"nt::{name}{template}({', '.join([value] * (2 if primitive in BINARY else 1))})"

@@ -148,11 +148,31 @@ RUN(masks, const uint8 *x, const uint8 *y, uint8 *z)
     } END
 """
 
+# Cheaper forms of products and quotients: "x" and "y" stand for the operands, where brief ones are bfloat16 numbers.
+FORMS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
+    "brief_brief": ("nt::mul(nt::brief(x), nt::brief(y))", np.multiply),
+    "brief_constant": ("nt::mul(nt::brief(x), nt::SplitConstant<2>(-0.1))", lambda x, _: x * -0.1),
+    "float_brief": ("nt::mul<nt::half>(x, nt::brief(y))", np.multiply),
+    "float_constant": ("nt::mul<nt::half>(x, nt::SplitConstant<2>(-0.1))", lambda x, _: x * -0.1),
+    "brief_quotient": ("nt::div_by_one_or_more(nt::brief(x), y)", np.divide),
+    "float_quotient": ("nt::div_by_one_or_more(x, y)", np.divide),
+    "maximum": ("nt::maximum(x, -0.5f)", lambda x, _: np.maximum(x, -0.5)),
+    "minimum": ("nt::minimum(x, -0.5f)", lambda x, _: np.minimum(x, -0.5)),
+}
+
+
+def form_function(name: str) -> str:
+    return f"""RUN({name}_form, const float *a, const float *b, float *z)
+        for (int i = 0; i < n; i += 16) {{
+            const auto x = nt::load<float, 16>(a + i), y = nt::load<float, 16>(b + i); (void)y;
+            nt::store(z + i, {FORMS[name][0]}); }} END"""
+
 
 def source() -> str:
     functions = ["#include <nt/vector_math.hpp>", GUARD, HEAD, OTHERS]
     for name in (*UNARY, *BINARY):
         functions += [float_function(name, f"<nt::{precision}>", f"_{precision}") for precision in MAX_ULP]
+    functions += [form_function(name) for name in FORMS]
     functions += [float_function(name) for name in EXACT]
     functions += [float_function(name, result="uint8") for name in COMPARISONS]
     functions += [integer_functions(dtype) for dtype in DTYPES if dtype not in ("float", "bool")]
@@ -257,6 +277,32 @@ def test_functions_of_two_operands_are_as_exact_as_promised(library: ctypes.CDLL
             error[(np.abs(result - exact) <= 2.0**-124) & (exact != 0)] = 0
     worst = int(np.argmax(error))
     assert error[worst] <= MAX_ULP[precision], f"{name}({x[worst]!r}, {y[worst]!r}) is off by {error[worst]} units"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_cheaper_forms_are_as_exact_as_promised(library: ctypes.CDLL, name: str) -> None:
+    """Zeros, infinities and NaNs included; absolute errors of 2^-124 are allowed."""
+    text, function = FORMS[name]
+    grid = np.meshgrid(SPECIALS, SPECIALS)
+    x, y = (np.concatenate([part.ravel(), arguments(seed, 1 << 14)]) for part, seed in zip(grid, (15, 16), strict=True))
+    if "brief(x)" in text:
+        x = x.astype(ml_dtypes.bfloat16).astype(np.float32)
+    if "brief(y)" in text:
+        y = y.astype(ml_dtypes.bfloat16).astype(np.float32)
+    if "quotient" in name:
+        y = np.maximum(np.abs(y), 1)  # NaN stays NaN
+        y[(y >= 2.0**126) & np.isfinite(y)] = 2
+    x[(np.abs(x) < 2.0**-102) & (x != 0)] = 1  # the lower parts of a factor that are denormals are zero
+    size = x.size // 16 * 16
+    x, y = x[:size], y[:size]
+    with np.errstate(all="ignore"):
+        exact = function(x.astype(np.float64), y.astype(np.float64))
+        result = evaluate(library, f"{name}_form", x, y)
+        error = units(result, exact, "half")
+        scale = np.maximum(np.abs(x), 1) if name == "float_quotient" else 1
+        error[(np.abs(result - exact) <= 2.0**-124 * scale) & (exact != 0)] = 0
+    worst = int(np.argmax(error))
+    assert error[worst] <= 1, f"{text} of {x[worst]!r}, {y[worst]!r} is off by {error[worst]} units"
 
 
 def test_products_with_few_bits_are_exact(library: ctypes.CDLL) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -155,10 +156,35 @@ def test_designs_that_left_the_array_are_loaded_again(monkeypatch: pytest.Monkey
 
 
 @needs_compiler
+def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "MOST_LOADED", 1)
+    x = bfloat16(64)
+    with nt.default_device("sim:npu1?cols=2"):
+        simulated = schedule.devices()[0]
+        assert isinstance(simulated, device.SimulatedDevice)
+        for n in (16, 32, 48):
+            (x[:n] + x[:n]).realize()
+        assert len(simulated._designs) > 1
+        schedule.reset_plans()
+        gc.collect()
+        assert len(simulated._designs) == 1
+
+
+@needs_compiler
 def test_several_devices_in_order_of_preference() -> None:
-    x = bfloat16(8, 8)
-    with nt.default_device("sim:npu1, sim:npu2"):
-        assert nt.explain(x + x)[-1].device == "sim:npu1"
+    """Each takes what those before it refuse; one graph runs on all of them."""
+    first, second = "sim:npu1", "sim:npu2?float32=emulate"
+    x, y = bfloat16(8, 8), nt.rand(8, 8).realize()
+    with nt.default_device(f"{first}, {second}"):
+        results = [x * 2, y.tanh(), y.argsort()]
+        assert [nt.explain(result)[-1].device for result in results] == [first, second, "cpu"]
+        both = nt.index_select(x, 0, nt.tensor([5, 2], dtype=nt.int32)).float() + y[:2].tanh()
+        assert {row.device for row in nt.explain(both)} - {"-"} == {first, second}
+        found = both.numpy()
+    expected = x.float().numpy()[[5, 2]] + np.tanh(y.numpy()[:2].astype(np.float64))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)  # the terms may cancel
+    with nt.default_device("cpu, sim:npu2"):
+        assert nt.explain(x + x)[-1].device == "cpu"
 
 
 @needs_compiler

@@ -66,7 +66,8 @@ enum class saturation_mode : unsigned { none = 0, saturate = 1, symmetric = 3 };
 
 namespace nt_host {
 
-// Control registers of a core; they keep their values from one kernel function to the next.
+// Control registers of a core. On the array they keep their values from one kernel function to the next; the simulator
+// resets them before every call, so that a function that relies on another one fails.
 struct CoreState {
     aie::rounding_mode rounding = aie::rounding_mode::floor;
     aie::saturation_mode saturation = aie::saturation_mode::none;

@@ -92,23 +92,32 @@ inline Float<N> div(const Float<N> &a, const Float<N> &b) {
     return from_bits(aie::select(result, NAN_BITS, undefined));
 }
 
-// a / b for b >= 1, in half precision. A divisor of 2^127 or more counts as infinite.
+// a / b for 1 <= b <= 2^127, in half precision; 0 for 2^127 and finite a. Quotients below 2^-116 have an absolute
+// error of up to 2^-124.
+constexpr int32 LARGEST_DIVISOR_BITS = 0x7f000000;
 template <unsigned N>
-inline Float<N> div_by_one_or_more(const Split<1, N> &a, const Float<N> &b) {
+inline Float<N> div_by_bounded(const Split<1, N> &a, const Float<N> &b) {
     // b = m 2^n, and a 2^-n is exact.
-    constexpr int32 largest = 0x7f000000;  // 2^127, whose power is 0
-    const Int<N> exponents = aie::bit_and(INFINITY_BITS, aie::min(bits(b), largest));
-    const Bfloat<N> power = to_bfloat16(from_bits(aie::sub(aie::broadcast<int32, N>(largest), exponents)));
+    const Int<N> exponents = aie::bit_and(INFINITY_BITS, bits(b));
+    const Bfloat<N> power =
+        to_bfloat16(from_bits(aie::sub(aie::broadcast<int32, N>(LARGEST_DIVISOR_BITS), exponents)));
     const Bfloat<N> top = aie::mul(a[0], power).template to_vector<bfloat16>();
     const auto m = split<2>(mantissa(b));
     // Newton's step aims below 1 / m by more than its error: where all terms have the sign of a, infinities and zeros
     // come out right by themselves.
-    const Bfloat<N> y = reciprocal_estimate(m[0], 1.0f - 0.0078125f);
+    const Bfloat<N> y = reciprocal_estimate(m[0], 0.9921875f);
     const Sum<N> error = remainder(constant_sum<N>(1.0f), m, Split<1, N>{{y}});
     const Bfloat<N> e = error.template to_vector<bfloat16>();
     const Bfloat<N> correction = aie::mac(error, e, e).template to_vector<bfloat16>();
     const Sum<N> quotient = aie::mul(top, y);
-    const Float<N> result = value(aie::mac(quotient, quotient.template to_vector<bfloat16>(), correction));
+    return value(aie::mac(quotient, quotient.template to_vector<bfloat16>(), correction));
+}
+
+// a / b for b >= 1, in half precision. A divisor of 2^127 or more counts as infinite, for a float a one of 2^126: then
+// the quotient is a times 1 / b.
+template <unsigned N>
+inline Float<N> div_by_one_or_more(const Split<1, N> &a, const Float<N> &b) {
+    const Float<N> result = div_by_bounded(a, from_bits(aie::min(bits(b), LARGEST_DIVISOR_BITS)));
     return select(aie::gt(b.template cast_to<uint32>(), static_cast<uint32>(INFINITY_BITS)), b, result);
 }
 template <unsigned N>

@@ -20,34 +20,53 @@ struct Reduced {
     Float<N> rest;
 };
 
-template <unsigned N>
+template <typename P, unsigned N>
 inline Reduced<N> reduce_exponent(const Float<N> &x) {
     const Float<N> shifted = aie::add(value(product(split<2>(x), LOG2_E_PARTS)), constant<N>(ROUNDER));
     // |n| <= 256 is a bfloat16 number.
     const Bfloat<N> n = Sum<N>(aie::sub(shifted, constant<N>(ROUNDER))).template to_vector<bfloat16>();
     Sum<N> rest(x);
     NT_UNROLL
-    for (unsigned i = 0; i < LN_2_PARTS.size; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
+    for (unsigned i = 0; i < P::parts + 1; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
     return {aie::sub(bits(shifted), ROUNDER_BITS), value(rest)};
 }
 
-template <typename P>
-struct ExpCoefficients;
-template <>
-struct ExpCoefficients<half> {  // 2^-17
-    static constexpr float c[] = {0.04127623f, 0.16753862f, 0.50005157f, 1.0f, 1.0f};
-};
-template <>
-struct ExpCoefficients<full> {  // 2^-28
-    static constexpr float c[] = {0.0013814320f, 0.0083688512f, 0.0416684011f, 0.1666651952f,
-                                  0.4999999337f, 1.0f,          1.0f};
-};
+constexpr float EXP_COEFFICIENTS[] = {0.0013814320f, 0.0083688512f, 0.0416684011f, 0.1666651952f,
+                                      0.4999999337f, 1.0f,          1.0f};  // 2^-28
 
-// exp for |x| <= EXP_LIMIT; what is below 2^-126 is 0.
+// exp for |x| <= ln(2)/2.
+template <typename P, unsigned N>
+inline Float<N> exp_of_rest(const Float<N> &x) {
+    const auto factor = split<P::parts>(x);
+    if constexpr (P::parts == 3) {
+        return polynomial<3>(factor, EXP_COEFFICIENTS);
+    } else {
+        // 1 + x + x^2/2 (1 + x slope); 2^-17
+        const Bfloat<N> lead = factor[0];
+        const Bfloat<N> halved = aie::mul(lead, bfloat16(0.5f)).template to_vector<bfloat16>();
+        const Bfloat<N> slope =
+            aie::mac(constant_sum<N>(0.3350726817f), lead, bfloat16(0.08349609375f)).template to_vector<bfloat16>();
+        Bfloat<N> bend = aie::mul(lead, slope).template to_vector<bfloat16>();
+        bend = aie::mul(lead, bend).template to_vector<bfloat16>();
+        Sum<N> sum(aie::add(x, constant<N>(1.0f)));
+        sum = aie::mac(sum, lead, factor[1]);
+        sum = aie::mac(sum, halved, lead);
+        return value(aie::mac(sum, halved, bend));
+    }
+}
+
+// exp for |x| <= EXP_LIMIT where it is a normal number. Above, the bits of the result are beyond those of infinity,
+// below they are negative or denormal.
+template <typename P, unsigned N>
+inline Float<N> exp_normal(const Float<N> &x) {
+    const Reduced<N> reduced = reduce_exponent<P>(x);
+    return from_bits(aie::add(bits(exp_of_rest<P>(reduced.rest)), aie::upshift(reduced.n, 23)));
+}
+
+// exp for |x| <= EXP_LIMIT; what is below 2^-126 is 0 or denormal.
 template <typename P, unsigned N>
 inline Float<N> exp_bounded(const Float<N> &x) {
-    const Reduced<N> reduced = reduce_exponent(x);
-    return scale_positive(polynomial<3>(split<P::parts>(reduced.rest), ExpCoefficients<P>::c), reduced.n);
+    return from_bits(aie::max(aie::min(bits(exp_normal<P>(x)), INFINITY_BITS), 0));
 }
 
 template <typename P = full, unsigned N>
@@ -69,7 +88,7 @@ struct Expm1Coefficients<full> {  // 2^-32
 // expm1 for -30 <= x <= EXP_LIMIT. Above 2^24 the 1 does not count.
 template <typename P, unsigned N>
 inline Float<N> expm1_bounded(const Float<N> &x) {
-    const Reduced<N> reduced = reduce_exponent(x);
+    const Reduced<N> reduced = reduce_exponent<P>(x);
     const auto rest = split<P::parts>(reduced.rest);
     const auto slope = split<P::parts>(polynomial<2>(rest, Expm1Coefficients<P>::c));
     const auto curved = split<P::parts>(value(product(rest, slope)));

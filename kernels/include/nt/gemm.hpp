@@ -95,7 +95,8 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
             left += rows * Product::size_A;
             right += width * Product::size_B;
         }
-        // A core loads and stores in the same cycle: the next sums come while these go. After the last, they come again.
+        // A core loads and stores in the same cycle: the next sums come while these go. After the last, they come
+        // again.
         const unsigned next = j + columns < width ? j + columns : j;
         unroll<rows>([&](auto i) {
             unroll<columns>([&](auto k) {

@@ -70,9 +70,9 @@ inline Float<N> pow(const Float<N> &x, const Float<N> &y) {
     const Pair<N> main = exact_product(factor, split<3>(log.high));
     const Float<N> rest = aie::add(main.low, value(product(factor, split<2>(log.low))));
     const Float<N> clamped = aie::max(aie::min(main.high, EXP_LIMIT), -EXP_LIMIT);
-    const Reduced<N> reduced = reduce_exponent(clamped);
+    const Reduced<N> reduced = reduce_exponent<P>(clamped);
     const Float<N> r = select(aie::lt(magnitude(main.high), 0x42b1cccd), aie::add(reduced.rest, rest), reduced.rest);
-    Float<N> result = scale_positive(polynomial<3>(split<P::parts>(r), ExpCoefficients<P>::c), reduced.n);
+    Float<N> result = scale_positive(exp_of_rest<P>(r), reduced.n);
 
     const auto x_zero = aie::lt(magnitude(x), 0x00800000), x_infinite = aie::ge(magnitude(x), INFINITY_BITS);
     const auto shrinks = aie::lt(bits(y), 0);

@@ -22,50 +22,84 @@ inline Float<N> tiny_is_itself(const Float<N> &x, const Float<N> &result) {
     return select(aie::lt(magnitude(x), 0x39000000) | is_nan(x), x, result);  // 2^-13: x^2 is below the precision
 }
 
-template <typename P>
-struct ErfCoefficients;
-template <>
-struct ErfCoefficients<half> {
-    // erf(x) / x - 1 in powers of x^2 for |x| < 0.93; 2^-21
-    static constexpr float near[] = {0.0036859472f, -0.0257653673f, 0.1125037614f, -0.3760901309f, 0.1283785247f};
-    // log(1 - erf(x)) in powers of x - 2.25 for 0.93 <= x <= 4; 2^-22
-    static constexpr float far[] = {0.0064347701f, -0.0071652798f, -0.9307155352f, -4.8818995995f, -6.5274400630f};
-};
-template <>
-struct ErfCoefficients<full> {  // 2^-31, 2^-29
-    static constexpr float near[] = {8.3167753563e-05f, -0.0008130012830f, 0.0051999067003f, -0.0268589415322f,
-                                     0.1128368718944f,  -0.3761263318852f, 0.1283791665798f};
-    static constexpr float far[] = {0.0001947778573f,  -0.0004023205136f, 0.0028643436633f, -0.0133175214167f,
-                                    -0.9348940857274f, -4.8829216783235f, -6.5274602072821f};
-};
+// erf(x) / x - 1 in powers of x^2 for |x| < 0.93; 2^-31
+constexpr float ERF_NEAR[] = {8.3167753563e-05f, -0.0008130012830f, 0.0051999067003f, -0.0268589415322f,
+                              0.1128368718944f,  -0.3761263318852f, 0.1283791665798f};
+// log(1 - erf(x)) in powers of x - 2.25 for 0.93 <= x <= 4; 2^-29
+constexpr float ERF_FAR[] = {0.0001947778573f,  -0.0004023205136f, 0.0028643436633f, -0.0133175214167f,
+                             -0.9348940857274f, -4.8829216783235f, -6.5274602072821f};
+// erf(x) / x for |x| <= 2.744 in powers of x^2 ERF_SCALE - 1, which is between -1 and 1; 2^-13 as `half` computes it
+constexpr float ERF_SCALE = 0.265625f;
+constexpr float ERF_RATIO[] = {-0.00818826f,   0.02080493f,    -0.03060896f,  0.0549274506f,
+                               -0.0999375834f, 0.1584108687f, -0.2432740789f, 0.5122403704f};
 
+// erf for 0 <= x <= 4.
+template <typename P, unsigned N>
+inline Float<N> erf_of_size(const Float<N> &size) {
+    if constexpr (P::parts == 2) {
+        // x times 2^40, so that the lower part of a tiny x does not fall below 2^-126. The sum makes a denormal zero.
+        constexpr int32 raise = 40 << 23;
+        const auto factor = split<2>(from_bits(aie::add(bits(aie::min(size, 2.7439773f)), raise)));
+        const auto square = split<2>(value(product(factor, factor)));
+        const bfloat16 scale(ERF_SCALE * 0x1p-80f);
+        const Sum<N> centered = aie::mac(aie::mac(constant_sum<N>(-1.0f), square[1], scale), square[0], scale);
+        const auto ratio = split<2>(polynomial<5>(split<2>(value(centered)), ERF_RATIO));
+        const Int<N> raised = bits(value(product(factor, ratio)));
+        return aie::add(from_bits(aie::sub(raised, raise)), constant<N>(0.0f));
+    } else {
+        const auto factor = split<3>(size);
+        const auto square = split<3>(value(product(factor, factor)));
+        const auto ratio = split<3>(polynomial<3>(square, ERF_NEAR));
+        // x (1 + ratio) with x times 2^48, so that no partial product of a tiny x falls below 2^-126.
+        constexpr int32 raise = 48 << 23;
+        const Float<N> raised = from_bits(aie::add(bits(size), raise));
+        const Int<N> raised_near = bits(value(add_product(Sum<N>(raised), split<3>(raised), ratio)));
+        const Float<N> lowered = from_bits(aie::max(aie::sub(raised_near, raise), 0));
+        const Float<N> near = select(aie::lt(bits(size), 0x00800000), size, lowered);  // zero and subnormals
+        const auto centered = split<3>(aie::sub(aie::max(size, 0.9f), constant<N>(2.25f)));
+        const Float<N> rest = exp_bounded<P>(polynomial<4>(centered, ERF_FAR));
+        const Float<N> far = aie::sub(constant<N>(1.0f), rest);
+        return select(aie::lt(bits(size), 0x3f6e147b), near, far);  // 0.93
+    }
+}
 template <typename P = full, unsigned N>
 inline Float<N> erf(const Float<N> &x) {
-    const Float<N> size = aie::min(from_bits(magnitude(x)), 4.0f);
-    const auto factor = split<P::parts>(size);
-    const auto square = split<P::parts>(value(product(factor, factor)));
-    const auto ratio = split<P::parts>(polynomial<3>(square, ErfCoefficients<P>::near));
-    // x (1 + ratio) with x times 2^48, so that no partial product of a tiny x falls below 2^-126.
-    constexpr int32 raise = 48 << 23;
-    const Float<N> raised = from_bits(aie::add(bits(size), raise));
-    const Int<N> raised_near = bits(value(add_product(Sum<N>(raised), split<P::parts>(raised), ratio)));
-    const Float<N> lowered = from_bits(aie::max(aie::sub(raised_near, raise), 0));
-    const Float<N> near = select(aie::lt(bits(size), 0x00800000), size, lowered);  // zero and subnormals
-    const auto centered = split<P::parts>(aie::sub(aie::max(size, 0.9f), constant<N>(2.25f)));
-    const Float<N> rest = exp_bounded<P>(polynomial<4>(centered, ErfCoefficients<P>::far));
-    const Float<N> far = aie::sub(constant<N>(1.0f), rest);
-    const Float<N> result = select(aie::lt(bits(size), 0x3f6e147b), near, far);  // 0.93
+    const Float<N> result = erf_of_size<P>(aie::min(from_bits(magnitude(x)), 4.0f));
     return select(is_nan(x), x, from_bits(aie::bit_or(bits(result), sign(x))));
 }
 
+// tanh for 0 <= x <= 10.
+template <typename P, unsigned N>
+inline Float<N> tanh_of_size(const Float<N> &size) {
+    const Float<N> twice = aie::add(size, size);
+    if constexpr (P::parts == 2) {
+        // 1 - 2 / (exp(2 x) + 1), and below 0.3, where that cancels, x + x^3 slope; 2^-17
+        const Float<N> sum = aie::add(exp_normal<P>(twice), constant<N>(1.0f));
+        const Split<1, N> two{{aie::broadcast<bfloat16, N>(bfloat16(2.0f))}};
+        const Float<N> far = aie::sub(constant<N>(1.0f), div_by_bounded(two, sum));
+        const auto factor = split<2>(size);
+        const Bfloat<N> square = product(factor, factor).template to_vector<bfloat16>();
+        const Bfloat<N> slope =
+            aie::mac(constant_sum<N>(-0.33273579f), square, bfloat16(0.12158479f)).template to_vector<bfloat16>();
+        const Bfloat<N> bend = aie::mul(square, slope).template to_vector<bfloat16>();
+        const Float<N> near = value(aie::mac(Sum<N>(size), factor[0], bend));
+        return select(aie::lt(bits(size), 0x3e99999a), near, far);
+    } else {
+        const Float<N> power = expm1_bounded<P>(twice);
+        const Float<N> sum = aie::add(power, constant<N>(2.0f));
+        return scale_positive(quotient_of_mantissas<P>(mantissa(power), mantissa(sum)),
+                              aie::sub(exponent(power), exponent(sum)));
+    }
+}
 template <typename P = full, unsigned N>
 inline Float<N> tanh(const Float<N> &x) {
-    const Float<N> size = aie::min(from_bits(magnitude(x)), 10.0f);
-    const Float<N> power = expm1_bounded<P>(aie::add(size, size));
-    const Float<N> sum = aie::add(power, constant<N>(2.0f));
-    const Float<N> result = scale_positive(quotient_of_mantissas<P>(mantissa(power), mantissa(sum)),
-                                           aie::sub(exponent(power), exponent(sum)));
-    return tiny_is_itself(x, from_bits(aie::bit_or(bits(result), sign(x))));
+    const Float<N> result = tanh_of_size<P>(aie::min(from_bits(magnitude(x)), 10.0f));
+    const Float<N> signed_result = from_bits(aie::bit_or(bits(result), sign(x)));
+    if constexpr (P::parts == 2) {
+        return select(is_nan(x), x, signed_result);
+    } else {
+        return tiny_is_itself(x, signed_result);
+    }
 }
 
 template <typename P>

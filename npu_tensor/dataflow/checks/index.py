@@ -62,11 +62,6 @@ class Pool(NamedTuple):
     buffers: int
     locks: int
 
-    @property
-    def nbytes(self) -> int:
-        """Of all its buffers."""
-        return self.buffers * size(self.fifo.type)
-
 
 class Descriptors(NamedTuple):
     """Buffer descriptors that the DMA at one end goes through: how many, and the bytes that the longest moves."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.array import TileKind
 
 __all__ = [
+    "ALIGNMENT",
     "CORE_RESERVE",
     "HOST_BUFFERS",
     "ITERATIONS",
@@ -24,6 +25,8 @@ __all__ = [
     "QUEUE_DEPTH",
     "SCALAR_DTYPES",
     "STATIC_SIZE",
+    "STREAMS_NORTH",
+    "STREAMS_SOUTH",
     "WORD",
     "TileLimits",
 ]
@@ -60,11 +63,19 @@ LIMITS: Final[Mapping[TileKind, TileLimits]] = MappingProxyType(
     }
 )
 
+STREAMS_NORTH: Final = 6
+STREAMS_SOUTH: Final = 4
+"""Streams from the switch of one tile to that above or below it (AIE2TargetModel::getNumDestSwitchboxConnections)."""
+
 LOCK_VALUE: Final = 63
 """Largest value of a lock."""
 
 CORE_RESERVE: Final = 64
 """Bytes of core memory left to the compiler: since 1.3.4 it keeps a counter of 4 bytes for each fifo end."""
+
+ALIGNMENT: Final = 64
+"""Bytes of whose multiples the address of a buffer is one, at most: mlir-aie 1.4 takes the width of the memory's bus or
+of a vector (AIEAssignBuffers), older ones nothing."""
 
 PARITY_DESCRIPTORS: Final = 24
 """Descriptors that the even channels of a memtile can use; the odd ones have as many of their own."""

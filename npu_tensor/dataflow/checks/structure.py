@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import Any, Final
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, MEMORY_DTYPES, SCALAR_DTYPES
-from npu_tensor.dataflow.design import Acquire, Call, Element, Loop, ObjectType, Release
+from npu_tensor.dataflow.design import Acquire, Call, Element, Loop, ObjectType, Release, Statement
 
-__all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places", "references", "types"]
+__all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places", "references", "symbols", "types"]
+
+
+IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RESERVED: Final = re.compile(r"sequence|main|core_\d+_\d+")
+"""Symbols of the instruction stream, of a core's program and of the function around its body (AIECoreToStandard)."""
+
+GENERATED: Final = re.compile(r"((_\d+)?_cons)?_((buff|prod_lock|cons_lock)_\d+|shim_alloc)")
+"""What mlir-aie adds to a fifo's name for its buffers, locks and shim channel (AIEObjectFifoStatefulTransform)."""
 
 
 def array(index: Index) -> Iterator[Violation]:
@@ -33,6 +42,22 @@ def columns(index: Index) -> Iterator[Violation]:
             design.array.columns,
             f"{design.name} uses {design.columns} columns, and {design.array.device} has 1 to {design.array.columns}.",
         )
+
+
+def symbols(index: Index) -> Iterator[Violation]:
+    """Names of fifos, memory and functions can stand in C and linker scripts, and are not those of the compiler."""
+    design = index.design
+    fifos = [fifo.name for fifo in design.fifos]
+    for name in dict.fromkeys((*fifos, *index.memory, *index.functions)):
+        if not IDENTIFIER.fullmatch(name):
+            what, limit = "is not a name in C", "letters, digits and _"
+        elif RESERVED.fullmatch(name):
+            what, limit = "is a name that mlir-aie uses", "another name"
+        elif owner := next((f for f in fifos if name.startswith(f) and GENERATED.fullmatch(name[len(f) :])), None):
+            what, limit = f"is a name that mlir-aie makes for fifo {owner}", "another name"
+        else:
+            continue
+        yield Violation("symbol", name, name, limit, f"{name!r} {what}; use {limit}.")
 
 
 def names(index: Index) -> Iterator[Violation]:
@@ -199,8 +224,21 @@ def references(index: Index) -> Iterator[Violation]:
                 for argument in statement.arguments:
                     if isinstance(argument, str):
                         yield from known(where, "buffer", argument, index.memory)
-                    elif isinstance(argument, Element):
-                        yield from known(where, "acquire", argument.acquire, numbers)
+        for number in _unseen(worker.body, frozenset()):
+            yield from known(where, "acquire", number, ())
+
+
+def _unseen(body: tuple[Statement, ...], seen: frozenset[int]) -> Iterator[int]:
+    """The acquires that calls refer to and that come later or in another loop: MLIR's values do not leave a loop."""
+    for statement in body:
+        if isinstance(statement, Acquire):
+            seen |= {statement.number}
+        elif isinstance(statement, Loop):
+            yield from _unseen(statement.body, seen)
+        elif isinstance(statement, Call):
+            for argument in statement.arguments:
+                if isinstance(argument, Element) and argument.acquire not in seen:
+                    yield argument.acquire
 
 
 def consumers(index: Index) -> Iterator[Violation]:

@@ -9,16 +9,19 @@ from typing import Final
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
 from npu_tensor.dataflow.checks.limits import (
+    ALIGNMENT,
     CORE_RESERVE,
     LIMITS,
     LOCK_VALUE,
     PARITY_DESCRIPTORS,
     PROGRAM_MEMORY,
+    STREAMS_NORTH,
+    STREAMS_SOUTH,
     WORD,
 )
 from npu_tensor.dataflow.design import Call
 
-__all__ = ["channels", "contents", "descriptors", "lengths", "locks", "memory", "object_sizes", "program"]
+__all__ = ["channels", "contents", "descriptors", "lengths", "locks", "memory", "object_sizes", "program", "streams"]
 
 START_BYTES: Final = 512
 STATEMENT_BYTES: Final = 64
@@ -40,15 +43,19 @@ def contents(index: Index) -> Iterator[Violation]:
 
 
 def memory(index: Index) -> Iterator[Violation]:
-    """The stack and all buffers of a core in 64 KB less a reserve; all buffers of a memtile in 512 KB."""
+    """The stack and all buffers of a core in 64 KB less a reserve; all buffers of a memtile in 512 KB.
+
+    Each is counted with what may be lost to the alignment of the next one.
+    """
     parts: dict[Tile, list[tuple[str, int]]] = defaultdict(list)
     for worker in index.design.workers:
-        parts[worker.tile].append(("stack", worker.stack_size))
+        parts[worker.tile].append(("stack", _aligned(worker.stack_size)))
     for pool in index.pools:
         if pool.buffers:
-            parts[pool.tile].append((f"{pool.fifo.name} {pool.buffers} x {size(pool.fifo.type)}", pool.nbytes))
+            each = _aligned(size(pool.fifo.type))
+            parts[pool.tile].append((f"{pool.fifo.name} {pool.buffers} x {each}", pool.buffers * each))
     for name, item in index.memory.items():
-        parts[item.tile].append((name, size(item.type)))
+        parts[item.tile].append((name, _aligned(size(item.type))))
     for tile, items in parts.items():
         limit = LIMITS[tile.kind].memory - (CORE_RESERVE if tile.kind == "core" else 0)
         used = sum(nbytes for _, nbytes in items)
@@ -60,9 +67,13 @@ def memory(index: Index) -> Iterator[Violation]:
                 str(tile),
                 used,
                 limit,
-                f"{tile} needs {used} bytes ({listed}{', ...' if len(items) > 6 else ''}), and {limit} can be used; "
-                "use smaller objects or fewer of them.",
+                f"{tile} needs {used} bytes ({listed}{', ...' if len(items) > 6 else ''}; each rounded up to a "
+                f"multiple of {ALIGNMENT}), and {limit} can be used; use smaller objects or fewer of them.",
             )
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def program(index: Index) -> Iterator[Violation]:
@@ -95,6 +106,31 @@ def channels(index: Index) -> Iterator[Violation]:
                     len(names),
                     limit,
                     f"{tile} needs {len(names)} {word} DMA channels ({', '.join(names)}), and has {limit}.",
+                )
+
+
+def streams(index: Index) -> Iterator[Violation]:
+    """All streams between two rows of tiles find a way through the switches there. One to several tiles crosses once.
+
+    What a column cannot take may go around through others, so that only all columns together are judged. A design
+    that fits may still be one that the compiler finds no routes for.
+    """
+    design = index.design
+    routed = [(fifo.producer, fifo.consumers) for fifo in design.fifos if fifo.name not in index.shared]
+    for row in range(1, 1 + design.array.core_rows):
+        up = sum(producer.row <= row < max(tile.row for tile in tiles) for producer, tiles in routed)
+        down = sum(min(tile.row for tile in tiles) <= row < producer.row for producer, tiles in routed)
+        for found, each, source, target in ((up, STREAMS_NORTH, row, row + 1), (down, STREAMS_SOUTH, row + 1, row)):
+            limit = each * design.columns
+            if found > limit:
+                where = f"from {Tile(0, source)} to {Tile(0, target)}"
+                yield Violation(
+                    "streams",
+                    where,
+                    found,
+                    limit,
+                    f"{found} streams lead {where} and between these rows in the other columns, and the switches of "
+                    f"{design.columns} columns have {each} each; join objects in the cores or use more columns.",
                 )
 
 

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
 from npu_tensor.task import Fusion, Refusal, Step, Task
 
-__all__ = ["SimulatedDevice", "pack", "unpack"]
+__all__ = ["SimulatedDevice", "pack", "parse", "unpack"]
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +72,7 @@ class SimulatedDevice:
         self.target = parse(uri)
         self.array = SimulatedArray(self.target.array, self.target.columns)
         self.lock = threading.RLock()
-        self._designs: dict[Design, Design] = {}
+        self._designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
     def claim(self, task: Task) -> SimulatedKernel | Refusal:
@@ -85,7 +86,12 @@ class SimulatedDevice:
     def known(self, design: Design) -> Design:
         """The one object that stands for all equal designs."""
         with self.lock:
-            return self._designs.setdefault(design, design)
+            reference = self._designs.get(design)
+            known = reference() if reference is not None else None
+            if known is None:
+                known = design
+                self._designs[design] = ref(design)
+            return known
 
     def load(self, design: Design) -> LoadedDesign:
         """A known design, checked, compiled and in the array. Raises BuildError."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.cost import host_bytes
 from npu_tensor.dataflow.design import Transfer
 from npu_tensor.errors import BuildError
@@ -23,9 +24,6 @@ from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.walk import Walk, pattern_walks
 
 __all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "Stream"]
-
-QUEUE_ENTRIES: Final = 4
-"""Tasks that a channel of the shim takes before the host has to wait."""
 
 _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -214,7 +212,7 @@ class HostEnd(End):
 
     def start(self, task: HostTask) -> None:
         """As the host: queue a task; waits while the queue is full."""
-        while len(self.queue) >= QUEUE_ENTRIES:
+        while len(self.queue) >= QUEUE_DEPTH:
             self.progress.wait(lambda: f"host: the queue of fifo {self.fifo} in {self.tile} is full")
         self.queue.append(task)
         self._idle.open()
