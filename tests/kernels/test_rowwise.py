@@ -417,6 +417,15 @@ def test_refusals() -> None:
     assert "differ from row to row" in refused((x * others[0] + others[1]).softmax(-1))
 
 
+def test_a_refusal_names_what_does_not_fit() -> None:
+    tensor = nt.zeros(8, 64, dtype=nt.bfloat16).realize()
+    for _ in range(3):
+        tensor = nt.rms_norm(tensor, (64,)).gelu()
+    reason = refused(tensor)
+    assert "bytes of machine code" in reason
+    assert "rows" not in reason
+
+
 def test_the_whole_array_works_on_one_long_row() -> None:
     x = nt.zeros(1 << 24, dtype=nt.bfloat16).realize()
     for tensor in (x.sum(), x.softmax(0), x.argmax(), x.std()):

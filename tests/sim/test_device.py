@@ -99,6 +99,21 @@ def test_float32_stays_on_the_cpu_unless_asked_for() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("rows", [1, 3])
+def test_products_of_bfloat16_may_be_float32(rows: int) -> None:
+    """One row is the work of another kernel than several, under the same policy."""
+    weights, x = bfloat16(33, 65), bfloat16(rows, 65, seed=1)
+    with nt.default_device("sim:npu2"):
+        product = nt.mul_mat(weights, x)
+        (row,) = [row for row in nt.explain(product) if row.seconds is not None]
+        found = product.numpy()
+    assert (row.device, row.kernel) == ("sim:npu2", "rowwise" if rows == 1 else "gemm")
+    assert product.dtype is nt.float32
+    expected = x.float().numpy().astype(np.float64) @ weights.float().numpy().T.astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
 @pytest.mark.parametrize("index", [5, -1])
 def test_an_index_out_of_range_is_an_error_as_on_the_cpu(index: int) -> None:
     table = bfloat16(5, 32)
@@ -142,6 +157,23 @@ def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
     assert {row.device for row in rows if row.seconds is not None} == {"sim:npu2"}
     expected = (nt.linear(x, w) + residual).float().numpy()
     np.testing.assert_allclose(found, expected, rtol=2.0**-6, atol=0.05)
+
+
+@needs_compiler
+def test_a_row_kernel_gets_no_more_streams_than_a_core_has_channels() -> None:
+    """ALiBi over one sequence has scores, mask and slopes, which all differ from row to row."""
+    scores, mask = bfloat16(1, 4, 8, 64), bfloat16(8, 64, seed=1)
+    uri = "sim:npu2?float32=emulate"
+    with nt.default_device(uri):
+        result = nt.soft_max_ext(scores, mask, 0.5, 8.0)
+        rows = [row for row in nt.explain(result) if row.seconds is not None]
+        found = result.float().numpy()
+    assert {row.device for row in rows} == {uri}
+    assert rows[-1].kernel == "rowwise"
+    slopes = 2.0 ** (-2 * np.arange(1, 5))[:, None, None]
+    logits = scores.float().numpy().astype(np.float64) * 0.5 + slopes * mask.float().numpy()
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    np.testing.assert_allclose(found, weights / weights.sum(-1, keepdims=True), rtol=2.0**-8 + 2.0**-12)
 
 
 @needs_compiler
@@ -254,3 +286,18 @@ def test_the_environment_chooses_the_device() -> None:
     environment = {**os.environ, "NPU_TENSOR_DEVICE": "sim:npu1"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["sim:npu1", "sim:npu1", "128.0"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**32 + 5, 2**40])
+@pytest.mark.parametrize("dtype", [nt.int8, nt.int16, nt.int32])
+def test_a_number_of_more_than_32_bits_wraps(dtype: nt.DType, number: int) -> None:
+    values = np.array([-7, 0, 5, 127]).astype(dtype.numpy)
+    wrapped = np.full(4, number).astype(dtype.numpy)
+    x = nt.from_numpy(values).realize()
+    with nt.default_device("sim:npu1"):
+        assert nt.explain(x + number)[-1].device == "sim:npu1"
+        found = [(x + number).numpy(), (x * number).numpy(), (number - x).numpy(), (x == number).numpy()]
+    expected = [values + wrapped, values * wrapped, wrapped - values, values == wrapped]
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
