@@ -14,6 +14,8 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.kernels import emitter
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.rowwise_columns import FUNCTION_BYTES
+from npu_tensor.kernels.rowwise_cost import code_bytes
 from npu_tensor.kernels.rowwise_layout import RowLayout, row_layout
 from npu_tensor.kernels.rowwise_parts import PartsPlan, plan_parts
 from npu_tensor.kernels.rowwise_parts_design import parts_design
@@ -90,13 +92,23 @@ def _offer(
     plans = [plan for plan in (whole, parts) if plan is not None and plan.pitch <= longest]
     plan = min(plans, key=lambda plan: plan.cost, default=None)
     if plan is None:
-        return Refusal(f"rows of {length} elements that do not fit into a core with all operands")
+        return Refusal(_obstacle(row, length, pitch, longest))
     scalars = tuple((slot, _word(row.program, slot)) for slot in row.numbers)
     return Offer("rowwise", plan.reason(), partial(_design, plan, target.array.arch), plan.operands(), scalars)
 
 
 def _design(plan: RowsPlan | PartsPlan, arch: Arch) -> Design:
     return rows_design(plan, arch) if isinstance(plan, RowsPlan) else parts_design(plan, arch)
+
+
+def _obstacle(row: RowProgram, length: int, pitch: int, longest: int) -> str:
+    """Why there is no plan."""
+    code = code_bytes(row)
+    if code > FUNCTION_BYTES:
+        return f"about {code} bytes of machine code, and a core has {FUNCTION_BYTES} for it"
+    if pitch > longest:
+        return f"rows of {length} elements that would have to be padded to {pitch}"
+    return f"rows of {length} elements, all operands and about {code} bytes of machine code do not fit into a core"
 
 
 def _unable(program: Program) -> str | None:

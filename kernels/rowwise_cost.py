@@ -20,7 +20,7 @@ from npu_tensor.kernels.rowwise_program import (
     walks,
 )
 
-__all__ = ["Cost", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
+__all__ = ["Cost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
 
 COSTLY: Final = 30
 """Cycles per vector from which on a value is kept for a later walk and not computed again."""
@@ -138,6 +138,11 @@ def row_bytes(row: RowProgram) -> int:
             called.add(function)
             total += nbytes
     return total + LANES_BYTES * sum(len(walk.reductions) for walk in walks(row))
+
+
+def code_bytes(row: RowProgram) -> int:
+    """An estimate of the machine code of all that is computed, without the statements around it."""
+    return row_bytes(row) + sum(walk_bytes(row, walk) for walk in walks(row))
 
 
 @lru_cache(maxsize=1024)

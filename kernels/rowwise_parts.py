@@ -12,7 +12,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, LIMITS, WORD
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, cores_per_column
-from npu_tensor.kernels.rowwise_cost import row_bytes, walk_bytes
+from npu_tensor.kernels.rowwise_cost import code_bytes
 from npu_tensor.kernels.rowwise_layout import RowLayout
 from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Operand, RowProgram, Walk, walks
 from npu_tensor.kernels.rowwise_source import carrier_slot, state_bytes, totals_bytes
@@ -161,7 +161,7 @@ class PartsPlan(NamedTuple):
     def program_bytes(self) -> int:
         """An estimate of the machine code of all functions."""
         around = 512 * len(self.walks) + 1024 + sum(256 + 192 * self.brought(slot) for slot in self.row.kept)
-        return around + row_bytes(self.row) + sum(walk_bytes(self.row, walk) for walk in self.walks)
+        return around + code_bytes(self.row)
 
     @property
     def cost(self) -> int:

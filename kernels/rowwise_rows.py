@@ -9,7 +9,7 @@ from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise_columns import CORE_BYTES, FUNCTION_BYTES, cores_per_column
-from npu_tensor.kernels.rowwise_cost import costly_value, row_bytes, walk_bytes, walk_cost
+from npu_tensor.kernels.rowwise_cost import code_bytes, costly_value, walk_cost
 from npu_tensor.kernels.rowwise_layout import RowLayout
 from npu_tensor.kernels.rowwise_program import VECTOR_BYTES, Operand, RowProgram, walks
 
@@ -110,7 +110,7 @@ class RowsPlan(NamedTuple):
     def program_bytes(self) -> int:
         """An estimate of the machine code of all walks over a row."""
         around = 512 + sum(256 + 192 * self.brought(slot) for slot in self.row.kept)
-        return around + row_bytes(self.row) + sum(walk_bytes(self.row, walk) for walk in walks(self.row))
+        return around + code_bytes(self.row)
 
     def cycles(self, arch: Arch) -> int:
         """Predicted for one row."""

@@ -21,11 +21,12 @@ def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
     """The dtype of every tensor of a map or row task in its host buffer, inputs first; None for numbers.
 
     With float32=exact a float32 operand is taken, as it is, where all results are rounded to bfloat16, and a float32
-    result where nothing is computed, as in a conversion from bfloat16.
+    result where nothing is computed, as in a conversion from bfloat16, or where products of bfloat16 are summed, as in
+    the matrix products of another family.
     """
     results = [output.dtype for output in task.outputs]
     exact = target.float32 == "exact"
-    if exact and not (_is_rounded(results) or _only_moves(task)):
+    if exact and not (_is_rounded(results) or _only_moves(task) or _sums_products(task)):
         tensors = [*results, *(operand.dtype for operand in task.inputs)]
         if any(dtype is not None and dtype.name == "float32" for dtype in tensors):
             return Refusal(EXACT)
@@ -50,3 +51,10 @@ def _is_rounded(results: list[DType]) -> bool:
 
 def _only_moves(task: Task) -> bool:
     return task.program is not None and all(step.primitive == "load" for step in task.program.instructions)
+
+
+def _sums_products(task: Task) -> bool:
+    """Whether it is the product of a matrix and a vector of operands whose products float32 holds exactly."""
+    if task.program is None or any(i.dtype is not None and i.dtype.name == "float32" for i in task.inputs):
+        return False
+    return {step.primitive for step in task.program.instructions} == {"load", "mul", "row_sum"}

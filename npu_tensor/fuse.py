@@ -276,6 +276,8 @@ class _Fuser:
         readings = self._readings(item, group)
         full = all(_same_positions(layout, _full_layout(group.shape)) for layout in readings)
         if form.kind == "map" and full and form.shape == group.shape:
+            if self._streams(item, group, group.dims) > self.fusion.streams:
+                return False
             group.members[item] = False
             return True
         if form.kind == "map" and form.shape != group.shape and group.kind in ("map", "row"):
@@ -415,6 +417,8 @@ class _Fuser:
     def _join_row(self, item: int, form: Form, group: Group, readings: list[Layout], full: bool) -> bool:
         if form.shape == group.shape and group.dims in ((), form.dims) and _consecutive(form.dims):
             expected = _row_layout(form.shape, form.dims) if form.per_row else _full_layout(form.shape)
+            if self._streams(item, group, form.dims) > self.fusion.streams:
+                return False
             if all(_same_positions(layout, expected) for layout in readings):
                 group.kind, group.dims = "row", form.dims
                 group.members[item] = form.per_row
@@ -446,6 +450,23 @@ class _Fuser:
 
     def _sources(self, group: Group) -> set[int]:
         return {source for item in group.items for source, _ in self.forms[item].operands} - group.items
+
+    def _streams(self, item: int, group: Group, dims: tuple[int, ...]) -> int:
+        """How many operands would differ from row to row if `item`, over the group's shape, joined; 0 without rows."""
+        if not dims:
+            return 0
+        inside = {item, *group.members}
+        operands = [operand for member in group.members for operand in self.operands_over(member, group)]
+        found = set()
+        for source, layout in (*operands, *self.forms[item].operands):
+            if source not in inside and layout is not None:
+                steps = [
+                    stride if extent > 1 else 0 for extent, stride in zip(layout.shape, layout.strides, strict=True)
+                ]
+                # What is one number for all rows is streamed as well.
+                if not any(steps) or any(step for axis, step in enumerate(steps) if axis not in dims):
+                    found.add((source, layout))
+        return len(found)
 
     def _tensors(self, items: set[int]) -> int:
         return sum(self.spec(item) is not None for item in items)

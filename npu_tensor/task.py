@@ -93,10 +93,12 @@ class Task(NamedTuple):
 class Fusion(NamedTuple):
     """What one kernel of a device takes: so many tensors, and around a matrix product prologues and full operands.
 
-    residuals: whether what follows a product may read other tensors than vectors along its rows or columns.
+    streams: how many of the tensors of a kernel that reduces rows may differ from row to row. residuals: whether what
+    follows a product may read other tensors than vectors along its rows or columns.
     """
 
     inputs: int = 24
+    streams: int = 24
     prologues: bool = True
     residuals: bool = True
 

@@ -8,166 +8,191 @@
 #include <limits>
 #include <type_traits>
 
-#include "nt/vector_math.hpp"
+#include "vector_math.hpp"
 
 namespace nt {
 
 // Which lanes of a vector belong to the row.
 struct all_lanes {};
 struct first_lanes {
-  int32 count;
+    int32 count;
 };
 
 // 0, 1, 2, ... in an integer type of as many lanes as a 512-bit register has.
-template <unsigned N> using lane_integer = std::conditional_t<N == 16, int32, std::conditional_t<N == 32, int16, int8>>;
+template <unsigned N>
+using lane_integer = std::conditional_t<N == 16, int32, std::conditional_t<N == 32, int16, int8>>;
 
-template <unsigned N> inline aie::vector<lane_integer<N>, N> lane_numbers() {
-  alignas(64) static constexpr auto numbers = [] {
-    struct {
-      lane_integer<N> at[N];
-    } result{};
-    for (unsigned i = 0; i < N; ++i)
-      result.at[i] = i;
-    return result;
-  }();
-  return aie::load_v<N>(numbers.at);
+template <unsigned N>
+inline aie::vector<lane_integer<N>, N> lane_numbers() {
+    alignas(64) static constexpr auto numbers = [] {
+        struct {
+            lane_integer<N> at[N];
+        } result{};
+        for (unsigned i = 0; i < N; ++i) result.at[i] = i;
+        return result;
+    }();
+    return aie::load_v<N>(numbers.at);
 }
 
 // The positions in the row of the lanes of a vector that begins at `start`.
-template <unsigned N> inline aie::vector<int32, N> positions(int32 start) {
-  static_assert(N == 16, "positions are int32");
-  return nt::add(lane_numbers<N>(), nt::broadcast<int32, N>(start));
+template <unsigned N>
+inline aie::vector<int32, N> positions(int32 start) {
+    static_assert(N == 16, "positions are int32");
+    return nt::add(lane_numbers<N>(), nt::broadcast<int32, N>(start));
 }
 
-// body(start, lanes) for the vectors of `count` elements. Unless the vectors are whole, which the caller says of all rows
-// that it has, each is told how many of its lanes belong to the row: that costs less machine code than a second body.
-template <unsigned N, bool Whole, class Body> inline void for_row(int32 count, Body body) {
-  for (int32 start = 0; start < count; start += N) {
-    if constexpr (Whole)
-      body(start, all_lanes{});
-    else
-      body(start, first_lanes{count - start});
-  }
+// body(start, lanes) for the vectors of `count` elements. Unless the vectors are whole, which the caller says of all
+// rows that it has, each is told how many of its lanes belong to the row: that costs less machine code than a second
+// body.
+template <unsigned N, bool Whole, class Body>
+inline void for_row(int32 count, Body body) {
+    for (int32 start = 0; start < count; start += N) {
+        if constexpr (Whole)
+            body(start, all_lanes{});
+        else
+            body(start, first_lanes{count - start});
+    }
 }
 
 // `v` with `outside` in the lanes that do not belong to the row.
-template <class T, unsigned N> inline aie::vector<T, N> inside(const aie::vector<T, N> &v, T, all_lanes) { return v; }
+template <class T, unsigned N>
+inline aie::vector<T, N> inside(const aie::vector<T, N> &v, T, all_lanes) {
+    return v;
+}
 template <class T, unsigned N>
 inline aie::vector<T, N> inside(const aie::vector<T, N> &v, T outside, first_lanes lanes) {
-  using Integer = lane_integer<N>;
-  const Integer count = lanes.count < static_cast<int32>(N) ? lanes.count : N;
-  return nt::select(nt::lt(lane_numbers<N>(), nt::broadcast<Integer, N>(count)), v, nt::broadcast<T, N>(outside));
+    using Integer = lane_integer<N>;
+    const Integer count = lanes.count < static_cast<int32>(N) ? lanes.count : N;
+    return nt::select(nt::lt(lane_numbers<N>(), nt::broadcast<Integer, N>(count)), v, nt::broadcast<T, N>(outside));
 }
 
 // The number that loses every comparison for the maximum (or minimum).
-template <class T, bool Maximum> inline constexpr T worst() {
-  using limits = std::numeric_limits<T>;
-  if constexpr (limits::has_infinity)
-    return Maximum ? -limits::infinity() : limits::infinity();
-  else
-    return Maximum ? limits::lowest() : limits::max();
+template <class T, bool Maximum>
+inline constexpr T worst() {
+    using limits = std::numeric_limits<T>;
+    if constexpr (limits::has_infinity)
+        return Maximum ? -limits::infinity() : limits::infinity();
+    else
+        return Maximum ? limits::lowest() : limits::max();
 }
 
-template <class T, unsigned N> struct row_sum {
-  using vector = aie::vector<T, N>;
-  vector total = nt::broadcast<T, N>(T(0));
+template <class T, unsigned N>
+struct row_sum {
+    using vector = aie::vector<T, N>;
+    vector total = nt::broadcast<T, N>(T(0));
 
-  template <class Lanes> void add(const vector &v, int32, Lanes lanes) {
-    total = nt::add(total, inside(v, T(0), lanes));
-  }
-  void merge(const row_sum &part) { total = nt::add(total, part.total); }
-  vector value() const { return nt::sum_lanes(total); }
+    template <class Lanes>
+    void add(const vector &v, int32, Lanes lanes) {
+        total = nt::add(total, inside(v, T(0), lanes));
+    }
+    void merge(const row_sum &part) { total = nt::add(total, part.total); }
+    vector value() const { return nt::sum_lanes(total); }
 };
 
-template <class T, unsigned N> struct row_prod {
-  using vector = aie::vector<T, N>;
-  vector total = nt::broadcast<T, N>(T(1));
+template <class T, unsigned N>
+struct row_prod {
+    using vector = aie::vector<T, N>;
+    vector total = nt::broadcast<T, N>(T(1));
 
-  template <class Lanes> void add(const vector &v, int32, Lanes lanes) {
-    total = nt::mul(total, inside(v, T(1), lanes));
-  }
-  void merge(const row_prod &part) { total = nt::mul(total, part.total); }
-  vector value() const {
-    return nt::combine_lanes(total, [](const auto &a, const auto &b) { return nt::mul(a, b); });
-  }
+    template <class Lanes>
+    void add(const vector &v, int32, Lanes lanes) {
+        total = nt::mul(total, inside(v, T(1), lanes));
+    }
+    void merge(const row_prod &part) { total = nt::mul(total, part.total); }
+    vector value() const {
+        return nt::combine_lanes(total, [](const auto &a, const auto &b) { return nt::mul(a, b); });
+    }
 };
 
-template <class T, unsigned N, bool Maximum> struct row_extreme {
-  using vector = aie::vector<T, N>;
-  vector best = nt::broadcast<T, N>(worst<T, Maximum>());
+template <class T, unsigned N, bool Maximum>
+struct row_extreme {
+    using vector = aie::vector<T, N>;
+    vector best = nt::broadcast<T, N>(worst<T, Maximum>());
 
-  static vector better(const vector &a, const vector &b) {
-    if constexpr (Maximum)
-      return nt::maximum(a, b);
-    else
-      return nt::minimum(a, b);
-  }
-  template <class Lanes> void add(const vector &v, int32, Lanes lanes) {
-    best = better(best, inside(v, worst<T, Maximum>(), lanes));
-  }
-  void merge(const row_extreme &part) { best = better(best, part.best); }
-  vector value() const {
-    if constexpr (Maximum)
-      return nt::max_lanes(best);
-    else
-      return nt::min_lanes(best);
-  }
+    static vector better(const vector &a, const vector &b) {
+        if constexpr (Maximum)
+            return nt::maximum(a, b);
+        else
+            return nt::minimum(a, b);
+    }
+    template <class Lanes>
+    void add(const vector &v, int32, Lanes lanes) {
+        best = better(best, inside(v, worst<T, Maximum>(), lanes));
+    }
+    void merge(const row_extreme &part) { best = better(best, part.best); }
+    vector value() const {
+        if constexpr (Maximum)
+            return nt::max_lanes(best);
+        else
+            return nt::min_lanes(best);
+    }
 };
-template <class T, unsigned N> using row_max = row_extreme<T, N, true>;
-template <class T, unsigned N> using row_min = row_extreme<T, N, false>;
+template <class T, unsigned N>
+using row_max = row_extreme<T, N, true>;
+template <class T, unsigned N>
+using row_min = row_extreme<T, N, false>;
 
 // The first NaN is better than any number.
-template <class T, unsigned N, bool Maximum> struct row_place {
-  using vector = aie::vector<T, N>;
-  using index_vector = aie::vector<int32, N>;
-  static constexpr int32 nowhere = std::numeric_limits<int32>::max();
-  vector best = nt::broadcast<T, N>(worst<T, Maximum>());
-  index_vector place = nt::broadcast<int32, N>(nowhere);
+template <class T, unsigned N, bool Maximum>
+struct row_place {
+    using vector = aie::vector<T, N>;
+    using index_vector = aie::vector<int32, N>;
+    static constexpr int32 nowhere = std::numeric_limits<int32>::max();
+    vector best = nt::broadcast<T, N>(worst<T, Maximum>());
+    index_vector place = nt::broadcast<int32, N>(nowhere);
 
-  static aie::mask<N> better(const vector &a, const vector &b) {
-    const auto beyond = [&] {
-      if constexpr (Maximum)
-        return nt::gt(a, b);
-      else
-        return nt::lt(a, b);
-    }();
-    if constexpr (std::is_floating_point_v<T>)
-      return nt::bit_or(beyond, nt::bit_and(nt::ne(a, a), nt::eq(b, b)));
-    else
-      return beyond;
-  }
-  void take(const aie::mask<N> &where, const vector &v, const index_vector &places) {
-    best = nt::select(where, v, best);
-    place = nt::select(where, places, place);
-  }
-  template <class Lanes> void add(const vector &v, int32 start, Lanes lanes) {
-    const vector row = inside(v, worst<T, Maximum>(), lanes);
-    take(better(row, best), row, positions<N>(start));
-  }
-  void merge(const row_place &part) {
-    const auto tie = nt::bit_not(nt::bit_or(better(best, part.best), better(part.best, best)));
-    take(nt::bit_or(better(part.best, best), nt::bit_and(tie, nt::lt(part.place, place))), part.best, part.place);
-  }
-  // Where all elements lose every comparison no place was found, and the first is as good as any.
-  index_vector value() const {
-    const vector winner = Maximum ? nt::max_lanes(best) : nt::min_lanes(best);
-    auto wins = nt::eq(best, winner);
-    if constexpr (std::is_floating_point_v<T>)
-      wins = nt::bit_or(wins, nt::ne(best, best));
-    const index_vector first = nt::min_lanes(nt::select(wins, place, nt::broadcast<int32, N>(nowhere)));
-    return nt::select(nt::eq(first, nt::broadcast<int32, N>(nowhere)), nt::broadcast<int32, N>(0), first);
-  }
+    static aie::mask<N> better(const vector &a, const vector &b) {
+        const auto beyond = [&] {
+            if constexpr (Maximum)
+                return nt::gt(a, b);
+            else
+                return nt::lt(a, b);
+        }();
+        if constexpr (std::is_floating_point_v<T>)
+            return nt::bit_or(beyond, nt::bit_and(nt::ne(a, a), nt::eq(b, b)));
+        else
+            return beyond;
+    }
+    void take(const aie::mask<N> &where, const vector &v, const index_vector &places) {
+        best = nt::select(where, v, best);
+        place = nt::select(where, places, place);
+    }
+    template <class Lanes>
+    void add(const vector &v, int32 start, Lanes lanes) {
+        const vector row = inside(v, worst<T, Maximum>(), lanes);
+        take(better(row, best), row, positions<N>(start));
+    }
+    void merge(const row_place &part) {
+        const auto tie = nt::bit_not(nt::bit_or(better(best, part.best), better(part.best, best)));
+        take(nt::bit_or(better(part.best, best), nt::bit_and(tie, nt::lt(part.place, place))), part.best, part.place);
+    }
+    // Where all elements lose every comparison no place was found, and the first is as good as any.
+    index_vector value() const {
+        const vector winner = Maximum ? nt::max_lanes(best) : nt::min_lanes(best);
+        auto wins = nt::eq(best, winner);
+        if constexpr (std::is_floating_point_v<T>) wins = nt::bit_or(wins, nt::ne(best, best));
+        const index_vector first = nt::min_lanes(nt::select(wins, place, nt::broadcast<int32, N>(nowhere)));
+        return nt::select(nt::eq(first, nt::broadcast<int32, N>(nowhere)), nt::broadcast<int32, N>(0), first);
+    }
 };
-template <class T, unsigned N> using row_argmax = row_place<T, N, true>;
-template <class T, unsigned N> using row_argmin = row_place<T, N, false>;
+template <class T, unsigned N>
+using row_argmax = row_place<T, N, true>;
+template <class T, unsigned N>
+using row_argmin = row_place<T, N, false>;
 
 // What is computed once for a row: the same functions, but those of much machine code are called and not inlined.
 namespace once {
 using namespace nt;
-#define NT_UNARY(name)                                                                                                 \
-  template <class P, class V> [[gnu::noinline]] V name(const V &x) { return nt::name<P>(x); }
-#define NT_BINARY(name)                                                                                                \
-  template <class P, class V> [[gnu::noinline]] V name(const V &a, const V &b) { return nt::name<P>(a, b); }
+#define NT_UNARY(name)                     \
+    template <class P, class V>            \
+    [[gnu::noinline]] V name(const V &x) { \
+        return nt::name<P>(x);             \
+    }
+#define NT_BINARY(name)                                \
+    template <class P, class V>                        \
+    [[gnu::noinline]] V name(const V &a, const V &b) { \
+        return nt::name<P>(a, b);                      \
+    }
 NT_UNARY(sqrt)
 NT_UNARY(exp)
 NT_UNARY(expm1)
@@ -181,6 +206,6 @@ NT_BINARY(div)
 NT_BINARY(pow)
 #undef NT_UNARY
 #undef NT_BINARY
-} // namespace once
+}  // namespace once
 
-} // namespace nt
+}  // namespace nt

@@ -63,8 +63,8 @@ def _known() -> str:
 class SimulatedDevice:
     """One simulated NPU with memory of its own."""
 
-    # A design has at most five host buffers, one of them for the result.
-    fusion = Fusion(inputs=4, prologues=False, residuals=False)
+    # A design has at most five host buffers, one of them for the result, and a core two input channels.
+    fusion = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 
     def __init__(self, uri: str, allocator: Allocator) -> None:
         self.uri = uri
@@ -187,6 +187,9 @@ def _elements(buffer: Any, dtype: DType) -> Array:
 
 
 def _word(value: float, kind: str) -> int:
+    """A number as the 32 bits that a core gets. An integer that needs more wraps, as the arithmetic does."""
+    if kind == "int32":
+        return int(np.array(value, np.int64).astype(np.int32))
     return int(np.array(value, kind).view(np.int32))
 
 
