@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Tasks", "share_common", "tasks"]
 
-# Compile time grows with the ops of a kernel.
+# Bounds of one kernel on any device: compile time grows with the ops, and every operand, number or tensor, is an
+# argument of the compiled function.
 MAX_OPS = 64
+MAX_OPERANDS = 24
 
 Kind = Literal["map", "row", "matmul", "data"]
 
@@ -269,7 +271,7 @@ class _Fuser:
         if group.kind == "data" or form.kind == "data" or len(group.items) >= MAX_OPS:
             return False
         sources = (self._sources(group) - {item}) | {source for source, _ in form.operands}
-        if self._tensors(sources) > self.fusion.inputs:
+        if self._too_many(sources):
             return False
         if set(self.consumers[item]) - (group.members.keys() - {group.contraction}):
             return self._join_prologue(item, group)
@@ -325,7 +327,7 @@ class _Fuser:
             return False
         number = next(n for n, (source, _) in enumerate(self.forms[group.contraction].operands) if source == item)
         joined = replace(group, prologues={**group.prologues, number: items})
-        if len(joined.items) > MAX_OPS or self._tensors(self._sources(joined)) > self.fusion.inputs:
+        if len(joined.items) > MAX_OPS or self._too_many(self._sources(joined)):
             return False
         if not self._can_be_packed(number, joined):
             return False
@@ -468,8 +470,9 @@ class _Fuser:
                     found.add((source, layout))
         return len(found)
 
-    def _tensors(self, items: set[int]) -> int:
-        return sum(self.spec(item) is not None for item in items)
+    def _too_many(self, operands: set[int]) -> bool:
+        tensors = sum(self.spec(item) is not None for item in operands)
+        return len(operands) > MAX_OPERANDS or tensors > self.fusion.inputs
 
     # --- tasks
 
