@@ -147,6 +147,29 @@ def test_float32_beside_bfloat16_does_not_keep_a_norm_on_the_cpu() -> None:
 
 
 @needs_compiler
+def test_a_rounded_result_may_be_widened_where_float32_is_exact() -> None:
+    x = bfloat16(9, 40)
+    with nt.default_device("sim:npu1"):
+        for widened in (x.tanh().float(), x.softmax(dim=-1).float(), x.float()):
+            assert nt.explain(widened)[-1].device == "sim:npu1", nt.explain(widened)
+        found = x.tanh().float().numpy()
+        assert nt.explain(x.float().tanh())[-1].device == "cpu"
+    np.testing.assert_allclose(found, x.tanh().realize().float().numpy(), rtol=2.0**-7)
+
+
+@needs_compiler
+def test_float16_is_refused_where_bfloat16_would_show() -> None:
+    x = nt.tensor([-1.99, 2047.0, 0.1], dtype=nt.float16).realize()
+    with nt.default_device("sim:npu2"):
+        for result in (x.to(nt.int8), x > 2046, x.argmax()):
+            row = nt.explain(result)[-1]
+            assert row.device == "cpu"
+            assert "float16 passes through bfloat16" in row.why
+        assert nt.explain(x * 2)[-1].device == "sim:npu2"
+        assert nt.explain(x.float())[-1].device == "cpu"
+
+
+@needs_compiler
 def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
     x, w, residual = bfloat16(40, 64), bfloat16(24, 64, seed=1), bfloat16(40, 24, seed=2)
     with nt.default_device("sim:npu2"):
