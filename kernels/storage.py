@@ -11,9 +11,6 @@ __all__ = ["EXACT", "host_dtypes"]
 
 EXACT: Final = "float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here"
 
-FLOATING: Final = 2
-"""The category of a floating-point DType."""
-
 # A result of int64 is computed in int32 where it cannot overflow; that is for the families to see to.
 _AS: Final = {"float16": "bfloat16", "bool": "uint8"}
 _RESULT_AS: Final = {**_AS, "int64": "int32"}
@@ -60,7 +57,7 @@ def _shows_rounding(task: Task) -> bool:
         else:
             rounded.append(any(rounded[operand] for operand in operands))
     outputs = zip(task.outputs, task.program.outputs, strict=True)
-    return any(rounded[number] and output.dtype.category < FLOATING for output, number in outputs)
+    return any(rounded[number] and not output.dtype.is_floating_point for output, number in outputs)
 
 
 def _is_rounded(task: Task) -> bool:
