@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.design import Design
 from npu_tensor.ops.declare import Layout
+from npu_tensor.task import Fusion
 
-__all__ = ["Float32", "HostOperand", "Offer", "Target"]
+__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target"]
+
+FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
+"""A design has at most five host buffers, one of them for the result, and a core two input channels."""
 
 Float32 = Literal["exact", "emulate", "bfloat16"]
 """What may become of float32 on an array without float32 arithmetic.

@@ -8,6 +8,7 @@ Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.st
 """
 
 import builtins
+from importlib import import_module as _import_module
 
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
@@ -43,6 +44,14 @@ _NAMES = {
 }
 globals().update(_NAMES)
 
+
+def __getattr__(name: str) -> object:
+    """What stands on this module, and is loaded when it is used."""
+    if name == "record_kernels":
+        return _import_module("npu_tensor.pregen.record").record_kernels
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "DType",
     "Generator",
@@ -57,6 +66,7 @@ __all__ = [
     "manual_seed",
     "memory_stats",
     "realize",
+    "record_kernels",
     "set_default_device",
     "set_num_threads",
     # A star import must not hide Python's own sum, any, float and the like.

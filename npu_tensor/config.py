@@ -1,4 +1,4 @@
-"""Settings: typed, read from the environment once at import, changeable for the length of a with block.
+"""Settings: typed, read from the environment when first used, changeable for the length of a with block.
 
 with config.scope(eager=True):
     y = x + 1
@@ -6,99 +6,419 @@ with config.scope(eager=True):
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterator
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["Config", "config"]
+__all__ = ["SETTINGS", "Config", "Setting", "as_text", "config"]
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"", "0", "false", "no", "off"})
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 
 
-def _parse(variable: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        word = text.strip().lower()
-        if word in _TRUE | _FALSE:
-            return word in _TRUE
-        raise ArgumentError(f"{variable}={text!r} is not a truth value; use 1 or 0")
-    if kind is int:
+class Reader(Protocol):
+    """How a value is read. source: what to name in an error. Raises ArgumentError."""
+
+    def read(self, source: str, value: Any) -> Any:
+        """The typed value for a text, or for a value that a program assigns."""
+        ...
+
+
+class Kind(NamedTuple):
+    """What a setting may be. convert: raises ValueError or TypeError for anything else; allowed: that in words."""
+
+    convert: Callable[[Any], Any]
+    allowed: str
+
+    def read(self, source: str, value: Any) -> Any:
         try:
-            return int(text)
+            return self.convert(value)
+        except (ValueError, TypeError):
+            raise ArgumentError(f"{source}={value!r} is not allowed; it takes {self.allowed}") from None
+
+
+class GgmlSwitch(NamedTuple):
+    """A truth value of ggml-hsa, which takes every word that it does not know for off. on, off: what they mean here."""
+
+    on: Any = True
+    off: Any = False
+
+    def read(self, source: str, value: Any) -> Any:
+        try:
+            return self.on if _truth(value) else self.off
         except ValueError:
-            raise ArgumentError(f"{variable}={text!r} is not an integer") from None
-    return kind(text)
+            warnings.warn(f"{source}={value!r} is neither on nor off and counts as off", RuntimeWarning, stacklevel=3)
+            return self.off
 
 
-def _setting(variable: str, default: Any, doc: str) -> Any:
-    """A field that takes its default from an environment variable."""
-    kind = type(default)
-
-    def read() -> Any:
-        text = os.environ.get(variable)
-        return default if text is None else _parse(variable, text, kind)
-
-    return field(default_factory=read, metadata={"variable": variable, "default": default, "doc": doc})
+def _truth(value: object) -> bool:
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError
+    return word in _TRUE
 
 
-@dataclass(slots=True)
-class Config:
-    """All settings. `Config.table()` lists them for the documentation."""
+def _text(value: str | Path) -> str:
+    return os.fspath(value)
 
-    eager: bool = _setting("NPU_TENSOR_EAGER", False, "run every op as it is recorded (for debugging)")
-    device: str = _setting(
-        "NPU_TENSOR_DEVICE", "cpu", "what `nt.set_default_device` is called with at the start: cpu, sim:npu1, sim:npu2"
-    )
-    debug: int = _setting("NPU_TENSOR_DEBUG", 0, "1: plans and compilations, 2: every kernel that runs")
-    threads: int = _setting("NPU_TENSOR_THREADS", 0, "threads of the CPU device; 0 = all cores of this process")
-    max_depth: int = _setting(
-        "NPU_TENSOR_MAX_DEPTH", 4096, "ops that may be recorded in a chain before it is run; bounds memory in loops"
-    )
-    cpu_features: str = _setting(
-        "NPU_TENSOR_CPU_FEATURES", "", "lower the instruction set of the CPU device: avx2, sse2, or -feature,-feature"
-    )
-    cpu_compile: bool = _setting("NPU_TENSOR_CPU_COMPILE", True, "0: every op runs its NumPy reference")
-    cache_path: str = _setting("NPU_TENSOR_CACHE_DIR", "", "directory of compiled kernels; default: the user's cache")
-    pool_bytes: int = _setting("NPU_TENSOR_POOL_BYTES", 1 << 30, "free memory kept for reuse, in bytes")
 
-    def __post_init__(self) -> None:
-        for name, least in {"threads": 0, "max_depth": 1, "pool_bytes": 0}.items():
-            if getattr(self, name) < least:
-                raise ArgumentError(f"NPU_TENSOR_{name.upper()}={getattr(self, name)} must be at least {least}")
+def _paths(value: str | Iterator[str | Path]) -> tuple[Path, ...]:
+    return tuple(Path(part) for part in (value.split(os.pathsep) if isinstance(value, str) else value) if str(part))
+
+
+def _directory_name(value: Any) -> str:
+    if not re.fullmatch(r"[\w.+-]*", value, re.ASCII):
+        raise ValueError
+    return str(value)
+
+
+def as_text(value: Any) -> str:
+    """A value as it would stand in the environment."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, tuple):
+        return (os.pathsep if any(isinstance(part, Path) for part in value) else ",").join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def at_least(least: int) -> Kind:
+    """Integers from `least` up."""
+
+    def convert(value: object) -> int:
+        number = int(value) if isinstance(value, str) else operator.index(value)  # type: ignore[arg-type]
+        if number < least:
+            raise ValueError
+        return number
+
+    return Kind(convert, f"an integer of at least {least}")
+
+
+def one_of(*words: str) -> Kind:
+    """One word out of a list."""
+
+    def convert(value: object) -> object:
+        if value not in words:
+            raise ValueError
+        return value
+
+    return Kind(convert, ", ".join(words[:-1]) + f" or {words[-1]}")
+
+
+def words_like(pattern: str, allowed: str) -> Kind:
+    """Words that match a regular expression, separated by commas; a program may also give a tuple of them."""
+
+    def convert(value: Any) -> tuple[str, ...]:
+        found = tuple(str(part).strip() for part in (value.split(",") if isinstance(value, str) else value))
+        if found == ("",):
+            return ()
+        if not all(re.fullmatch(pattern, word, re.IGNORECASE) for word in found):
+            raise ValueError
+        return found
+
+    return Kind(convert, f"{allowed}, separated by commas")
+
+
+TRUTH = Kind(_truth, "1, true, yes or on, or 0, false, no, off or nothing")
+TEXT = Kind(_text, "text")
+PATHS = Kind(_paths, f"paths separated by {os.pathsep!r}")
+DIRECTORY_NAME = Kind(_directory_name, "letters, digits and . _ + -")
+VISIBLE_DEVICES = words_like(r"\d+|[A-Z]{3}-[0-9A-Z]+", "numbers or identifiers such as AIE-0123456789abcdef")
+GGML_SWITCH = GgmlSwitch()
+
+
+class Setting(NamedTuple):
+    """What is known about a setting. readers: how each variable is read, the one that wins first."""
+
+    readers: Mapping[str, Reader]
+    default: Any
+    doc: str
 
     @property
-    def cache_dir(self) -> Path:
-        """Directory of compiled kernels. Not created here."""
-        if self.cache_path:
-            return Path(self.cache_path)
-        from platformdirs import user_cache_path
+    def variable(self) -> str:
+        """Our own variable; the others are those of the programs that people come from."""
+        return next(iter(self.readers))
 
-        return user_cache_path("npu_tensor")
+    def given(self) -> str | None:
+        """The variable that the environment sets and that wins."""
+        return next((variable for variable in self.readers if variable in os.environ), None)
+
+
+def _setting(variable: str, default: Any, kind: Kind, doc: str, /, **aliases: Reader) -> Any:
+    """A field of Config. aliases: further variables that are honoured, in order, and how to read them."""
+    return field(metadata={"setting": Setting(MappingProxyType({variable: kind, **aliases}), default, doc)})
+
+
+@dataclass(init=False, repr=False, eq=False, slots=True)
+class Config:
+    """All settings. A slot is filled when its setting is first read, so that later reads cost what a slot costs.
+
+    A value that is not allowed raises ArgumentError, which names the variable, when the setting is read.
+    """
+
+    eager: bool = _setting("NPU_TENSOR_EAGER", False, TRUTH, "run every op as it is recorded (for debugging)")
+    device: str = _setting(
+        "NPU_TENSOR_DEVICE",
+        "cpu",
+        TEXT,
+        "what `nt.set_default_device` is called with at the start: cpu, sim:npu1, sim:npu2",
+    )
+    fallback: Literal["allow", "warn", "error"] = _setting(
+        "NPU_TENSOR_FALLBACK",
+        "allow",
+        one_of("allow", "warn", "error"),
+        "allow, warn or error: when a plan is made and the CPU has to run what the device refuses",
+        GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
+    )
+    debug: int = _setting("NPU_TENSOR_DEBUG", 0, at_least(0), "1: plans and compilations, 2: every kernel that runs")
+    log: bool = _setting(
+        "NPU_TENSOR_LOG",
+        False,
+        TRUTH,
+        'log all events with the logger "npu_tensor", to stderr where logging is not set up',
+        GGML_HSA_ENABLE_LOG=GGML_SWITCH,
+    )
+    threads: int = _setting(
+        "NPU_TENSOR_THREADS", 0, at_least(0), "threads of the CPU device; 0 = all cores of this process"
+    )
+    max_depth: int = _setting(
+        "NPU_TENSOR_MAX_DEPTH",
+        4096,
+        at_least(1),
+        "ops that may be recorded in a chain before it is run; bounds memory in loops",
+    )
+    cpu_features: str = _setting(
+        "NPU_TENSOR_CPU_FEATURES",
+        "",
+        TEXT,
+        "lower the instruction set of the CPU device: avx2, sse2, or -feature,-feature",
+    )
+    cpu_compile: bool = _setting("NPU_TENSOR_CPU_COMPILE", True, TRUTH, "0: every op runs its NumPy reference")
+    pool_bytes: int = _setting("NPU_TENSOR_POOL_BYTES", 1 << 30, at_least(0), "free memory kept for reuse, in bytes")
+
+    kernel_dirs: tuple[Path, ...] = _setting(
+        "NPU_TENSOR_KERNEL_DIR",
+        (),
+        PATHS,
+        f"directories of ready kernels, separated by {os.pathsep!r}; they come before the cache and the compiler",
+        GGML_HSA_KERNEL_DIR=PATHS,
+    )
+    cache_path: str = _setting(
+        "NPU_TENSOR_CACHE_DIR",
+        "",
+        TEXT,
+        "directory of compiled kernels; default: the user's cache",
+        GGML_HSA_KERNEL_CACHE_DIR=TEXT,
+    )
+    cache_bytes: int = _setting(
+        "NPU_TENSOR_CACHE_BYTES",
+        4 << 30,
+        at_least(0),
+        "size of the cache in bytes; beyond it the least recently used kernels go",
+    )
+    cache_clear: bool = _setting(
+        "NPU_TENSOR_CACHE_CLEAR",
+        False,
+        TRUTH,
+        "empty the cache once per program, before its first use; files of others stay",
+        GGML_HSA_KERNEL_CACHE_CLEAR=GGML_SWITCH,
+    )
+    jit: bool = _setting(
+        "NPU_TENSOR_JIT",
+        True,
+        TRUTH,
+        "0: build no kernels for an NPU, real or simulated; use ready and cached ones only",
+        GGML_HSA_JIT_COMPILE=GGML_SWITCH,
+    )
+    jit_verbose: bool = _setting(
+        "NPU_TENSOR_JIT_VERBOSE",
+        False,
+        TRUTH,
+        "print the commands of each compilation, its time and where the files are",
+        GGML_HSA_JIT_VERBOSE=GGML_SWITCH,
+    )
+    force_recompile: bool = _setting(
+        "NPU_TENSOR_FORCE_RECOMPILE", False, TRUTH, "compile every kernel once per process, also those in the cache"
+    )
+    build_seconds: int = _setting("NPU_TENSOR_BUILD_SECONDS", 600, at_least(1), "time limit of one compilation")
+    build_jobs: int = _setting("NPU_TENSOR_BUILD_JOBS", 0, at_least(0), "compilations at once; 0 = one per core")
+    record: str = _setting(
+        "NPU_TENSOR_RECORD",
+        "",
+        TEXT,
+        "file that gets a configuration for npu-tensor-gen-kernels of all kernels that the program needed",
+    )
+    arch: str = _setting(
+        "NPU_TENSOR_ARCH",
+        "",
+        TEXT,
+        "the array to compile for where none is asked: aie2, aie2p, or a name such as npu1 or Strix",
+    )
+    toolchain_version: str = _setting(
+        "NPU_TENSOR_TOOLCHAIN_VERSION",
+        "",
+        DIRECTORY_NAME,
+        "what stands for the versions of mlir-aie and Peano in keys and in the cache; default: those installed",
+    )
+
+    backend: tuple[str, ...] = _setting(
+        "NPU_TENSOR_BACKEND",
+        ("auto",),
+        words_like("auto|npu|sim|cpu", "auto, npu, sim or cpu"),
+        "kinds of devices that may be used. Not read yet: the XRT runtime will",
+        GGML_HSA=GgmlSwitch(("auto",), ("sim", "cpu")),
+    )
+    visible_devices: tuple[str, ...] | None = _setting(
+        "NPU_VISIBLE_DEVICES",
+        None,
+        VISIBLE_DEVICES,
+        "NPUs that exist for this process, by number or identifier; nothing = none. Not read yet: the XRT runtime will",
+        ROCR_VISIBLE_DEVICES=VISIBLE_DEVICES,
+    )
+    xrt_path: tuple[Path, ...] = _setting(
+        "NPU_TENSOR_XRT_PATH",
+        (),
+        PATHS,
+        "where XRT and pyxrt are looked for first. Not read yet: the XRT runtime will",
+        XILINX_XRT=PATHS,
+    )
+    libhsa_path: tuple[Path, ...] = _setting(
+        "NPU_TENSOR_LIBHSA_PATH",
+        (),
+        PATHS,
+        "where libhsa-runtime64 is looked for first. Not read yet: device discovery will",
+        IREE_HAL_AMDGPU_LIBHSA_PATH=PATHS,
+        ROCM_PATH=PATHS,
+    )
+    policy: Literal["latency", "cpu_time", "energy", "always"] = _setting(
+        "NPU_TENSOR_POLICY",
+        "latency",
+        one_of("latency", "cpu_time", "energy", "always"),
+        "what decides between the NPU and the CPU. Not read yet: the XRT runtime will",
+    )
+    max_contexts: int = _setting(
+        "NPU_TENSOR_MAX_CONTEXTS",
+        0,
+        at_least(0),
+        "hardware contexts kept open; 0 = by array, 6 or 16. Not read yet: the XRT runtime will",
+    )
+    kernel_targets: tuple[str, ...] = _setting(
+        "NPU_TENSOR_KERNEL_TARGETS",
+        (),
+        words_like("aie2|aie2p", "aie2 or aie2p"),
+        "arrays whose kernels are put into a wheel. Not read yet: the build of the wheel will",
+    )
+
+    _origins: dict[str, str] = field(default_factory=dict)
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_origins", {})
+
+    if not TYPE_CHECKING:  # which would otherwise take every name for a setting
+
+        def __getattr__(self, name: str) -> Any:
+            """Read a setting from the environment; only called while its slot is empty."""
+            if name not in SETTINGS:
+                raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
+            setting = SETTINGS[name]
+            variable = setting.given()
+            value = (
+                setting.default if variable is None else setting.readers[variable].read(variable, os.environ[variable])
+            )
+            self._fill(name, value, variable or "default")
+            return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in SETTINGS:
+            raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
+        setting = SETTINGS[name]
+        source = f"config.{name}"
+        self._fill(name, setting.readers[setting.variable].read(source, value), source)
+
+    def _fill(self, name: str, value: Any, origin: str) -> None:
+        object.__setattr__(self, name, value)
+        self._origins[name] = origin
+
+    def _empty(self, name: str) -> None:
+        if self._origins.pop(name, None):
+            object.__delattr__(self, name)
+
+    def reset(self) -> None:
+        """Forget all values, so that the environment is read again."""
+        for name in SETTINGS:
+            self._empty(name)
+
+    def origin(self, name: str) -> str:
+        """Where the value of a setting comes from: "default", the variable, or "config.NAME" if a program set it."""
+        return self._origins.get(name) or SETTINGS[name].given() or "default"
 
     @contextmanager
     def scope(self, **settings: Any) -> Iterator[None]:
         """Change settings for a with block; for the whole process, not for one thread."""
-        previous = {name: getattr(self, name) for name in settings}
-        for name, value in settings.items():
-            setattr(self, name, value)
+        previous = {name: (getattr(self, name), origin) for name in settings if (origin := self._origins.get(name))}
         try:
+            for name, value in settings.items():
+                setattr(self, name, value)
             yield
         finally:
-            for name, value in previous.items():
-                setattr(self, name, value)
+            for name in settings:
+                if name in previous:
+                    self._fill(name, *previous[name])
+                else:
+                    self._empty(name)
+
+    @property
+    def cache_dir(self) -> Path:
+        """Directory of compiled kernels. Not created here.
+
+        The setting, else $XDG_CACHE_HOME/npu_tensor, else $HOME/.cache/npu_tensor, else one of this user below the
+        directory for temporary files.
+        """
+        if self.cache_path:
+            return Path(self.cache_path)
+        if os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME"):
+            from platformdirs import user_cache_path
+
+            return user_cache_path("npu_tensor")
+        return Path(tempfile.gettempdir(), f"npu_tensor-{os.getuid()}")
+
+    def ready_kernel_dirs(self) -> tuple[Path, ...]:
+        """`kernel_dirs`, which must all be there: a wrong path would quietly mean that everything is compiled.
+
+        Raises ArgumentError, which names the variable and the path.
+        """
+        for path in self.kernel_dirs:
+            if not path.is_dir():
+                what = "is not a directory" if path.exists() else "does not exist"
+                raise ArgumentError(f"{self.origin('kernel_dirs')} names {str(path)!r}, which {what}")
+        return self.kernel_dirs
 
     @classmethod
     def table(cls) -> list[dict[str, str]]:
-        """One row per setting: variable, default and meaning."""
+        """One row per setting: its name, variable, other variables that are honoured, default and meaning."""
         return [
-            {"variable": f.metadata["variable"], "default": str(f.metadata["default"]), "doc": f.metadata["doc"]}
-            for f in fields(cls)
+            {
+                "name": name,
+                "variable": setting.variable,
+                "aliases": ", ".join(list(setting.readers)[1:]),
+                "default": as_text(setting.default),
+                "doc": setting.doc,
+            }
+            for name, setting in SETTINGS.items()
         ]
 
+
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {field.name: field.metadata["setting"] for field in fields(Config) if field.metadata}
+)
 
 config = Config()

@@ -63,7 +63,9 @@ class DeviceError(NpuTensorError, RuntimeError):
 
 
 class BuildError(NpuTensorError, RuntimeError):
-    """A kernel could not be compiled."""
+    """A kernel could not be compiled. `transient`: for a reason that may not come again, such as a signal."""
+
+    transient: bool = False
 
 
 class LaunchError(NpuTensorError, RuntimeError):

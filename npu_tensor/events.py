@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
+    "BuildFinished",
+    "BuildStarted",
+    "CacheDamaged",
+    "CacheEvicted",
+    "CacheHit",
     "Event",
     "Fallback",
     "KernelBuilt",
@@ -30,11 +35,12 @@ class Event:
 
 @dataclass(frozen=True)
 class PlanBuilt(Event):
-    """A graph of a new structure was planned. `seconds` includes kernel compilation."""
+    """A graph of a new structure was planned. `seconds` includes kernel compilation; `plan` is the finished Plan."""
 
     nodes: int
     steps: int
     seconds: float
+    plan: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,60 @@ class KernelBuilt(Event):
 
 
 @dataclass(frozen=True)
+class BuildStarted(Event):
+    """A back end starts to compile a kernel. key: 64 hexadecimal digits, as in the kernel's Artifact."""
+
+    kernel: str
+    key: str
+    backend: str
+
+
+@dataclass(frozen=True)
+class BuildFinished(Event):
+    """A compilation that was started has ended. error: what the compiler says; empty if it went well."""
+
+    kernel: str
+    key: str
+    backend: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class CacheHit(Event):
+    """A kernel was found and needed no compilation. where: "memory", "precompiled" or "cache"."""
+
+    kernel: str
+    key: str
+    where: str
+
+
+@dataclass(frozen=True)
+class CacheDamaged(Event):
+    """A file of a cached kernel is not what was written; it was moved aside, and the kernel is built again."""
+
+    kernel: str
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class CacheEvicted(Event):
+    """Kernels left the cache on disk, to make room or because it was cleared. nbytes: what they took."""
+
+    entries: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class KernelRan(Event):
-    """A step of a plan ran. `seconds` is host time from launch to return."""
+    """A step of `plan`, a Plan, ran. `seconds` is host time from launch to return."""
 
     kernel: str
     device: str
     out: str
     seconds: float
+    plan: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -478,9 +478,11 @@ class _Fuser:
 
     def task(self, group: Group) -> Task:
         """The work of a group, with one expression joined from those of its members."""
-        ops = tuple("copy" if item in self.copied else self.call(item).op.name for item in sorted(group.items))
+        items = sorted(group.items)
+        ops = tuple("copy" if item in self.copied else self.call(item).op.name for item in items)
+        calls = tuple(map(self.call, items))
         if group.kind == "data":
-            return self._data_task(group, ops)
+            return self._data_task(group, ops, calls)
         order = [axis for axis in range(len(group.shape)) if axis not in group.dims] + list(group.dims)
         builder = Builder()
         matrices: list[Input] = []
@@ -512,7 +514,7 @@ class _Fuser:
         reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
         return Task(
             group.kind if reduces or group.kind == "matmul" else "map",
-            tuple(sorted(group.items)),
+            tuple(items),
             ops,
             (*matrices, *inputs),
             tuple(outputs),
@@ -521,6 +523,7 @@ class _Fuser:
             program,
             self.call(group.contraction) if group.contraction is not None else None,
             (prologues[0], prologues[1]),
+            calls,
         )
 
     def _record(
@@ -578,7 +581,7 @@ class _Fuser:
         program = builder.program([builder.before(values[source], f"round_{dtype.name}")])
         return inputs, Prologue(program, len(inputs), dtype)
 
-    def _data_task(self, group: Group, ops: tuple[str, ...]) -> Task:
+    def _data_task(self, group: Group, ops: tuple[str, ...], calls: tuple[Call, ...]) -> Task:
         (item,) = group.members
         call = self.call(item)
         inputs = tuple(
@@ -586,7 +589,7 @@ class _Fuser:
             for source, layout in self.forms[item].operands
         )
         output = Output(item, call.spec.dtype, _full_layout(call.spec.shape), call.spec.nbytes)
-        return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call)
+        return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call, calls=calls)
 
 
 def _permuted(layout: Layout, order: list[int]) -> Layout:

@@ -12,9 +12,10 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npu_tensor import events
+from npu_tensor import events, logs
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError
 from npu_tensor.fuse import share_common, tasks
@@ -39,6 +40,7 @@ __all__ = [
     "launch_error",
     "placement_changed",
     "plan",
+    "preferred_uris",
     "realize",
     "reset",
     "reset_plans",
@@ -93,7 +95,7 @@ class Plan:
             step(values)
             seconds = time.perf_counter() - start
             out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in placed.task.outputs)
-            events.emit(events.KernelRan(placed.task.name, placed.kernel.device, out, seconds))
+            events.emit(events.KernelRan(placed.task.name, placed.kernel.device, out, seconds, self))
             if config.debug >= 2:
                 print(f"{placed.kernel.device} {placed.task.name} {out} {seconds * 1e6:.1f} us")
             for item in dying:
@@ -116,7 +118,8 @@ class _Placement:
 _lock = threading.RLock()
 _host_devices: list[HostDevice] = []
 _placements: dict[str, _Placement] = {}
-_active = _placements.setdefault(config.device, _Placement(config.device))
+_active = _Placement("")
+"""At first one without a URI: `default_device` reads the setting when it is asked."""
 
 placement_changed: list[Callable[[], None]] = []
 """Called after another default device was set."""
@@ -147,27 +150,46 @@ def host_devices() -> list[HostDevice]:
 def devices() -> list[Device]:
     """The devices in order of preference; those of the host come last and take what the others refuse."""
     if not _active.devices:
-        _active.devices.extend([*_opened(_active.uri), *host_devices()])
+        uris = default_device()
+        try:
+            opened = _opened(uris)
+        except DeviceError as error:
+            raise DeviceError(f"{config.origin('device')}={uris!r}: {error}") from None
+        _active.devices.extend([*opened, *host_devices()])
     return _active.devices
 
 
-def _opened(uris: str) -> list[Device]:
-    """The devices that a list of URIs prefers to the host, which takes everything. Raises DeviceError."""
-    found: list[Device] = []
+def preferred_uris(uris: str) -> list[str]:
+    """The devices of a list of URIs that come before the host, which takes everything. Raises DeviceError."""
+    found: list[str] = []
     for uri in map(str.strip, uris.split(",")):
         scheme = uri.partition(":")[0]
         if scheme == "cpu":
             break
         if scheme != "sim":
             raise DeviceError(f"device {uri!r} does not exist here; there are cpu, sim:npu1 and sim:npu2")
-        from npu_tensor.runtime.sim.device import SimulatedDevice
+        from npu_tensor.runtime.sim.device import parse
 
-        found.append(SimulatedDevice(uri, allocator()))
+        parse(uri)
+        found.append(uri)
     return found
+
+
+def _opened(uris: str) -> list[Device]:
+    return [_simulated(uri) for uri in preferred_uris(uris)]
+
+
+def _simulated(uri: str) -> Device:
+    from npu_tensor.runtime.sim.device import SimulatedDevice
+
+    return SimulatedDevice(uri, allocator())
 
 
 def default_device() -> str:
     """The URIs that were given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
+    if not _active.uri:
+        _active.uri = config.device
+        _placements.setdefault(_active.uri, _active)
     return _active.uri
 
 
@@ -199,6 +221,7 @@ def reset() -> None:
     """Forget all plans and devices, so that settings of the devices are read again."""
     reset_plans()
     _host_devices.clear()
+    _warn_of_fallback.cache_clear()
     for placement in _placements.values():
         placement.devices.clear()
 
@@ -220,6 +243,9 @@ def plan(found: Capture) -> Plan:
 
 
 def _make(found: Capture) -> Plan:
+    logs.follow_setting()
+    if config.record:  # By name: what records is of a higher layer.
+        import_module("npu_tensor.pregen.record").follow_setting()
     start = time.perf_counter()
     graph = digraph(found)
     size = max(graph, default=-1) + 1
@@ -229,7 +255,7 @@ def _make(found: Capture) -> Plan:
     aliases = {**cut.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
     ordered = tuple((item, _root(item, aliases)) for item in aliases)
     needed_after = {base for _, base in ordered} | {item for item in found.keep if item not in aliases}
-    placed = tuple(_place(task) for task in with_donors(cut.tasks, needed_after))
+    placed = _place_all(with_donors(cut.tasks, needed_after))
     dying = last_uses(cut.tasks, needed_after)
     steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
     import networkx as nx
@@ -237,7 +263,7 @@ def _make(found: Capture) -> Plan:
     made = Plan(nx.freeze(graph), placed, steps, ordered, size)
     seconds = time.perf_counter() - start
     if events.listeners:
-        events.emit(events.PlanBuilt(len(found.nodes), len(steps), seconds))
+        events.emit(events.PlanBuilt(len(found.nodes), len(steps), seconds, made))
     if config.debug:
         print(f"plan: {len(found.nodes)} ops in {len(steps)} kernels, {seconds * 1e3:.1f} ms")
     return made
@@ -249,11 +275,22 @@ def _root(item: int, aliases: dict[int, int]) -> int:
     return item
 
 
-def _place(task: Task) -> Placed:
-    """The first device that claims the task and can build its kernel."""
+def _place_all(work: Iterable[Task]) -> tuple[Placed, ...]:
+    """Every task on a device; the kernels of the preferred one are built at the same time."""
+    answers = [(task, devices()[0].claim(task)) for task in work]
+    for _, answer in answers:
+        if not isinstance(answer, Refusal):
+            answer.prepare()
+    return tuple(_place(task, answer) for task, answer in answers)
+
+
+def _place(task: Task, preferred: Kernel | Refusal) -> Placed:
+    """The first device that claims the task and can build its kernel. preferred: what the first of them answers."""
     refusals: list[str] = []
     for device in devices():
-        answer = device.claim(task)
+        if refusals and device is host_devices()[0]:
+            _fall_back(task.name, "; ".join(refusals))
+        answer = preferred if device is devices()[0] else device.claim(task)
         reason = answer.reason
         if not isinstance(answer, Refusal):
             start = time.perf_counter()
@@ -269,6 +306,23 @@ def _place(task: Task) -> Placed:
         if events.listeners:
             events.emit(events.Fallback(task.name, device.uri, reason))
     raise AssertionError(f"no device takes {task.name}: {'; '.join(refusals)}")
+
+
+def _fall_back(op: str, reason: str) -> None:
+    """What `config.fallback` says about an op that the preferred devices refuse. Raises DeviceError."""
+    if config.fallback == "error":
+        raise DeviceError(
+            f"{op} does not run on {default_device()}: {reason}. {config.origin('fallback')} forbids the CPU; with "
+            "NPU_TENSOR_FALLBACK=allow it runs there, and nt.explain gives the reason for every op"
+        )
+    if config.fallback == "warn":
+        _warn_of_fallback(op, default_device(), reason)
+
+
+@cache
+def _warn_of_fallback(op: str, device: str, reason: str) -> None:
+    """Once per op, device and reason."""
+    warnings.warn(f"{op} runs on the CPU and not on {device}: {reason}", RuntimeWarning, stacklevel=2)
 
 
 def realize(nodes: Sequence[Node]) -> None:

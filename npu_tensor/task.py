@@ -60,7 +60,8 @@ class Task(NamedTuple):
     kind: "map", "row", "matmul" or "data". items and ops: numbers and names of the ops it covers, in order.
     shape: the iteration space;
     `rows` of its trailing dimensions are one row (row tasks only). program: what is computed per element from the
-    inputs. call: the Call of a matmul or data task.
+    inputs. call: the Call of a matmul or data task. calls: those of all ops, in order; of a copy the Call of the view
+    that it makes real. Nothing is computed from them that the other fields do not say; kernels are named after them.
 
     The inputs of a matmul task are those of operand A, those of operand B (laid out over the batch and the operand's
     own rows and columns) and those of the program, whose slot 0 is the sum of products and slot i the i-th of its own.
@@ -77,6 +78,7 @@ class Task(NamedTuple):
     program: Program | None = None
     call: Call | None = None
     prologues: tuple[Prologue | None, Prologue | None] = (None, None)
+    calls: tuple[Call, ...] = ()
 
     def split(self, values: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
         """The inputs of a matmul task, or what stands for each: for A, for B and for the program."""
@@ -119,6 +121,10 @@ class Kernel(Protocol):
     device: str
     seconds: float
     reason: str
+
+    def prepare(self) -> None:
+        """Begin in the background what takes long in `bind`, which waits for it."""
+        ...
 
     def bind(self) -> Step:
         """Compile if needed and return the step. Raises BuildError."""

@@ -21,8 +21,8 @@ SOURCES = [  # rglob does not follow the link to the top-level folder of the ker
 LAYERS = (
     ("errors",),
     ("config", "events"),
-    ("dtypes",),
-    ("spec",),
+    ("dtypes", "logs"),
+    ("spec", "tensor_desc"),
     ("ops",),
     ("graph", "task"),
     ("dataflow",),
@@ -34,14 +34,14 @@ LAYERS = (
     ("tensor",),
     ("functional", "display", "jit", "resources"),
     ("",),
-    ("demo", "stubs"),
+    ("demo", "pregen", "stubs"),
     ("cli",),
     ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 ALLOWED_AT_IMPORT = {"npu_tensor", "numpy", "networkx", "ml_dtypes", "llvmlite"}
-DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs")
+DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs", "filelock")
 
 
 def top_level_name(module: str) -> str:

@@ -6,12 +6,16 @@ channels, buffer descriptors and locks are the same in both generations; geometr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["ARRAYS", "Arch", "Array", "Tile", "TileKind"]
+from npu_tensor.config import config
+from npu_tensor.errors import DeviceError
+
+__all__ = ["ARRAYS", "ARRAY_NAMES", "Arch", "Array", "Tile", "TileKind", "arch_of", "configured_arch"]
 
 Arch = Literal["aie2", "aie2p"]
 TileKind = Literal["shim", "memtile", "core"]
@@ -80,3 +84,50 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
         ),
     }
 )
+
+ARRAY_NAMES: Final[Mapping[Arch, tuple[str, ...]]] = MappingProxyType(
+    {
+        "aie2": ("aie2", "npu1", "Phoenix", "Hawk Point", "1022:1502"),
+        "aie2p": (
+            "aie2p",
+            "npu2",
+            "npu4",
+            "npu5",
+            "npu6",
+            "Strix",
+            "Strix Point",
+            "Strix Halo",
+            "Krackan",
+            "1022:17f0",
+        ),
+    }
+)
+"""What each generation is called: by compilers, the driver (one number per processor), processors, and on PCI."""
+
+
+def arch_of(name: str) -> Arch:
+    """The generation that a name means, also as XRT spells it: "NPU Strix", "RyzenAI-npu4". Case does not matter.
+
+    Raises DeviceError, which lists the names.
+    """
+    asked = _plain(name)
+    spelled = {asked, asked.removeprefix("npu"), asked.removeprefix("ryzenai")}
+    for arch, names in ARRAY_NAMES.items():
+        if not spelled.isdisjoint(map(_plain, names)):
+            return arch
+    known = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in ARRAY_NAMES.items())
+    raise DeviceError(f"{name!r} is no known array; known are {known}")
+
+
+def configured_arch() -> Arch | None:
+    """The generation that NPU_TENSOR_ARCH names, or None. Raises DeviceError, which names the variable."""
+    if not config.arch:
+        return None
+    try:
+        return arch_of(config.arch)
+    except DeviceError as error:
+        raise DeviceError(f"{config.origin('arch')}: {error}") from None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.casefold())

@@ -200,6 +200,9 @@ class ReferenceKernel:
         self.seconds = 5e-6 + sum(output.nbytes for output in task.outputs) * max(1, len(task.ops)) / 2e9
         self._allocate = allocator.allocate
 
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
     def bind(self) -> Step:
         """The step; nothing is compiled."""
         return self._run

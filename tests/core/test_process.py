@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.config import Config, config
+from npu_tensor.config import config
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -131,23 +131,6 @@ def test_exported_array_outlives_the_tensor() -> None:
     for _ in range(50):
         (nt.zeros(1000) + 7).realize()
     np.testing.assert_array_equal(array, np.arange(1000, dtype=np.float32) * 2)
-
-
-@pytest.mark.parametrize(("variable", "text"), [("NPU_TENSOR_THREADS", "many"), ("NPU_TENSOR_EAGER", "perhaps")])
-def test_bad_setting_names_the_variable(monkeypatch: pytest.MonkeyPatch, variable: str, text: str) -> None:
-    monkeypatch.setenv(variable, text)
-    with pytest.raises(ValueError, match=variable):
-        Config()
-
-
-def test_scope_restores_settings() -> None:
-    before = config.max_depth
-    with config.scope(max_depth=5):
-        assert config.max_depth == 5
-    assert config.max_depth == before
-    with pytest.raises(AttributeError), config.scope(no_such_setting=1):
-        pass
-    assert not hasattr(config, "no_such_setting")
 
 
 def test_errors_while_running_name_the_op_its_operands_and_the_line() -> None:

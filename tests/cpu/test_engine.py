@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -162,7 +163,8 @@ def test_damaged_entry_is_set_aside_and_compiled_again(tmp_path: Path, damage: s
     assert entry.with_suffix(".damaged").read_bytes() == bad
 
 
-def test_unwritable_cache_warns_once(tmp_path: Path) -> None:
+def test_unwritable_cache_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where the objects go instead
     (tmp_path / "file").write_text("not a directory")
     engine = new_engine(tmp_path / "file" / "cache")
     with pytest.warns(RuntimeWarning, match="not kept"):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim import host_compiler
@@ -146,21 +147,25 @@ def call(kernel: KernelFunction) -> int:
     return result.value
 
 
+def libraries(cache: Path) -> list[Path]:
+    return sorted(cache.glob("aie2-host-*/answer_*.so"))
+
+
 @pytest.mark.usefixtures("_empty_cache")
 def test_a_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert call(answer(1)) == 1
-    (entry,) = (tmp_path / "sim").iterdir()
+    (entry,) = libraries(tmp_path)
     monkeypatch.setattr(host_compiler, "_loaded", {})
-    monkeypatch.setattr(host_compiler, "_build", None)  # calling it would fail
+    monkeypatch.setattr(host_compiler, "run", None)  # calling it would fail
     assert call(answer(1)) == 1
-    assert list((tmp_path / "sim").iterdir()) == [entry]
+    assert libraries(tmp_path) == [entry]
 
 
 @pytest.mark.usefixtures("_empty_cache")
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
 def test_a_damaged_library_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
     assert call(answer(2)) == 2
-    (entry,) = (tmp_path / "sim").iterdir()
+    (entry,) = libraries(tmp_path)
     whole = entry.read_bytes()
     middle = len(whole) // 2
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
@@ -168,47 +173,46 @@ def test_a_damaged_library_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_p
     entry.write_bytes({"cut": whole[:middle], "flipped": flipped, "empty": b""}[damage])
     monkeypatch.setattr(host_compiler, "_loaded", {})
     assert call(answer(2)) == 2
-    assert len(entry.read_bytes()) == len(whole)
-    assert host_compiler._is_whole(entry)
+    assert entry.read_bytes() == whole  # this compiler makes the same again
 
 
 @pytest.mark.usefixtures("_empty_cache")
 def test_the_key_covers_text_flags_architecture_headers_and_compiler(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    built: list[str] = []
-
-    def load_or_build(key: str, *rest: object) -> None:
-        built.append(key)
-
-    monkeypatch.setattr(host_compiler, "_load_or_build", load_or_build)
-    kernel = answer(3)
+    text = '#include "nt/new.hpp"\nextern "C" void nt_f(int *a) { a[0] = 3; }'
+    kernel = function(text, ObjectType("int32", (1,)))
     source = kernel.source
-    compile_source(source, "aie2", [kernel])
-    compile_source(source, "aie2p", [kernel])
-    compile_source(Source(source.name, source.text + "\n"), "aie2", [kernel])
-    compile_source(Source(source.name, source.text, ("-DX",)), "aie2", [kernel])
-    compile_source(source, "aie2", [kernel, KernelFunction("nt_g", (), source)])
-    header = tmp_path / "include" / "nt" / "new.hpp"
+    header, other = tmp_path / "include" / "nt" / "new.hpp", tmp_path / "include" / "nt" / "unused.hpp"
     header.parent.mkdir(parents=True)
-    monkeypatch.setattr(host_compiler, "_KERNELS", tmp_path)
-    monkeypatch.setattr(host_compiler, "_INCLUDES", (tmp_path / "include",))
     header.write_text("// one")
-    compile_source(source, "aie2", [kernel])
+    monkeypatch.setattr(host_compiler, "_INCLUDES", (*host_compiler._INCLUDES, tmp_path / "include"))
+    monkeypatch.setattr(host_compiler, "_FLAGS", (*host_compiler._FLAGS, f"-I{tmp_path / 'include'}"))
+
+    def key(source: Source = source, arch: Arch = "aie2", functions: tuple[KernelFunction, ...] = (kernel,)) -> str:
+        return host_compiler.library(source, arch, functions).key
+
+    keys = [
+        key(),
+        key(arch="aie2p"),
+        key(Source(source.name, source.text + "\n")),
+        key(Source(source.name, source.text, ("-DX",))),
+        key(functions=()),
+    ]
+    other.write_text("// not included by the source")
+    assert key() == keys[0]
     header.write_text("// two")
-    compile_source(source, "aie2", [kernel])
+    keys.append(key())
     compiler = host_compiler._compiler()
     assert isinstance(compiler, host_compiler._Compiler)
-    monkeypatch.setattr(host_compiler, "_compiler", lambda: compiler._replace(identity="another machine"))
-    compile_source(source, "aie2", [kernel])
-    assert len(set(built)) == len(built) == 8
-
-
-@pytest.mark.usefixtures("_empty_cache")
-def test_without_a_cache_kernels_are_compiled_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / "sim").write_text("not a directory")
-    with pytest.warns(RuntimeWarning, match="compiled kernels are not kept"):
-        assert call(answer(4)) == 4
+    for changed in (compiler._replace(identity="another machine"), compiler._replace(version="gcc99")):
+        monkeypatch.setattr(host_compiler, "_compiler", lambda changed=changed: changed)
+        keys.append(key())
+    assert len(set(keys)) == len(keys)
+    assert sorted(path.name for path in tmp_path.glob("aie2-host-*")) == [
+        f"aie2-host-{compiler.version}",
+        "aie2-host-gcc99",
+    ]
 
 
 @pytest.mark.usefixtures("_empty_cache")
@@ -223,7 +227,23 @@ def test_processes_that_compile_the_same_source_do_not_disturb_each_other(tmp_pa
     with ThreadPoolExecutor(3) as threads:
         outputs = [threads.submit(start) for _ in range(3)]
     assert [output.result() for output in outputs] == ["[5, 6]\n"] * 3
-    assert sorted(path.suffix for path in (tmp_path / "sim").iterdir()) == [".so", ".so"]
+    assert len(libraries(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("macros", "version"),
+    [
+        ("#define __GNUC__ 12\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 0\n", "gcc12.2.0"),
+        (
+            "#define __GNUC__ 4\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 1\n"
+            "#define __clang_major__ 17\n#define __clang_minor__ 0\n#define __clang_patchlevel__ 6\n",
+            "clang17.0.6",
+        ),
+        ("", "c++"),
+    ],
+)
+def test_the_compiler_is_named_by_its_macros(macros: str, version: str) -> None:
+    assert host_compiler._version(macros) == version
 
 
 def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -246,4 +266,4 @@ def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch, t
     wrapper.write_text('#!/bin/sh\nshift\nexec "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("CXX", f"{wrapper} --ignored {' '.join(default.command)}")
-    assert host_compiler._compiler() == ((str(wrapper), "--ignored", *default.command), default.identity)
+    assert host_compiler._compiler() == default._replace(command=(str(wrapper), "--ignored", *default.command))

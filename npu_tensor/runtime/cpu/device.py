@@ -128,6 +128,9 @@ class _LoopKernel:
         moved += sum(_touched(source) for source in task.inputs if source.layout is not None)
         self.seconds = LAUNCH + max(moved / BANDWIDTH, size * _program_flops(task.program) / ELEMENT_RATE / 4)
 
+    def prepare(self) -> None:
+        """LLVM compiles in milliseconds and one module at a time."""
+
     def bind(self) -> Step:
         """Compile the kernel, and before it a copy of every operand whose rows are not evenly spaced."""
         task = self.task
@@ -464,6 +467,9 @@ class _ProductKernel:
         self.reason = "".join((f"compiled for {left.dtype.name}", *parts))
         products = 2 * math.prod(task.shape) * self.depth
         self.seconds = LAUNCH * 3 + products / PRODUCT_RATE.get(left.dtype.name, 100e9)
+
+    def prepare(self) -> None:
+        """LLVM compiles in milliseconds and one module at a time."""
 
     def bind(self) -> Step:
         """Compile the packing loops and the product; operands of the epilogue that jump along a row are copied."""

@@ -24,10 +24,8 @@ import hashlib
 import os
 import struct
 import sys
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +37,9 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.store_directories import not_kept, readable, writable
+from npu_tensor.runtime.store_files import DAMAGED, OBJECT_CHECKSUM_BYTES, write_atomically
+from npu_tensor.runtime.store_upkeep import clear_once, wrote
 
 __all__ = ["Engine", "EngineStatistics", "Symbols", "read_symbols"]
 
@@ -253,54 +254,47 @@ def _refuse_undefined(names: Iterable[str], symbols: Mapping[str, int]) -> None:
 
 
 class _ObjectCache:
-    """Object files by key. Each file is the SHA-256 of the object, then the object."""
-
-    _CHECKSUM_BYTES = 32
+    """Object files by key, in a directory below that of the cache. Each file is the SHA-256 of the object, then the
+    object.
+    """
 
     def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
+        self._directory = None if directory is None else directory.absolute()
         self.damaged = 0
-
-    def _path(self, directory: Path, key: str) -> Path:
-        return directory / f"{key}.object"
 
     def load(self, key: str) -> bytes | None:
         """The object, or None when there is none or it is damaged; a damaged file is moved aside."""
         if self._directory is None:
             return None
-        path = self._path(self._directory, key)
-        try:
-            content = path.read_bytes()
-        except OSError:
-            return None
-        checksum, data = content[: self._CHECKSUM_BYTES], content[self._CHECKSUM_BYTES :]
-        if hashlib.sha256(data).digest() == checksum:
-            return data
-        self.damaged += 1
-        with suppress(OSError):  # Another process was faster, or the directory is read-only.
-            os.replace(path, path.with_suffix(".damaged"))
+        clear_once(self._directory.parent)
+        for root in readable(self._directory.parent):
+            path = root / self._directory.name / f"{key}.object"
+            try:
+                content = path.read_bytes()
+            except OSError:
+                continue
+            checksum, data = content[:OBJECT_CHECKSUM_BYTES], content[OBJECT_CHECKSUM_BYTES:]
+            if hashlib.sha256(data).digest() == checksum:
+                with suppress(OSError):  # For the order of eviction. Read-only, or just removed.
+                    os.utime(path)
+                return data
+            self.damaged += 1
+            with suppress(OSError):  # Another process was faster, or the directory is read-only.
+                os.replace(path, path.with_suffix(DAMAGED))
         return None
 
     def store(self, key: str, data: bytes) -> None:
         """Write the object so that other processes see all of it or nothing; give up the cache on failure."""
         if self._directory is None:
             return
+        root = self._directory.parent
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(
-                dir=self._directory, prefix=f"{key[:16]}.", suffix=".temporary"
-            )
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(hashlib.sha256(data).digest() + data)
-                os.replace(temporary, self._path(self._directory, key))
-            except BaseException:
-                os.unlink(temporary)
-                raise
+            root = writable(root)
+            directory = root / self._directory.name
+            directory.mkdir(parents=True, exist_ok=True)
+            write_atomically(directory / f"{key}.object", hashlib.sha256(data).digest() + data)
         except OSError as error:
-            directory, self._directory = self._directory, None
-            warnings.warn(
-                f"compiled kernels are not kept: cannot write to {directory} ({error})",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            self._directory = None
+            not_kept(root, error)
+        else:
+            wrote(root, len(data))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.check import check
@@ -37,11 +37,14 @@ class SimulatedArray:
             raise ArgumentError(f"{array.device} has {array.columns} columns, not {columns}")
         self._start_thread()
 
-    def load(self, design: Design, strict: bool = True) -> LoadedDesign:
-        """Check a design and compile its functions for this machine.
+    def load(
+        self, design: Design, strict: bool = True, entries: Mapping[str, Entry] | None = None
+    ) -> LoadedDesign:
+        """Check a design and put it into the array.
 
-        strict: whether a run that leaves something in the array is an error. Raises BuildError with every violation
-        that `check` finds, or with what the compiler says.
+        strict: whether a run that leaves something in the array is an error. entries: its functions by symbol; by
+        default they are compiled for this machine. Raises BuildError with every violation that `check` finds, or with
+        what the compiler says.
         """
         if design.arch != self.array.arch or design.columns > self.columns:
             raise BuildError(
@@ -51,7 +54,7 @@ class SimulatedArray:
         violations = check(design)
         if violations:
             raise BuildError(f"{design.name} breaks the limits of the array:\n" + "\n".join(map(str, violations)))
-        return LoadedDesign(self, design, _entries(design), strict)
+        return LoadedDesign(self, design, _entries(design) if entries is None else entries, strict)
 
     def _start_thread(self) -> None:
         # Coroutines can only be resumed in the thread that they were started in.
@@ -80,7 +83,7 @@ def _entries(design: Design) -> dict[str, Entry]:
 class LoadedDesign:
     """A design in the array, ready to run. leftovers: what the last run left in fifos and transfers."""
 
-    def __init__(self, array: SimulatedArray, design: Design, entries: dict[str, Entry], strict: bool) -> None:
+    def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry], strict: bool) -> None:
         self.array = array
         self.design = design
         self.strict = strict

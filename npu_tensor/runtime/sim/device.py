@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from functools import cache, cached_property
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary, ref
@@ -20,14 +21,17 @@ from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import Float32, HostOperand, Offer, Target
+from npu_tensor.kernels.offer import FUSION, Float32, HostOperand, Offer, Target
 from npu_tensor.ops.declare import Call
+from npu_tensor.runtime.artifact import Artifact, Request
+from npu_tensor.runtime.build import host
+from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import located
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
-from npu_tensor.task import Fusion, Refusal, Step, Task
+from npu_tensor.task import Refusal, Step, Task
 
 __all__ = ["SimulatedDevice", "pack", "parse", "unpack"]
 
@@ -60,11 +64,16 @@ def _known() -> str:
     return ", ".join(f"sim:{name}" for name in DEVICES)
 
 
+@cache
+def library() -> KernelLibrary:
+    """Where the kernels of all simulated NPUs come from."""
+    return KernelLibrary(host.HostBackend())
+
+
 class SimulatedDevice:
     """One simulated NPU with memory of its own."""
 
-    # A design has at most five host buffers, one of them for the result, and a core two input channels.
-    fusion = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
+    fusion = FUSION
 
     def __init__(self, uri: str, allocator: Allocator) -> None:
         self.uri = uri
@@ -76,10 +85,7 @@ class SimulatedDevice:
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
     def claim(self, task: Task) -> SimulatedKernel | Refusal:
-        """A kernel of one of the families, or what they say against the task, or that there is no compiler."""
-        missing = host_compiler.reason()
-        if missing is not None:
-            return Refusal(missing)
+        """A kernel of one of the families, or what they say against the task."""
         answer = kernels.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else SimulatedKernel(self, task, answer)
 
@@ -93,12 +99,13 @@ class SimulatedDevice:
                 self._designs[design] = ref(design)
             return known
 
-    def load(self, design: Design) -> LoadedDesign:
-        """A known design, checked, compiled and in the array. Raises BuildError."""
+    def load(self, design: Design, artifact: Artifact) -> LoadedDesign:
+        """A known design with its compiled functions, checked and in the array. Raises BuildError."""
         with self.lock:
             loaded = self._loaded.get(id(design))
             if loaded is None:
-                loaded = self._loaded[id(design)] = self.array.load(design)
+                entries = host.entries(design, artifact.files, artifact.description)
+                loaded = self._loaded[id(design)] = self.array.load(design, entries=entries)
                 if len(self._loaded) > MOST_LOADED:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(id(design))
@@ -117,15 +124,26 @@ class SimulatedKernel:
         self.seconds = 0.0
         self.reason = offer.reason
 
+    @cached_property
+    def request(self) -> Request:
+        """What the kernel is, for the library."""
+        task = self.task
+        design = self.owner.known(self.offer.design())
+        return Request(kernel_name(task), design, tensor_descs(task), op_params(task))
+
+    def prepare(self) -> None:
+        """Make the design, and begin to compile its functions for this machine."""
+        library().start(self.request)
+
     def bind(self) -> Step:
-        """Make the design, compile its functions for this machine, and return the step. Raises BuildError."""
-        owner, offer, task = self.owner, self.offer, self.task
-        design = owner.known(offer.design())
-        owner.load(design)
+        """Find or compile the design's functions and return the step. Raises BuildError."""
+        owner, offer, task, design = self.owner, self.offer, self.task, self.request.design
+        artifact = library().find(self.request)
+        owner.load(design, artifact)
         counters = count(design)
         prediction = predict(counters, design.array)
         self.seconds = prediction.seconds
-        self.reason = f"{offer.reason}; simulated: {summary(counters, prediction)}"
+        self.reason = f"{offer.reason}; {_origin(artifact)}; simulated: {summary(counters, prediction)}"
         buffers = [DeviceBuffer(_nbytes(operand)) for operand in offer.operands]
 
         def run(values: list[Any]) -> None:
@@ -140,7 +158,7 @@ class SimulatedKernel:
                         pack(operand, elements, buffer.host)
                         buffer.to_device()
                 words = [_word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
-                counted = owner.load(design).run([buffer.device for buffer in buffers], words)
+                counted = owner.load(design, artifact).run([buffer.device for buffer in buffers], words)
                 for operand, buffer in zip(offer.operands, buffers, strict=True):
                     if operand.number is not None and operand.output:
                         buffer.from_device()
@@ -152,6 +170,15 @@ class SimulatedKernel:
                 events.emit(_event(task, owner.uri, counted, prediction))
 
         return run
+
+
+def _origin(artifact: Artifact) -> str:
+    """Where a kernel came from, for `explain`."""
+    if artifact.origin == "precompiled":
+        return f"precompiled as {artifact.description['path']}"
+    if artifact.origin == "built":
+        return f"built in {artifact.description['build_seconds']:.2f} s"
+    return f"from the {artifact.origin}" if artifact.origin == "cache" else "in memory"
 
 
 def summary(counters: Counters, prediction: Prediction) -> str:

@@ -4,8 +4,7 @@
     compiled = compile_source(source, "aie2p", functions)
     message = compiled.entry(functions[0])(address, address, 7)
 
-Libraries are kept in the cache directory under a digest of everything they depend on. Each ends in the SHA-256 of what
-stands before, which loaders of ELF files ignore.
+Libraries are kept in the cache under a digest of everything they depend on.
 """
 
 from __future__ import annotations
@@ -18,12 +17,8 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
-import threading
-import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,8 +26,13 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build import headers
+from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.keys import canonical
+from npu_tensor.runtime.store import Entry as StoredEntry
+from npu_tensor.runtime.store import store
 
-__all__ = ["CompiledSource", "Entry", "compile_source", "reason"]
+__all__ = ["CompiledSource", "Entry", "compile_source", "ingredients", "library", "load", "reason", "toolchain"]
 
 Entry = Callable[..., bytes | None]
 """Takes addresses and numbers; returns what went wrong, if anything."""
@@ -41,7 +41,11 @@ _KERNELS: Final = Path(__file__).parents[2] / "kernels"
 _INCLUDES: Final = (_KERNELS / "host", _KERNELS / "include")
 _NATIVE: Final = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 # Contraction would make results depend on whether this machine has a fused multiply-add.
-_FLAGS: Final = ("-std=c++20", "-O2", _NATIVE, "-ffp-contract=off", *(f"-I{path}" for path in _INCLUDES))
+_VISIBLE_FLAGS: Final = ("-std=c++20", "-O2", _NATIVE, "-ffp-contract=off")
+_FLAGS: Final = (*_VISIBLE_FLAGS, *(f"-I{path}" for path in _INCLUDES))
+_ENTRIES_INCLUDE: Final = "\n#include <nt_host.hpp>\n"
+
+SUFFIX: Final = ".so"
 _ARCH_NUMBER: Final[dict[str, int]] = {"aie2": 20, "aie2p": 21}
 
 
@@ -57,16 +61,14 @@ _NUMBERS: Final = {
     "float32": _Number("float", ctypes.c_float),
 }
 
-_CHECKSUM_BYTES: Final = 32
-_LONGEST_MESSAGE: Final = 6000
-
 
 class _Compiler(NamedTuple):
-    """command: how to start it. identity: all macros that it predefines for this machine, with those of its headers:
-    its version, the instruction set that native means, and the C library.
+    """command: how to start it. version: name and version as one word. identity: digest of all macros that it
+    predefines for this machine, with those of its headers: the instruction set that native means, and the C library.
     """
 
     command: tuple[str, ...]
+    version: str
     identity: str
 
 
@@ -74,11 +76,23 @@ class _Failed(NamedTuple):
     reason: str
 
 
-def _run(command: Sequence[str], directory: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(
-        command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+_PROBE: Final = (*_FLAGS, "-dM", "-E", "-include", "nt_host.hpp", "-x", "c++", os.devnull)
+
+
+def _version(macros: str) -> str:
+    """"clang17.0.6" or "gcc12.2.0" by what the compiler predefines."""
+    numbers = dict(re.findall(r"^#define (__\w+__) (\d+)$", macros, re.MULTILINE))
+    for name, parts in _VERSION_MACROS.items():
+        if all(part in numbers for part in parts):
+            return name + ".".join(numbers[part] for part in parts)
+    return "c++"
+
+
+# clang defines GCC's macros as well.
+_VERSION_MACROS: Final = {
+    "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
+    "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
+}
 
 
 @cache
@@ -89,9 +103,13 @@ def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
         command = shlex.split(candidate or "")
         if not command or shutil.which(command[0], path=path) is None:
             continue
-        probe = _run([*command, *_FLAGS, "-dM", "-E", "-include", "nt_host.hpp", "-x", "c++", os.devnull])
+        environment = {**os.environ, "LC_ALL": "C"}
+        probe = subprocess.run(
+            [*command, *_PROBE], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if probe.returncode == 0:
-            return _Compiler(tuple(command), hashlib.sha256(probe.stdout.encode()).hexdigest())
+            identity = hashlib.sha256(probe.stdout.encode()).hexdigest()
+            return _Compiler(tuple(command), _version(probe.stdout), identity)
         tried.append(command[0])
     if tried:
         return _Failed(f"no C++ compiler of this machine ({', '.join(tried)}) takes C++20 for {platform.machine()}")
@@ -106,6 +124,26 @@ def reason() -> str | None:
     """Why kernels cannot be compiled for this machine, in one sentence; None if they can."""
     compiler = _compiler()
     return compiler.reason if isinstance(compiler, _Failed) else None
+
+
+def toolchain() -> str:
+    """The compiler and its version as one word, "host-gcc12.2.0"; "host-none" without one."""
+    compiler = _compiler()
+    return f"host-{'none' if isinstance(compiler, _Failed) else compiler.version}"
+
+
+def ingredients(source: Source, arch: Arch) -> dict[str, Any]:
+    """What a library follows from besides its source's text: compiler, flags, and the headers that it includes."""
+    compiler = _compiler()
+    return {
+        "compiler": "" if isinstance(compiler, _Failed) else compiler.identity,
+        "flags": [*_VISIBLE_FLAGS, *_arch_flags(arch), *source.flags],
+        "headers": headers.digests(source.text + _ENTRIES_INCLUDE, _INCLUDES),
+    }
+
+
+def _arch_flags(arch: Arch) -> tuple[str, ...]:
+    return (f"-D__AIE_ARCH__={_ARCH_NUMBER[arch]}",)
 
 
 class CompiledSource:
@@ -133,7 +171,17 @@ class CompiledSource:
 
 
 _loaded: dict[str, CompiledSource] = {}
-_building: dict[str, threading.Lock] = {}
+
+
+def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunction]) -> CompiledSource:
+    """The library at `path`, whose contents have this digest, with the functions that it was made for.
+
+    Equal libraries are loaded once. Raises BuildError if it cannot be loaded or a function is missing.
+    """
+    known = _loaded.get(sha256)
+    if known is None:
+        known = _loaded.setdefault(sha256, CompiledSource(path, source, functions))
+    return known
 
 
 def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunction]) -> CompiledSource:
@@ -142,17 +190,31 @@ def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunctio
     Raises BuildError with what the compiler says if there is no compiler, if the source is wrong, or if a function is
     missing or takes other arguments than it is declared with.
     """
+    made = library(source, arch, functions)
+    return load(made.files[SUFFIX], made.description["files"][SUFFIX]["sha256"], source, functions)
+
+
+def library(source: Source, arch: Arch, functions: Sequence[KernelFunction] = ()) -> StoredEntry:
+    """The shared library of a source in the cache, its one file under SUFFIX; compiled if it is not there.
+
+    With functions, the library can be called by the simulator, which checks their arguments when it is compiled.
+    Raises BuildError.
+    """
     compiler = _compiler()
     if isinstance(compiler, _Failed):
         raise BuildError(compiler.reason)
     entries = "".join(map(_entry, functions))
-    flags = (*_FLAGS, f"-D__AIE_ARCH__={_ARCH_NUMBER[arch]}", *source.flags)
-    key = _digest([*compiler, *flags, source.name, source.text, entries, _headers()])
-    with _building.setdefault(key, threading.Lock()):
-        known = _loaded.get(key)
-        if known is None:
-            known = _loaded[key] = _load_or_build(key, compiler, flags, source, entries, functions)
-        return known
+    made_from = {
+        "arch": arch,
+        "entries": entries,
+        "source": source.text,
+        "toolchain": toolchain(),
+        **ingredients(source, arch),
+    }
+    key = hashlib.sha256(canonical(made_from)).hexdigest()
+    build = partial(_build, compiler, arch, source, entries, functions)
+    found, _ = store.get_or_build(f"{arch}-{toolchain()}", source.name, key, build, made_from)
+    return found
 
 
 def _entry(function: KernelFunction) -> str:
@@ -167,81 +229,27 @@ def _entry(function: KernelFunction) -> str:
     return f"NT_HOST_ENTRY({function.symbol}{', '.join(declared)})\n"
 
 
-def _digest(parts: Sequence[object]) -> str:
-    return hashlib.sha256(repr(list(parts)).encode()).hexdigest()
-
-
-def _headers() -> str:
-    """A digest of all headers that a source can include from this package."""
-    headers = [(path.relative_to(_KERNELS).as_posix(), path) for root in _INCLUDES for path in root.rglob("*.hpp")]
-    return _digest([(name, path.read_bytes()) for name, path in sorted(headers)])
-
-
-def _load_or_build(
-    key: str,
-    compiler: _Compiler,
-    flags: Sequence[str],
-    source: Source,
-    entries: str,
-    functions: Sequence[KernelFunction],
-) -> CompiledSource:
-    path = config.cache_dir / "sim" / f"{key}.so"
-    if _is_whole(path):
-        return CompiledSource(path, source, functions)
-    with tempfile.TemporaryDirectory(prefix="npu_tensor_") as directory:
-        built = _build(Path(directory), compiler, flags, source, entries, functions)
-        kept = _keep(built, path)
-        return CompiledSource(path if kept else built, source, functions)  # stays mapped when the file is removed
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return hashlib.sha256(content[:-_CHECKSUM_BYTES]).digest() == content[-_CHECKSUM_BYTES:]
-
-
 def _build(
-    directory: Path,
     compiler: _Compiler,
-    flags: Sequence[str],
+    arch: Arch,
     source: Source,
     entries: str,
     functions: Sequence[KernelFunction],
-) -> Path:
+    directory: Path,
+) -> dict[str, Path]:
     for function in functions:
         if re.search(rf"\b{re.escape(function.symbol)}\b", source.text) is None:
             raise BuildError(f"the source {source.name} has no function {function.symbol}")
     # Relative names and a file of its own for the source: the compiler's messages then name it and show its lines.
     name = re.sub(r"\W", "_", source.name) + ".cc"
     (directory / name).write_text(source.text, "utf-8")
-    (directory / "host_entries.cpp").write_text(f'#include "{name}"\n#include <nt_host.hpp>\n{entries}', "utf-8")
+    (directory / "host_entries.cpp").write_text(f'#include "{name}"\n{_ENTRIES_INCLUDE}{entries}', "utf-8")
+    flags = (*_FLAGS, *_arch_flags(arch), *source.flags)
     command = [*compiler.command, *flags, "-fPIC", "-shared", "-o", "library.so", "host_entries.cpp"]
-    done = _run(command, directory)
-    if done.returncode != 0:
-        message = (done.stderr or done.stdout)[:_LONGEST_MESSAGE]
-        raise BuildError(f"the source {source.name} does not compile for this machine:\n{message}")
-    return directory / "library.so"
-
-
-def _keep(built: Path, path: Path) -> bool:
-    """Put a library into the cache so that other processes see all of it or nothing."""
-    content = built.read_bytes()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem[:16]}.", suffix=".temporary")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content + hashlib.sha256(content).digest())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        warnings.warn(
-            f"compiled kernels are not kept: cannot write to {path.parent} ({error})", RuntimeWarning, stacklevel=2
-        )
-        return False
-    return True
+        run(command, directory, directory / "build.log", config.build_seconds)
+    except BuildError as error:
+        failed = BuildError(f"the source {source.name} does not compile for this machine:\n{error}")
+        failed.transient = error.transient
+        raise failed from None
+    return {SUFFIX: directory / "library.so"}

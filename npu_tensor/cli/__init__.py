@@ -1,23 +1,27 @@
-"""The command `npu-tensor`: demo, ops, info."""
+"""The command `npu-tensor`. What needs more than a few lines has a module of its own here."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import npu_tensor as nt
 from npu_tensor import demo as digits_demo
-from npu_tensor.config import Config, config
+from npu_tensor.cli.cache import cache as cache_command
+from npu_tensor.cli.config import config_command, print_settings, setting_rows
+from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
+from npu_tensor.cli.pack import pack as pack_command
+from npu_tensor.cli.pack import unpack as unpack_command
+from npu_tensor.cli.tables import print_table
+from npu_tensor.config import config
 from npu_tensor.functional import GGML_NAMES
+from npu_tensor.logs import follow_setting
 from npu_tensor.ops import OPS, Op
 from npu_tensor.tensor import FUNCTIONS
 
@@ -27,18 +31,25 @@ OP_HEADINGS = ("op", "GGML name", "dtypes", "kernel family")
 DEPENDENCIES = ("numpy", "networkx", "ml_dtypes", "llvmlite")
 
 
-def _print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    table = Table(*headings, title=title, title_justify="left")
-    for row in rows:
-        # Text, so that the brackets of "float32[500, 10]" are not read as markup.
-        table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+class _Commands(click.Group):
+    """Shows errors of the package as errors of the command, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except nt.NpuTensorError as error:
+            raise click.ClickException(str(error)) from None
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(nt.__version__, prog_name="npu-tensor")
 def main() -> None:
     """Lazy tensors, planned as a graph and compiled for the device."""
+    follow_setting()
+
+
+for command in (cache_command, config_command, kernel_source_command, pack_command, unpack_command):
+    main.add_command(command)
 
 
 @main.command()
@@ -69,7 +80,7 @@ def demo(dtype: str, device: str) -> None:
         raise click.BadParameter(str(error), param_hint="--device") from None
     for result in results:
         click.echo(f"{result.dtype}: where every node runs\n{result.explanation}\n")
-    _print_table(
+    print_table(
         f"{len(digits.labels)} held-out images",
         ("dtype", "accuracy", "first run, ms", f"median of {digits_demo.HOT_RUNS} more, ms"),
         (
@@ -93,7 +104,7 @@ def ops(markdown: bool) -> None:
     if markdown:
         click.echo(ops_page(), nl=False)
     else:
-        _print_table(f"{len(OPS)} ops", OP_HEADINGS, map(_op_row, OPS.values()))
+        print_table(f"{len(OPS)} ops", OP_HEADINGS, map(_op_row, OPS.values()))
 
 
 def _op_row(op: Op) -> tuple[str, ...]:
@@ -137,14 +148,8 @@ def ops_page() -> str:
 @main.command()
 def info() -> None:
     """Print versions, the processor's vector features, threads, the cache directory and the settings."""
-    _print_table("system", ("", ""), _system_rows())
-    settings = Config.table()
-    values = (getattr(config, field.name) for field in fields(Config))
-    _print_table(
-        "settings",
-        ("variable", "value", "meaning"),
-        ((row["variable"], value, row["doc"]) for row, value in zip(settings, values, strict=True)),
-    )
+    print_table("system", ("", ""), _system_rows())
+    print_settings(setting_rows())
 
 
 def _system_rows() -> Iterator[tuple[str, str]]:

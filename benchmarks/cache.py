@@ -1,0 +1,121 @@
+"""python -m benchmarks.cache: what it costs to find a kernel in memory, on disk and in a directory of ready ones."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import npu_tensor as nt
+from benchmarks.report import Session, headline, show, verdict, write_json
+from npu_tensor import events
+from npu_tensor.graph import capture
+from npu_tensor.pregen.generate import export
+from npu_tensor.runtime.artifact import Request
+from npu_tensor.runtime.build.host import HostBackend
+from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.schedule import plan
+
+__all__ = ["main", "measured"]
+
+DEVICE = "sim:npu2"
+ASKED_MICROSECONDS = {"memory": 20.0, "cache on disk": 2000.0}
+ALTERNATIONS = 1000
+QUICK_ALTERNATIONS = 50
+
+
+def requests() -> list[Request]:
+    """Two kernels, as the scheduler asks for them."""
+    x = nt.ones(4096, dtype=nt.bfloat16).realize()
+    found = []
+    with nt.default_device(DEVICE):
+        for expression in (x + x, (x * x).gelu(approximate="tanh")):
+            (placed,) = plan(capture([expression._node])).placed
+            found.append(placed.kernel.request)  # type: ignore[attr-defined]
+    return found
+
+
+def median_microseconds(call: Callable[[Request], object], wanted: list[Request], repeats: int) -> float:
+    """Of one look-up, the requests taking turns."""
+    taken = []
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(repeats):
+            request = wanted[number % len(wanted)]
+            start = time.perf_counter()
+            call(request)
+            taken.append(time.perf_counter() - start)
+    finally:
+        gc.enable()
+    return statistics.median(taken) * 1e6
+
+
+def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
+    """One row per place. A fresh library has nothing in memory, so that it reads and verifies the files each time."""
+    wanted = requests()
+    builds: list[str] = []
+
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.BuildStarted):
+            builds.append(event.kernel)
+
+    backend = HostBackend()
+    warm = KernelLibrary(backend)
+    start = time.perf_counter()
+    for request in wanted:
+        export(warm.make(request, force=True), directory, request.name)
+    build = (time.perf_counter() - start) / len(wanted) * 1e6
+    for request in wanted:
+        warm.find(request)
+    with events.listen(note):
+        memory = median_microseconds(warm.find, wanted, alternations)
+        disk = median_microseconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
+        with nt.config.scope(kernel_dirs=(directory,)):
+            ready = median_microseconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
+    rows = {"memory": memory, "cache on disk": disk, "precompiled directory": ready, "build": build}
+    return [{"place": place, "microseconds": value, "rebuilds": len(builds)} for place, value in rows.items()]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
+@click.option("--quick", is_flag=True, help="Few look-ups.")
+def main(json_path: Path | None, quick: bool) -> None:
+    """Microseconds to find a kernel of the simulated NPU, two kernels taking turns, after both were built."""
+    session = Session()
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        tempfile.TemporaryDirectory() as ready,
+        nt.config.scope(cache_path=empty),
+    ):
+        rows = measured(Path(ready), QUICK_ALTERNATIONS if quick else ALTERNATIONS)
+    for row in rows:
+        asked = ASKED_MICROSECONDS.get(row["place"])
+        row |= {"asked": asked, "met": asked is None or row["microseconds"] < asked}
+    about = session.machine()
+    print(headline(about))
+    show(
+        "median of one look-up",
+        ["place", "us", "asked", "met", "rebuilds"],
+        [
+            [
+                row["place"],
+                f"{row['microseconds']:.1f}",
+                "" if row["asked"] is None else f"{row['asked']:.0f}",
+                "" if row["asked"] is None else verdict(row["met"]),
+                row["rebuilds"],
+            ]
+            for row in rows
+        ],
+    )
+    write_json(json_path, {"machine": about, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""The command `npu-tensor cache`: what is in the cache of compiled kernels, and how to get rid of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.filesize import decimal
+
+from npu_tensor.cli.tables import print_table
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError
+from npu_tensor.runtime.store_contents import Item, damage, describe, scan
+from npu_tensor.runtime.store_directories import existing
+from npu_tensor.runtime.store_files import LOG
+from npu_tensor.runtime.store_upkeep import Removed, clear_everything, collect
+from npu_tensor.runtime.store_upkeep import clear as clear_kernels
+
+__all__ = ["cache"]
+
+_SHORTEST_KEY: Final = 8
+_LOG_LINES: Final = 20
+_UNITS: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+
+
+def _size(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None:
+        return config.cache_bytes
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmg]i?|)b?", text, re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size such as 500MB or 2GiB")
+    return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (ArgumentError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _directories() -> tuple[Path, ...]:
+    """The cache, and what took its place where it could not be written."""
+    return existing(config.cache_dir.absolute())
+
+
+def _items() -> list[Item]:
+    return [item for root in _directories() for item in _items_in(root)]
+
+
+def _items_in(root: Path) -> list[Item]:
+    with _errors():
+        return scan(root).items
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _ago(moment: str) -> str:
+    passed = max(0.0, time.time() - datetime.fromisoformat(moment).timestamp())
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if passed >= length:
+            return f"{passed / length:.0f} {unit}"
+    return f"{passed:.0f} s"
+
+
+def _row(item: Item) -> dict[str, Any]:
+    sidecar = describe(item) or {}
+    return {
+        "name": sidecar.get("name", item.stem),
+        "folder": item.folder,
+        "kind": "object" if item.is_object else "failed build" if sidecar.get("failure") else "kernel",
+        "key": sidecar.get("key"),
+        "bytes": item.bytes,
+        "created": _time(min(file.modified for file in item.files)),  # Being used touches the first file only.
+        "used": _time(item.used),
+        "files": [str(file.path) for file in item.files],
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    size, age, last_use = decimal(row["bytes"]), _ago(row["created"]), _ago(row["used"])
+    return row["name"], row["folder"], row["kind"], size, age, last_use
+
+
+def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """One row for all objects, which have no names to tell them apart."""
+    return {
+        **rows[-1],
+        "name": f"objects of the CPU device: {len(rows)}",
+        "bytes": sum(row["bytes"] for row in rows),
+        "created": min(row["created"] for row in rows),
+    }
+
+
+@click.group()
+def cache() -> None:
+    """Look at the cache of compiled kernels, check it, empty it."""
+
+
+@cache.command()
+def path() -> None:
+    """Print the cache directory."""
+    click.echo(config.cache_dir.absolute())
+
+
+@cache.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, with every object of the CPU device.")
+def list_command(as_json: bool) -> None:
+    """List the kernels, those used last at the end."""
+    if as_json:
+        click.echo(json.dumps([_row(item) for item in _items()], indent=1))
+        return
+    tables = {root: [_row(item) for item in _items_in(root)] for root in _directories()}
+    for root, rows in tables.items():
+        shown = [row for row in rows if row["kind"] != "object"]
+        objects = [row for row in rows if row["kind"] == "object"]
+        if objects:
+            shown.append(_sum(objects))
+        used = f"{decimal(sum(row['bytes'] for row in rows))} of {decimal(config.cache_bytes)}"
+        if shown:
+            print_table(f"{root}: {used}", ("name", "folder", "kind", "size", "age", "last use"), map(_cells, shown))
+    if not any(tables.values()):
+        click.echo(f"{config.cache_dir.absolute()}: nothing")
+
+
+@cache.command()
+@click.argument("kernel", metavar="NAME|KEY")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of descriptions, each with its log.")
+def show(kernel: str, as_json: bool) -> None:
+    """Print what a kernel was made from, and the end of its build's log.
+
+    NAME may be a glob pattern, KEY the beginning of a key, of at least 8 digits.
+    """
+    found = []
+    for item in _items():
+        sidecar = describe(item)
+        if sidecar is not None and _is_meant(kernel, sidecar):
+            log = item.files[0].path.with_suffix(LOG)
+            found.append(sidecar | {"log": log.read_text("utf-8", "replace") if log.exists() else ""})
+    if not found:
+        raise click.ClickException(f"no kernel in the cache has the name or key {kernel}")
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    for sidecar in found:
+        lines = sidecar.pop("log").splitlines()
+        click.echo(json.dumps(sidecar, indent=1))
+        if len(lines) > _LOG_LINES:
+            click.echo(f"the last {_LOG_LINES} of {len(lines)} lines of the log:")
+        click.echo("\n".join(lines[-_LOG_LINES:]))
+
+
+def _is_meant(kernel: str, sidecar: dict[str, Any]) -> bool:
+    if len(kernel) >= _SHORTEST_KEY and str(sidecar.get("key")).startswith(kernel):
+        return True
+    return sidecar["name"] == kernel or fnmatch.fnmatchcase(sidecar["name"], kernel)
+
+
+@cache.command()
+def verify() -> None:
+    """Read every file again and compare it with its checksum.
+
+    Exit code 1 if one differs. Such a kernel is never loaded, but built again when it is needed.
+    """
+    found = _items()
+    damaged = [(item, reason) for item in found if (reason := damage(item)) is not None]
+    for item, reason in damaged:
+        click.echo(f"{item.files[0].path}: {reason}")
+    click.echo(f"{len(damaged)} of {len(found)} entries are damaged")
+    if damaged:
+        raise SystemExit(1)
+
+
+@cache.command()
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="Everything below the cache directory, whoever made it.")
+@click.option("--yes", is_flag=True, help="Do not ask before --all.")
+def clear(name: str | None, everything: bool, yes: bool) -> None:
+    """Remove the kernels and failed builds whose name matches NAME, a glob pattern; without NAME, all.
+
+    Files that are not those of the cache stay, except with --all.
+    """
+    if everything and name is not None:
+        raise click.UsageError("give a NAME or --all, not both")
+    if everything:
+        root = config.cache_dir.absolute()
+        if not yes:
+            click.confirm(f"Remove everything below {root}?", abort=True)
+        with _errors():
+            _report(root, clear_everything(root))
+        return
+    _remove(lambda root: clear_kernels(root, name))
+
+
+@cache.command()
+@click.option("--max-size", callback=_size, help="Such as 500MB; default: NPU_TENSOR_CACHE_BYTES.")
+def gc(max_size: int) -> None:
+    """Remove what ended processes have left behind, and the least recently used kernels beyond the size limit.
+
+    Kernels go until nine tenths of the limit are left.
+    """
+    _remove(lambda root: collect(root, max_size))
+
+
+def _remove(action: Callable[[Path], Removed]) -> None:
+    directories = _directories()
+    for root in directories:
+        with _errors():
+            _report(root, action(root))
+    if not directories:
+        click.echo(f"{config.cache_dir.absolute()}: nothing")
+
+
+def _report(root: Path, removed: Removed) -> None:
+    """Say what was removed; of the temporary directory, which is no cache that anybody asked for, only if there was."""
+    if removed.files or root == config.cache_dir.absolute():
+        click.echo(f"{root}: removed {removed.entries} entries, {removed.files} files, {decimal(removed.bytes)}")
+    if removed.busy:
+        click.echo(f"{removed.busy} are being built by other processes and were left")

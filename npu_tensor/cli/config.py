@@ -1,0 +1,99 @@
+"""The command `npu-tensor config`: the settings, their values and where those come from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import click
+
+from npu_tensor import schedule
+from npu_tensor.cli.tables import print_table
+from npu_tensor.config import SETTINGS, as_text, config
+from npu_tensor.dataflow.array import configured_arch
+from npu_tensor.errors import NpuTensorError
+
+__all__ = ["SettingRow", "config_command", "print_settings", "setting_rows"]
+
+
+def _check_cpu_features() -> None:
+    with suppress(ImportError):  # then there is no CPU device to lower
+        from npu_tensor.runtime.cpu.target import host_target
+
+        host_target(config.cpu_features)
+
+
+_CHECKS: Final[Mapping[str, Callable[[], object]]] = {
+    "arch": configured_arch,
+    "cpu_features": _check_cpu_features,
+    "device": lambda: schedule.preferred_uris(config.device),
+    "kernel_dirs": config.ready_kernel_dirs,
+}
+"""What raises if the value of a setting cannot be used here, where its type does not say what is allowed."""
+
+
+class SettingRow(NamedTuple):
+    """A setting as it is. origin: as in Config.origin. error: why the value cannot be used, or "" and then `value`."""
+
+    name: str
+    variable: str
+    aliases: tuple[str, ...]
+    value: Any
+    origin: str
+    default: Any
+    meaning: str
+    error: str
+
+
+def setting_rows() -> list[SettingRow]:
+    """Every setting; one that cannot be used has an error and no value."""
+    return [_row(name) for name in SETTINGS]
+
+
+def _row(name: str) -> SettingRow:
+    setting = SETTINGS[name]
+    value, error = None, ""
+    try:
+        value = getattr(config, name)
+        _CHECKS.get(name, lambda: None)()
+    except NpuTensorError as raised:
+        error = str(raised)
+    variable, *aliases = setting.readers
+    return SettingRow(name, variable, tuple(aliases), value, config.origin(name), setting.default, setting.doc, error)
+
+
+def print_settings(rows: Sequence[SettingRow]) -> None:
+    """Print variable, value or error, and origin; what a setting means is in docs/index.md and in the JSON."""
+    print_table(
+        "settings",
+        ("variable", "value", "from"),
+        ((row.variable, row.error or _printable(as_text(row.value)), row.origin) for row in rows),
+    )
+
+
+def _printable(text: str) -> str:
+    """A path may hold bytes that are no text."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+@click.command("config")
+@click.option("--json", "as_json", is_flag=True, help="Also the meaning, the default and other variables, as JSON.")
+def config_command(as_json: bool) -> None:
+    """Print every setting, its value and where that comes from.
+
+    That is "default", or the environment variable that is set; a variable of npu_tensor comes before those of other
+    programs. Exit code 1 if a value is not allowed; its row says what is.
+    """
+    rows = setting_rows()
+    if as_json:
+        listed = [row._asdict() for row in rows]
+        click.echo(json.dumps({"settings": listed, "cache_dir": str(config.cache_dir)}, indent=2, default=str))
+    else:
+        print_settings(rows)
+        click.echo(f"directory of the cache: {_printable(str(config.cache_dir))}")
+    if any(row.error for row in rows):
+        sys.exit(1)

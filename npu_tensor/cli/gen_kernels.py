@@ -1,0 +1,201 @@
+"""The command `npu-tensor-gen-kernels`, also installed as `ggml-hsa-gen-kernels`: makes kernels before they are needed.
+
+    npu-tensor-gen-kernels --config my-kernels.json --output-dir ./precompiled --verbose
+    export NPU_TENSOR_KERNEL_DIR=./precompiled
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import arch_of
+from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+
+if TYPE_CHECKING:
+    from npu_tensor.pregen.config_file import Problem
+    from npu_tensor.pregen.entry import Entry
+
+__all__ = ["gen_kernels"]
+
+EXAMPLES: Final = ("minimal", "example")
+logger = logging.getLogger("npu_tensor.pregen")
+
+
+@contextmanager
+def _log_to_stderr(verbose: bool) -> Iterator[None]:
+    """What the package logs and warns of goes to stderr in the form of ggml-hsa's tool."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(), config.scope(jit_verbose=verbose or config.jit_verbose):
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def _arch(context: click.Context, parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(map(arch_of, names))
+    except DeviceError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _examples() -> Path:
+    """Directory of the examples: part of an installed package, share/npu_tensor/examples in a source tree."""
+    try:
+        return Path(str(resources.files("npu_tensor.pregen.examples")))
+    except ModuleNotFoundError:
+        return Path(__file__).resolve().parents[2] / "share" / "npu_tensor" / "examples"
+
+
+def _print_examples_dir(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(_examples())
+        context.exit()
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    required=True,
+    help=f"JSON with the kernels to make, or the name of one that is installed: {' or '.join(EXAMPLES)}.",
+)
+@click.option(
+    "--output-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the kernels, which NPU_TENSOR_KERNEL_DIR then names; needed unless --dry-run or --list.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["iron", "host"]),
+    default="iron",
+    show_default=True,
+    help="iron: for NPUs, with mlir-aie; host: for the simulated ones, with this machine's C++ compiler.",
+)
+@click.option("--arch", multiple=True, callback=_arch, help="Only kernels for this array: aie2, npu2, Strix and so on.")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Builds at once; 0 or nothing: all cores.")
+@click.option(
+    "--executor", metavar="dask://HOST:PORT", help="Let the workers of this Dask cluster build, which have a compiler."
+)
+@click.option("--force", is_flag=True, help="Build all anew, also those that are in the directory or in the cache.")
+@click.option(
+    "--kernels-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where kernel sources are looked for first; then beside the configuration, then in the package.",
+)
+@click.option("--list", "only_list", is_flag=True, help="Print exported name, array and canonical name of each.")
+@click.option("--dry-run", is_flag=True, help="Check the configuration; build nothing and need no compiler.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the commands and the output of the compilers.")
+@click.option(
+    "--examples-dir",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_examples_dir,
+    help="Print where the installed examples are, and exit.",
+)
+def gen_kernels(
+    config_file: str,
+    output_dir: Path | None,
+    target: Literal["iron", "host"],
+    arch: Sequence[str],
+    jobs: int,
+    executor: str | None,
+    force: bool,
+    kernels_dir: Path | None,
+    only_list: bool,
+    dry_run: bool,
+    verbose: bool,
+) -> None:
+    """Build the kernels that a configuration lists, so that programs need no compiler.
+
+    All of it is checked before the first kernel is built. What is wrong is reported, and the rest is built. Exit code
+    0 if all kernels are there in the end, 1 if not. Configurations can be written by hand, or by a program that runs
+    with NPU_TENSOR_RECORD=FILE.
+    """
+    if output_dir is None and not (only_list or dry_run):
+        raise click.UsageError("Missing option '--output-dir'.")
+    with _log_to_stderr(verbose):
+        try:
+            entries, problems = _load(config_file, kernels_dir, arch)
+            if only_list:
+                _list(entries)
+                made = len(entries)
+            elif dry_run:
+                logger.info("%d kernel(s) can be generated", len(entries))
+                made = len(entries)
+            else:
+                assert output_dir is not None
+                made = _generate(entries, output_dir, target, executor, jobs, force)
+                logger.info("Generated %d/%d kernel(s) successfully", made, len(entries) + len(problems))
+        except BuildError as error:
+            # The words of ggml-hsa's tool, which imports its compiler; ours say how to install it.
+            logger.error("Failed to import kernel build module: %s", str(error).removeprefix("no compiler: "))
+            raise SystemExit(1) from None
+        except (ArgumentError, DeviceError, OSError) as error:
+            logger.error("%s", error)
+            raise SystemExit(1) from None
+    if problems or made < len(entries):
+        raise SystemExit(1)
+
+
+def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
+    """The kernels of a configuration for these arrays, or for all, and what is wrong with the others, which is logged.
+
+    Raises ArgumentError if there is nothing for these arrays.
+    """
+    from npu_tensor.pregen.config_file import Problem, load
+
+    path = _examples() / f"{config_file}-kernel-config.json" if config_file in EXAMPLES else Path(config_file)
+    logger.info("Loading configuration from %s", path)
+    found = load(path, kernels_dir)
+    problems = [value for value in found if isinstance(value, Problem)]
+    entries = [value for value in found if not isinstance(value, Problem)]
+    for problem in problems:
+        logger.error("%s", problem)
+    for_these = [entry for entry in entries if not arch or entry.arch in arch]
+    if arch and not for_these and not problems:
+        there = ", ".join(sorted({entry.arch for entry in entries})) or "no array"
+        raise ArgumentError(f"{path} has no kernels for {' or '.join(arch)}, but for {there}")
+    return for_these, problems
+
+
+def _list(entries: Sequence[Entry]) -> None:
+    from npu_tensor.runtime.kernel_name import kernel_name
+
+    width = max((len(entry.exported_name) for entry in entries), default=0)
+    for entry in entries:
+        click.echo(f"{entry.exported_name:{width}}  {entry.arch:5}  {kernel_name(entry.planned.task)}")
+
+
+def _generate(
+    entries: Sequence[Entry], directory: Path, target: Literal["iron", "host"], executor: Any, jobs: int, force: bool
+) -> int:
+    from npu_tensor.pregen.executors import open_executor
+    from npu_tensor.pregen.generate import generate
+
+    logger.info("Generating %d kernel(s)", len(entries))
+    with open_executor(executor, jobs) as pool:
+        return generate(entries, directory, target, pool, force)
+
+
+if __name__ == "__main__":
+    gen_kernels()

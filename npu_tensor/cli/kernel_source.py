@@ -1,0 +1,182 @@
+"""The command `npu-tensor kernel-source`: kernels as Python programs that need mlir-aie and nothing of this package."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+import click
+
+from npu_tensor.dataflow.array import Arch, arch_of, configured_arch
+from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.kernels.offer import Float32
+
+if TYPE_CHECKING:
+    from npu_tensor.pregen.entry import Entry
+
+__all__ = ["kernel_source"]
+
+NEAREST: Final = 5
+_TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)")
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (NpuTensorError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--arch", metavar="ARRAY", help="aie2, aie2p, npu1, Strix and so on; default: what NPU_TENSOR_ARCH says.")
+@click.option("--iron", metavar="VERSION", default="1.4", show_default=True, help="mlir-aie that the program is for.")
+@click.option("--columns", type=click.IntRange(min=1), help="Columns of the array that are used; default: all.")
+@click.option("--float32", type=click.Choice(get_args(Float32)), help="What may become of float32 on the array.")
+@click.option("--config", type=click.Path(path_type=Path), help="Take NAME from this configuration of kernels.")
+@click.option("--list", "only_list", is_flag=True, help="Print the names that there are.")
+@click.option("--all", "everything", is_flag=True, help="Write all programs into --out, with the headers of their C++.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Directory for --all.")
+def kernel_source(
+    name: str | None,
+    arch: str | None,
+    iron: str,
+    columns: int | None,
+    float32: Float32 | None,
+    config: Path | None,
+    only_list: bool,
+    everything: bool,
+    out: Path | None,
+) -> None:
+    """Print the IRON program of the kernel NAME.
+
+    NAME is one of those that --list prints, one for each family, variant and dtype; or, with --config, an exported name
+    of a configuration; or the name of a kernel of GGML, such as add-1024bf16-1024bf16-1024bf16.
+    """
+    if sum((name is not None, only_list, everything)) != 1:
+        raise click.UsageError("give a NAME, --list or --all")
+    if everything != (out is not None):
+        raise click.UsageError("--all and --out go together")
+    with _failures():
+        there = _entries(arch, config)
+        if only_list:
+            for entry in there:
+                click.echo(entry.exported_name)
+            return
+        wanted = there if name is None else [_find(name, there, arch)]
+        entries = [_changed(entry, columns, float32) for entry in wanted]
+        if out is None:
+            click.echo(_program(entries[0], iron), nl=False)
+        else:
+            _write(entries, iron, out)
+
+
+def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entry:
+    most = entry.target.array.columns
+    if columns is not None and columns > most:
+        raise ArgumentError(f"{entry.arch} has {most} columns, not {columns}")
+    return replace(entry, cols=columns or entry.cols, float32=float32 or entry.float32)
+
+
+def _asked_arch(arch: str | None) -> Arch:
+    found = arch_of(arch) if arch else configured_arch()
+    if found is None:
+        raise ArgumentError("for which array? Give --arch aie2 or --arch aie2p, or set NPU_TENSOR_ARCH")
+    return found
+
+
+def _entries(arch: str | None, config: Path | None) -> list[Entry]:
+    """The kernels that have names: the representative ones, or those of a configuration, all of which must be right."""
+    from npu_tensor.pregen import config_file, representative
+
+    if config is None:
+        return representative.entries(_asked_arch(arch))
+    found = config_file.load(config)
+    problems = [str(value) for value in found if isinstance(value, config_file.Problem)]
+    if problems:
+        raise ArgumentError(f"{config}: {'; '.join(problems)}")
+    entries = [value for value in found if not isinstance(value, config_file.Problem)]
+    return [entry for entry in entries if arch is None or entry.arch == arch_of(arch)]
+
+
+def _find(name: str, there: Sequence[Entry], arch: str | None) -> Entry:
+    """The kernel of this name. Raises ArgumentError, with the nearest names."""
+    found = next((entry for entry in there if entry.exported_name == name), None) or _canonical(name, arch)
+    if found is None:
+        near = difflib.get_close_matches(name, [entry.exported_name for entry in there], NEAREST, 0.3)
+        hint = f"; near are {', '.join(near)}" if near else ""
+        raise ArgumentError(f"there is no kernel {name!r}{hint}; --list prints all names")
+    return found
+
+
+def _canonical(name: str, arch: str | None) -> Entry | None:
+    """The kernel whose canonical name this is, or None if it does not say all: extents, dtypes and a function of ours.
+
+    Raises ArgumentError if there is no such kernel.
+    """
+    from npu_tensor.pregen import config_file, kernel_source
+    from npu_tensor.runtime.kernel_name import kernel_name
+
+    word, *parts = name.split("-")
+    tensors = [_TENSOR.fullmatch(part) for part in parts]
+    files = sorted(kernel_source.PACKAGED.glob("[a-z]*.py"))
+    functions = {function: path.name for path in files for function in kernel_source.functions(path)}
+    known = [function for function in (f"ggml_op_{word}", f"ggml_unary_op_{word}") if function in functions]
+    if not (known and tensors and all(tensors)):
+        return None
+    output, *inputs = (_descriptor(tensor) for tensor in tensors if tensor is not None)
+    value = {
+        "kernel_name": known[0],
+        "kernel_source": functions[known[0]],
+        "arch": _asked_arch(arch),
+        "input_tensors": inputs,
+        "output_tensor": output,
+        "exported_name": name,
+    }
+    entry = config_file.entry(value, 0)
+    if isinstance(entry, config_file.Problem):
+        raise ArgumentError(f"there is no kernel {name!r}: {entry.message}")
+    actual = kernel_name(entry.planned.task)
+    if actual != name:
+        raise ArgumentError(f"there is no kernel {name!r}; the one of this op for these tensors is {actual}")
+    return entry
+
+
+def _descriptor(tensor: re.Match[str]) -> str:
+    extents = tensor["extents"].split("x")
+    return f"({','.join([*extents, *'1' * (4 - len(extents))])})/{tensor['dtype']}"
+
+
+def _program(entry: Entry, iron: str) -> str:
+    from npu_tensor.runtime.build.iron_program import dialect, program
+
+    return program(entry.request()[-1].design, dialect(iron))
+
+
+def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
+    """Write a program for each kernel, and the headers that their C++ includes; say how many, and which not."""
+    from npu_tensor.runtime.build.iron_worker import HEADERS
+    from npu_tensor.runtime.store_files import write_atomically
+
+    headers = sorted((HEADERS / "nt").glob("*.hpp"))
+    (out / "include" / "nt").mkdir(parents=True, exist_ok=True)
+    for header in headers:
+        write_atomically(out / "include" / "nt" / header.name, header.read_bytes())
+    failed = 0
+    for entry in entries:
+        try:
+            text = _program(entry, iron)
+        except NpuTensorError as error:
+            failed += 1
+            click.echo(f"{entry.exported_name}: {error}", err=True)
+        else:
+            write_atomically(out / f"{entry.exported_name}.py", text.encode())
+    click.echo(f"{len(entries) - failed} programs and {len(headers)} headers in {out}")
+    if failed:
+        raise click.ClickException(f"{failed} of {len(entries)} kernels have no program for mlir-aie {iron}")

@@ -1,0 +1,56 @@
+"""The commands `npu-tensor pack` and `npu-tensor unpack`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from npu_tensor.errors import NpuTensorError
+
+__all__ = ["pack", "unpack"]
+
+EXTENSION = ".ntpack"
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (NpuTensorError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help=f"The file to make; default: DIRECTORY{EXTENSION}."
+)
+def pack(directory: Path, output: Path | None) -> None:
+    """Put the kernels of DIRECTORY, which npu-tensor-gen-kernels has made, into one file with checksums."""
+    from npu_tensor.pregen.pack import pack
+
+    directory = directory.resolve()
+    output = output or Path(f"{directory.name}{EXTENSION}")
+    with _failures():
+        number = pack(directory, output)
+        click.echo(f"{output}: {number} files, {output.stat().st_size} bytes")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-d", "--directory", type=click.Path(path_type=Path), help="A new directory; default: FILE without its extension."
+)
+def unpack(file: Path, directory: Path | None) -> None:
+    """Verify the kernel pack FILE and unpack it. Prints the variable that lets programs use its kernels."""
+    from npu_tensor.pregen.pack import unpack
+
+    directory = (directory or Path(file.stem)).resolve()
+    with _failures():
+        number = unpack(file, directory)
+    click.echo(f"{directory}: {number} files, all verified", err=True)
+    click.echo(f"export NPU_TENSOR_KERNEL_DIR={shlex.quote(str(directory))}")

@@ -1,0 +1,83 @@
+"""Which headers of the package a C++ source includes, and their digests: part of what a compiled kernel follows from.
+
+    included(source.text, [kernels / "include"])    # (.../nt/arithmetic.hpp, .../nt/precision.hpp)
+    digests(source.text, [kernels / "include"])     # {"nt/arithmetic.hpp": "9f86d0...", ...}
+
+Includes are read from the text and not from a compiler, so that a key can be made where there is none. Conditions of
+the preprocessor are not evaluated: a header that is only included under one counts. A header that is below none of the
+directories belongs to the compiler and does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["digests", "included"]
+
+_INCLUDE: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+
+
+class _Include(NamedTuple):
+    """quoted: looked for beside the including file first."""
+
+    name: str
+    quoted: bool
+
+
+class _Header(NamedTuple):
+    digest: str
+    includes: tuple[_Include, ...]
+
+
+def included(text: str, directories: Sequence[Path]) -> tuple[Path, ...]:
+    """The headers below `directories`, which are searched in order, that `text` includes, directly or not; sorted."""
+    return tuple(sorted(_walk(text, directories)))
+
+
+def digests(text: str, directories: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of each header that `text` includes, in hexadecimal, by its path below the directory that holds it."""
+    return {_name(path, directories): header.digest for path, header in sorted(_walk(text, directories).items())}
+
+
+def _walk(text: str, directories: Sequence[Path]) -> dict[Path, _Header]:
+    found: dict[Path, _Header] = {}
+    pending: list[tuple[_Include, Path | None]] = [(include, None) for include in _includes(text)]
+    while pending:
+        include, includer = pending.pop()
+        path = _resolve(include, includer, directories)
+        if path is None or path in found:
+            continue
+        status = path.stat()
+        header = found[path] = _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        pending.extend((further, path.parent) for further in header.includes)
+    return found
+
+
+def _resolve(include: _Include, includer: Path | None, directories: Sequence[Path]) -> Path | None:
+    places: Iterable[Path] = (includer, *directories) if include.quoted and includer else directories
+    for place in places:
+        path = Path(os.path.normpath(place / include.name))
+        if path.is_file():
+            return path if any(path.is_relative_to(directory) for directory in directories) else None
+    return None
+
+
+def _name(path: Path, directories: Sequence[Path]) -> str:
+    return next(path.relative_to(d).as_posix() for d in directories if path.is_relative_to(d))
+
+
+def _includes(text: str) -> tuple[_Include, ...]:
+    return tuple(_Include(quoted or angled, bool(quoted)) for quoted, angled in _INCLUDE.findall(text))
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, mtime_ns: int, size: int, inode: int) -> _Header:
+    """A header as it is. The numbers are those of its present state: they tell a changed file from a known one."""
+    content = path.read_bytes()
+    return _Header(hashlib.sha256(content).hexdigest(), _includes(content.decode("utf-8", "replace")))

@@ -1,0 +1,147 @@
+"""Statements that make the object FIFOs, links and workers of a design in IRON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.design import CoreBuffer, Design, Link, ObjectFifo, ObjectType, RuntimeParameter
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.iron_cores import Placed
+from npu_tensor.runtime.build.iron_dialect import Dialect
+from npu_tensor.runtime.build.iron_names import Names, dims_text, dtype_text, list_text, tile_text
+
+__all__ = ["ArrayStatements"]
+
+
+class ArrayStatements:
+    """Each method gives statements, which use the dictionaries that the program keeps: `fifos` by name, `ends` with the
+    consuming ends, in order, of fifos that have several, and `parameters`. BuildError if mlir-aie cannot compile
+    something.
+    """
+
+    def __init__(self, design: Design, dialect: Dialect, names: Names) -> None:
+        self._design = design
+        self._dialect = dialect
+        self._names = names
+        self._fifos = {fifo.name: fifo for fifo in design.fifos}
+        self._joined = {name for link in design.links if link.kind == "join" for name in link.inputs}
+
+    def kernels(self) -> Iterator[str]:
+        """The functions that cores call."""
+        for function in self._design.functions:
+            types = [self._names.types[a] if isinstance(a, ObjectType) else dtype_text(a) for a in function.arguments]
+            name = self._names.symbols[function.symbol]
+            yield f'{name} = Kernel("{function.symbol}", "{function.source.name}.o", [{", ".join(types)}])'
+
+    def parameters(self) -> Iterator[str]:
+        """The runtime parameters."""
+        for parameter in self._design.parameters:
+            yield f'parameters["{parameter.name}"] = {self._buffer(parameter)}'
+
+    def fifos(self) -> Iterator[str]:
+        """All that do not come out of a link."""
+        made = {child.name for link in self._design.links for child in self._children(link)}
+        for fifo in self._design.fifos:
+            if fifo.name not in made:
+                type, options = self._names.types[fifo.type], f"depth={fifo.depth}{_to_stream(fifo)}"
+                yield f'fifos["{fifo.name}"] = ObjectFifo({type}, name="{fifo.name}", {options})'
+                yield from self._ends(fifo)
+
+    def links(self) -> Iterator[str]:
+        """Splits, joins and forwards, with the fifos that come out of them."""
+        for link in self._design.links:
+            yield self._forward(link) if link.kind == "forward" else self._partition(link)
+            for child in self._children(link):
+                yield from self._ends(child)
+
+    def workers(self, placed: Sequence[Placed]) -> Iterator[str]:
+        """The workers, with their buffers."""
+        memory = {item.name: item for item in self._design.core_buffers}
+        for worker, core, names, functions, numbers in placed:
+            arguments = [self.end(name, worker.tile) for name in worker.fifos]
+            arguments += [self._buffer(memory[n]) if n in memory else f'parameters["{n}"]' for n in names]
+            arguments += [self._names.symbols[symbol] for symbol in functions]
+            arguments += [repr(number) for number in numbers]
+            options = f"{self._dialect.placement}={tile_text(worker.tile)}, stack_size={worker.stack_size}"
+            options += ", dynamic_objfifo_lowering=True" * self._dialect.dynamic_argument
+            yield f"workers.append(Worker({core.name}, [{', '.join(arguments)}], {options}))"
+
+    def end(self, name: str, tile: Tile) -> str:
+        """The end of a fifo at a tile."""
+        fifo = self._fifos[name]
+        if fifo.producer == tile:
+            return f'fifos["{name}"].prod({self._on_shim(tile)})'
+        position, first = fifo.consumers.index(tile), self._first_end(fifo)
+        single = len(fifo.consumers) - first == 1
+        return self._consumer(fifo, position) if single else f'ends["{name}"][{position - first}]'
+
+    def _on_shim(self, tile: Tile) -> str:
+        """What tells the end of a fifo its tile, where a transfer does not."""
+        return f"tile={tile_text(tile)}" if tile.kind == "shim" and self._dialect.sequence_function else ""
+
+    def _first_end(self, fifo: ObjectFifo) -> int:
+        """The first consumer that the program has to make: a join has made one of each of its inputs."""
+        return int(fifo.name in self._joined)
+
+    def _ends(self, fifo: ObjectFifo) -> Iterator[str]:
+        calls = [self._consumer(fifo, position) for position in range(self._first_end(fifo), len(fifo.consumers))]
+        if len(calls) > 1:
+            same = f"[{calls[0]} for _ in range({len(calls)})]"
+            yield f'ends["{fifo.name}"] = {same if len(set(calls)) == 1 else list_text(calls)}'
+
+    def _consumer(self, fifo: ObjectFifo, position: int) -> str:
+        dims = fifo.dims_from_stream[position] if fifo.dims_from_stream else ()
+        arguments = [f"dims_from_stream={dims_text(dims)}"] * bool(dims)
+        arguments += filter(None, [self._on_shim(fifo.consumers[position])])
+        return f'fifos["{fifo.name}"].cons({", ".join(arguments)})'
+
+    def _children(self, link: Link) -> list[ObjectFifo]:
+        return [self._fifos[name] for name in (link.inputs if link.kind == "join" else link.outputs)]
+
+    def _forward(self, link: Link) -> str:
+        (child,) = self._children(link)
+        place, type = f"{self._dialect.placement}={tile_text(link.tile)}", self._names.types[child.type]
+        arguments = f'{place}, obj_type={type}, name="{child.name}", depth={child.depth}{_to_stream(child)}'
+        return f'fifos["{child.name}"] = {self.end(link.inputs[0], link.tile)}.forward({arguments})'
+
+    def _partition(self, link: Link) -> str:
+        """A split or a join."""
+        children = self._children(link)
+        (parent,) = link.inputs if link.kind == "split" else link.outputs
+        self._check_split(link)
+        walks = {"dims_to_stream": [child.dims_to_stream for child in children]}
+        if link.kind == "join":
+            walks["dims_from_stream"] = [(child.dims_from_stream or ((),))[0] for child in children]
+        arguments = [
+            f"[{', '.join(map(str, link.offsets))}]",
+            f"{self._dialect.placement}={tile_text(link.tile)}",
+            f"obj_types={list_text([self._names.types[child.type] for child in children])}",
+            "names=[" + ", ".join(f'"{child.name}"' for child in children) + "]",
+            f"depths={list_text([str(child.depth) for child in children])}",
+            *(f"{name}={list_text(list(map(dims_text, dims)))}" for name, dims in walks.items() if any(dims)),
+        ]
+        call = f"{self.end(parent, link.tile)}.{link.kind}({', '.join(arguments)})"
+        return f"for fifo in {call}:\n    fifos[fifo.name] = fifo"
+
+    def _check_split(self, link: Link) -> None:
+        if link.kind == "join" or self._dialect.split_walks:
+            return
+        for name in (*link.inputs, *link.outputs):
+            if any(self._fifos[name].dims_from_stream):
+                raise BuildError(
+                    f"mlir-aie {self._dialect.name} cannot compile {self._design.name}: no DMA may reorder what it "
+                    f"receives from a fifo of a split, as in {name}; use mlir-aie 1.3 or newer"
+                )
+
+    def _buffer(self, buffer: CoreBuffer | RuntimeParameter) -> str:
+        options = f'{self._names.types[buffer.type]}, name="{buffer.name}"'
+        if isinstance(buffer, RuntimeParameter):
+            return f"Buffer({options}, use_write_rtp=True)"
+        if buffer.initial is None:
+            return f"Buffer({options})"
+        return f"Buffer({options}, initial_value={self._names.contents[buffer.type, buffer.initial]})"
+
+
+def _to_stream(fifo: ObjectFifo) -> str:
+    return f", dims_to_stream={dims_text(fifo.dims_to_stream)}" if fifo.dims_to_stream else ""

@@ -1,0 +1,250 @@
+"""What the cores of a design do, as Python functions that IRON's workers share.
+
+Workers whose bodies differ in names and numbers only are one function: its parameters are the ends of the fifos, the
+buffers, the kernel functions and those numbers that are not the same for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.design import Acquire, Call, Design, Element, Loop, Release, Statement, Worker
+from npu_tensor.runtime.build.iron_loops import wrapped
+from npu_tensor.runtime.build.iron_names import distinct
+
+__all__ = ["Core", "Placed", "cores", "peeled"]
+
+Number = int | float
+
+
+class Core(NamedTuple):
+    """A function for cores: its name and its text."""
+
+    name: str
+    text: str
+
+
+class Placed(NamedTuple):
+    """A worker: its function, and the names of buffers, the symbols and the numbers that follow its fifos' ends."""
+
+    worker: Worker
+    core: Core
+    memory: tuple[str, ...]
+    functions: tuple[str, ...]
+    numbers: tuple[Number, ...]
+
+
+def peeled(body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """The same operations, with those rounds in front of a loop that do not begin with what the last one leaves held.
+
+    mlir-aie until at least 1.3.1 counts in the text how many objects an acquire still has to wait for, as if every
+    round of a loop began with as many held as the first (AIEObjectFifoStatefulTransform). Acquires are numbered in the
+    order of the text.
+    """
+    return tuple(_Peeler().run(body))
+
+
+class _Peeler:
+    """Goes through a body as the core does, as far as that is needed to see what is held."""
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._numbers: dict[int, int] = {}  # of acquires, to those in the result
+        self._acquires = 0
+
+    def run(self, body: Sequence[Statement]) -> list[Statement]:
+        found: list[Statement] = []
+        for statement in body:
+            if isinstance(statement, Loop):
+                found += self._loop(statement)
+            elif isinstance(statement, Call):
+                found.append(statement._replace(arguments=tuple(map(self._argument, statement.arguments))))
+            elif isinstance(statement, Release):
+                self._held[statement.fifo] -= statement.objects
+                found.append(statement)
+            else:
+                self._held[statement.fifo] = max(self._held[statement.fifo], statement.objects)
+                self._numbers[statement.number] = self._acquires
+                found.append(statement._replace(number=self._acquires))
+                self._acquires += 1
+        return found
+
+    def _loop(self, loop: Loop) -> list[Statement]:
+        found: list[Statement] = []
+        for left in range(loop.rounds, 0, -1):
+            before = self._held.copy()
+            body = self.run(loop.body)
+            if left > 1 and self._held == before:
+                return [*found, Loop(left, tuple(body))]
+            found += body
+        return found
+
+    def _argument(self, argument: Element | str | Number) -> Element | str | Number:
+        return argument._replace(acquire=self._numbers[argument.acquire]) if isinstance(argument, Element) else argument
+
+
+def cores(design: Design, taken: Iterable[str]) -> list[Placed]:
+    """The workers in order. taken: names that no function may have."""
+    bodies = [_Body(worker) for worker in design.workers]
+    groups: dict[object, list[_Body]] = {}
+    for body in bodies:
+        groups.setdefault(body.key, []).append(body)
+    wanted = ["core"] if len(groups) == 1 else [f"core{number}" for number in range(len(groups))]
+    made = {}
+    for name, (key, group) in zip(distinct(wanted, taken), groups.items(), strict=True):
+        varying = _varying(group)
+        made[key] = Core(name, _text(name, group, varying)), _parameters(varying)
+    found = []
+    for body in bodies:
+        core, slots = made[body.key]
+        numbers = tuple(body.numbers[slot] for slot in slots)
+        found.append(Placed(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
+    return found
+
+
+def _varying(group: Sequence[_Body]) -> list[int | None]:
+    """For each number of the bodies None if they agree on it, else the first number that is the same in every body."""
+    # As text, which tells 0.0 from -0.0.
+    columns = list(zip(*(map(repr, body.numbers) for body in group), strict=True))
+    return [columns.index(column) if len(set(column)) > 1 else None for column in columns]
+
+
+def _parameters(varying: Sequence[int | None]) -> list[int]:
+    return sorted({slot for slot in varying if slot is not None})
+
+
+class _Body:
+    """A body in terms of slots. key: the same for bodies that differ in names and numbers only."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.memory: list[str] = []
+        self.functions: list[str] = []
+        self.numbers: list[Number] = []
+        self.statements = peeled(worker.body)
+        shape = tuple(self._shape(statement) for statement in self.statements)
+        self.key = (shape, len(worker.fifos), len(self.memory), tuple(self.functions))
+
+    def _shape(self, statement: Statement) -> object:
+        if isinstance(statement, Acquire):
+            return "acquire", self.worker.fifos.index(statement.fifo), statement.objects, statement.number
+        if isinstance(statement, Release):
+            return "release", self.worker.fifos.index(statement.fifo), statement.objects
+        if isinstance(statement, Loop):
+            self.numbers.append(statement.rounds)
+            return "loop", tuple(self._shape(inner) for inner in statement.body)
+        if statement.function not in self.functions:
+            self.functions.append(statement.function)
+        return "call", statement.function, tuple(self._argument(argument) for argument in statement.arguments)
+
+    def _argument(self, argument: Element | str | Number) -> object:
+        if isinstance(argument, Element):
+            return "element", argument.acquire, argument.position
+        if isinstance(argument, str):
+            if argument not in self.memory:
+                self.memory.append(argument)
+            return "memory", self.memory.index(argument)
+        self.numbers.append(argument)
+        return type(argument).__name__
+
+
+# --- text
+
+TRAILING: Final = re.compile(r"(_\d*)+$")
+BUILT_IN: Final = frozenset(["float", "range_"])
+"""Names that the functions use besides their parameters."""
+
+
+def _text(name: str, group: Sequence[_Body], varying: Sequence[int | None]) -> str:
+    body = group[0]
+    symbols = distinct(body.functions, BUILT_IN)
+    names = [_common(names) for names in zip(*(other.worker.fifos for other in group), strict=True)]
+    names += [_common(names) for names in zip(*(other.memory for other in group), strict=True)]
+    pointers = distinct(names, {*BUILT_IN, *symbols})
+    slots = _parameters(varying)
+    numbers = dict(zip(slots, distinct(["count"] * len(slots), {*BUILT_IN, *symbols, *pointers}), strict=True))
+    writer = _Writer(
+        dict(zip((*body.worker.fifos, *body.memory, *body.functions), (*pointers, *symbols), strict=True)),
+        (_number(n) if slot is None else numbers[slot] for n, slot in zip(body.numbers, varying, strict=True)),
+        {number: place for place, number in enumerate(_used(body.statements)) if number is not None},
+    )
+    header = f"def {name}({', '.join([*pointers, *symbols, *numbers.values()])}):"
+    return "\n".join([*wrapped(header, ""), *(writer.lines(body.statements, "    ") or ["    pass"])])
+
+
+def _used(statements: Sequence[Statement]) -> Iterator[int | None]:
+    """In the order of the text the acquires whose objects calls use, and None for every other statement."""
+    for statement in statements:
+        if isinstance(statement, Loop):
+            yield from _used(statement.body)
+        elif isinstance(statement, Call):
+            yield from (a.acquire for a in statement.arguments if isinstance(a, Element))
+        else:
+            yield None
+
+
+def _common(names: Sequence[str]) -> str:
+    """What names like in0_2_3 and in0_2_4 have in common: in0."""
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return TRAILING.sub("", "".join(letters[0] for letters in alike)) or "end"
+
+
+def _number(number: Number) -> str:
+    return repr(number) if math.isfinite(number) else f'float("{number}")'
+
+
+class _Writer:
+    """Writes the statements of a body, in order.
+
+    names: of fifos, buffers and functions in the text. numbers: those of the body in the text. last_use: of the objects
+    of each acquire, as a place among what `_used` yields.
+    """
+
+    def __init__(self, names: dict[str, str], numbers: Iterator[str], last_use: dict[int, int]) -> None:
+        self._names = names
+        self._numbers = numbers
+        self._last_use = last_use
+        self._objects: dict[int, str] = {}
+        self._single: set[int] = set()
+        self._place = 0
+
+    def lines(self, statements: Sequence[Statement], indent: str) -> list[str]:
+        found = []
+        for statement in statements:
+            if isinstance(statement, Loop):
+                found.append(f"{indent}for _ in range_({next(self._numbers)}):")
+                found += self.lines(statement.body, indent + "    ")
+            elif isinstance(statement, Call):
+                arguments = ", ".join(self._argument(argument) for argument in statement.arguments)
+                found += wrapped(f"{self._names[statement.function]}({arguments})", indent)
+            elif isinstance(statement, Release):
+                self._place += 1
+                found.append(f"{indent}{self._names[statement.fifo]}.release({statement.objects})")
+            else:
+                self._place += 1
+                found.append(f"{indent}{self._target(statement)}{self._names[statement.fifo]}.acquire({statement.objects})")
+        return found
+
+    def _target(self, acquire: Acquire) -> str:
+        """What the objects are assigned to: nothing if no call uses them."""
+        if acquire.number not in self._last_use:
+            return ""
+        if acquire.objects == 1:
+            self._single.add(acquire.number)
+        needed = {name for number, name in self._objects.items() if self._last_use[number] >= self._place}
+        wanted = f"{self._names[acquire.fifo]}_object" + "s" * (acquire.objects > 1)
+        (name,) = distinct([wanted], needed | set(self._names.values()))
+        self._objects[acquire.number] = name
+        return f"{name} = "
+
+    def _argument(self, argument: Element | str | Number) -> str:
+        if isinstance(argument, Element):
+            self._place += 1
+            name = self._objects[argument.acquire]
+            return name if argument.acquire in self._single else f"{name}[{argument.position}]"
+        return self._names[argument] if isinstance(argument, str) else next(self._numbers)

@@ -1,0 +1,129 @@
+"""What the parts of a design are called in an IRON program, and how values are written in Python."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count
+from keyword import iskeyword
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.design import Design, Dims, ObjectType
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.runtime.build.iron_loops import VARIABLES
+
+__all__ = [
+    "RESERVED",
+    "Names",
+    "dims_text",
+    "distinct",
+    "dtype_text",
+    "list_text",
+    "tile_text",
+    "tuple_text",
+    "values_text",
+]
+
+RESERVED: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        BoolAttr Buffer FLAGS Kernel ObjectFifo PARAMETERS Program Runtime SOURCES SequentialPlacer TaskGroup
+        TensorAccessPattern Tile Worker bfloat16 buffer buffers defaultdict device ends enumerate fifo fifos float
+        groups host list made module name np number op parameters range range_ runtime sequence word words workers
+        write zip
+        """,
+    )
+).union(VARIABLES)
+"""What a program uses itself."""
+
+Key = TypeVar("Key")
+
+
+class Names:
+    """symbols: of kernel functions, by symbol. hosts: of host buffers, by name. types: of object types.
+
+    contents: of core buffers, by type and bytes. taken: all of these, and what is reserved.
+    """
+
+    def __init__(self, design: Design) -> None:
+        self.taken = set(RESERVED)
+        self.symbols = self._choose({function.symbol: function.symbol for function in design.functions})
+        self.hosts = self._choose({b.name: re.sub(r"^\d|\W", "_", b.name) or "_" for b in design.host_buffers})
+        self.types = self._choose({type: _type_name(type) for type in _types(design)})
+        contents = {(buffer.type, buffer.initial): "contents" for buffer in design.core_buffers if buffer.initial}
+        self.contents = self._choose(contents)
+
+    def _choose(self, wanted: dict[Key, str]) -> dict[Key, str]:
+        found = distinct(wanted.values(), self.taken)
+        self.taken.update(found)
+        return dict(zip(wanted, found, strict=True))
+
+
+def distinct(names: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """Python names, each once and none of those taken: with a number behind it where it is not so yet."""
+    found: list[str] = []
+    used = set(taken)
+    for name in names:
+        choices = chain([name], (f"{name}_{number}" for number in count(2)))
+        found.append(next(choice for choice in choices if not iskeyword(choice) and choice not in used))
+        used.add(found[-1])
+    return found
+
+
+def _types(design: Design) -> Iterator[ObjectType]:
+    """All types that a program mentions."""
+    yield from (buffer.type for buffer in design.host_buffers)
+    yield from (fifo.type for fifo in design.fifos)
+    for function in design.functions:
+        yield from (argument for argument in function.arguments if isinstance(argument, ObjectType))
+    yield from (buffer.type for buffer in design.core_buffers)
+    yield from (parameter.type for parameter in design.parameters)
+
+
+def _type_name(type: ObjectType) -> str:
+    return f"{as_dtype(type.dtype).name}_{'x'.join(map(str, type.shape))}"
+
+
+def dtype_text(name: str) -> str:
+    """np.int32, bfloat16."""
+    name = as_dtype(name).name
+    return name if name == "bfloat16" else f"np.{name}"
+
+
+def values_text(type: ObjectType, values: bytes) -> str:
+    """np.array([1, 2], np.int32): the elements of a type."""
+    # NumPy does not lend out the memory of bfloat16 arrays; MLIR takes any bits for the elements of the type.
+    bits = as_dtype(type.dtype).name == "bfloat16"
+    dtype = "np.uint16" if bits else dtype_text(type.dtype)
+    if not any(values):
+        return f"np.zeros({tuple_text(type.shape)}, {dtype})"
+    elements = np.frombuffer(values, np.uint16 if bits else type.numpy).tolist()
+    texts = ", ".join(repr(e) if np.isfinite(e) else f'float("{e}")' for e in elements)
+    lines = textwrap.wrap(texts, 114, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    shape = f".reshape({tuple_text(type.shape)})" if len(type.shape) > 1 else ""
+    return "\n".join(["np.array([", *lines, f"], {dtype}){shape}"])
+
+
+def tile_text(tile: Tile) -> str:
+    """Tile(0, 2)"""
+    return f"Tile({tile.column}, {tile.row})"
+
+
+def dims_text(dims: Dims) -> str:
+    """[(4, 64), (64, 1)]"""
+    return "[" + ", ".join(f"({dim.size}, {dim.stride})" for dim in dims) + "]"
+
+
+def tuple_text(items: Sequence[Any]) -> str:
+    """(1, 2), (1,)"""
+    return f"({', '.join(map(str, items))}{',' * (len(items) == 1)})"
+
+
+def list_text(items: Sequence[str]) -> str:
+    """[a, b], [a] * 2"""
+    return f"[{items[0]}] * {len(items)}" if len(set(items)) == 1 < len(items) else f"[{', '.join(items)}]"

@@ -1,0 +1,106 @@
+"""What builds one kernel with mlir-aie, as a process: `python -m npu_tensor.runtime.build.iron_worker DIRECTORY`.
+
+DIRECTORY is the current directory, to be written to, and holds the pickled design. It gets the IRON program, its C++
+and objects, the module as text, and kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: by name of
+each runtime parameter, where its words stand in the instruction stream, counted in 32-bit words. If that fails, it gets
+the reason instead, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import pickle
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.dataflow.design import Design
+from npu_tensor.errors import BuildError, NpuTensorError
+from npu_tensor.runtime.build import mlir_aie
+from npu_tensor.runtime.build.iron_program import dialect, marker, program
+
+__all__ = ["DESIGN", "HEADERS", "KERNEL", "REASON", "WORKER", "build", "parameter_offsets"]
+
+WORKER: Final = "npu_tensor.runtime.build.iron_worker"
+"""Name of this module, which is another one when it runs."""
+
+HEADERS: Final = Path(__file__).parents[2] / "kernels" / "include"
+"""What the C++ of the cores may include besides aie_api, which comes with mlir-aie."""
+
+DESIGN: Final = "design.pickle"
+REASON: Final = "reason.txt"
+KERNEL: Final = "kernel"
+
+
+def build(directory: Path) -> None:
+    """Build the design in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves the module."""
+    design: Design = pickle.loads((directory / DESIGN).read_bytes())
+    path = directory / "program.py"
+    path.write_text(program(design, dialect(mlir_aie.dialect_name())), "utf-8")
+    lowered = _execute(path)
+    module = lowered.module()
+    (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
+    for name, text in lowered.SOURCES.items():
+        source = directory / name
+        source.write_text(text, "utf-8")
+        flags = [f"-I{HEADERS}", *getattr(lowered, "FLAGS", {}).get(name, ())]
+        mlir_aie.compile_core(source, source.with_suffix(".o"), design.arch, flags)
+    instructions = directory / f"{KERNEL}_insts.bin"
+    mlir_aie.compile_module(
+        module, directory, directory / f"{KERNEL}.xclbin", instructions, directory / f"{KERNEL}.pdi"
+    )
+    offsets = parameter_offsets(design, instructions.read_bytes())
+    (directory / f"{KERNEL}_parameters.json").write_text(json.dumps(offsets, indent=1) + "\n", "utf-8")
+
+
+def parameter_offsets(design: Design, instructions: bytes) -> dict[str, list[int]]:
+    """Where the words of each runtime parameter stand in an instruction stream, counted in 32-bit words from 0.
+
+    Raises BuildError unless the marker of every word stands there exactly once.
+    """
+    words = np.frombuffer(instructions, dtype="<u4", count=len(instructions) // 4)
+    offsets = {}
+    for number, parameter in enumerate(design.parameters):
+        places = [np.flatnonzero(words == marker(number, word)) for word in range(parameter.words)]
+        wrong = [f"word {word} stands there {len(place)} times" for word, place in enumerate(places) if len(place) != 1]
+        if wrong:
+            raise BuildError(
+                f"the runtime parameter {parameter.name} cannot be set: each of its words must stand in the"
+                f" instructions once, but {', '.join(wrong)}"
+            )
+        offsets[parameter.name] = [int(place[0]) for place in places]
+    return offsets
+
+
+def _execute(path: Path) -> Any:
+    """The module of a Python file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(directory: Path) -> int:
+    """Build, and say in REASON why it failed if it does. Returns the exit code."""
+    # mlir-aie logs the commands that it runs and what they print.
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
+    logging.getLogger("aie").setLevel(logging.DEBUG)
+    try:
+        build(directory)
+    except Exception as error:
+        traceback.print_exc()
+        reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
+        (directory / REASON).write_text(reason, "utf-8")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))

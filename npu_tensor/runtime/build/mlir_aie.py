@@ -1,0 +1,203 @@
+"""All that is known of mlir-aie and Peano as installed: the only module of the package that imports `aie`.
+
+    found = find()                     # Toolchain, or why there is none; imports nothing of it
+    dialect_name()                     # "1.4": which generation of its Python interface is installed
+    compile_core(source, object, "aie2p", flags)
+    compile_module(module, directory, xclbin=..., insts=..., pdi=...)
+
+The last three import `aie` and belong into a process of their own: it registers dialects for as long as the process
+lives and, in some generations, ends it on errors. What differs between generations is asked of the functions
+themselves: the versions of nightly packages do not order them. Read in the sources of mlir-aie 1.2 to 1.4.1.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npu_tensor.errors import BuildError
+
+__all__ = ["Toolchain", "compile_core", "compile_module", "dialect_name", "find"]
+
+INSTALL: Final = (
+    "`source scripts/env_setup.sh` installs mlir-aie and Peano, or install the wheels mlir_aie and llvm-aie"
+)
+
+XCLBINUTIL: Final = (
+    ": xclbinutil, which packs an xclbin, is not on PATH; install XRT (package libxrt-utils),"
+    " or `source /opt/xilinx/xrt/setup.sh`"
+)
+
+
+class Toolchain(NamedTuple):
+    """mlir_aie, peano: versions. programs: the directory of aiecc and the programs that it starts by name."""
+
+    mlir_aie: str
+    peano: str
+    programs: Path
+
+    @property
+    def name(self) -> str:
+        """Both in one word that is fit for a directory, "mlir_aie1.4.1-llvm_aie21.0.0.2026070801"."""
+        return re.sub(r"[^\w.+-]", "_", f"mlir_aie{self.mlir_aie}-llvm_aie{self.peano}")
+
+
+# --- what is installed, without importing it
+
+
+def find() -> Toolchain | str:
+    """The installed toolchain, or in one sentence what is missing and how to install it. Never raises."""
+    return _find(tuple(sys.path), os.environ.get("PEANO_INSTALL_DIR"))
+
+
+@lru_cache(maxsize=16)
+def _find(search_path: tuple[str, ...], peano_variable: str | None) -> Toolchain | str:
+    """The arguments are the environment that decides."""
+    try:
+        spec = find_spec("aie")
+    except (ImportError, ValueError, AttributeError):  # a module that somebody made by hand
+        spec = None
+    places = list((spec and spec.submodule_search_locations) or ())
+    package = next((Path(place) for place in places if (Path(place) / "iron").is_dir()), None)
+    if package is None:
+        name = "aie.iron" if spec else "aie"
+        return f"no compiler: No module named '{name}' (mlir-aie). {INSTALL}"
+    configured = _configured(package)
+    root = package.resolve().parents[1]
+    named = configured.get("peano_install_dir") if peano_variable is None else peano_variable
+    candidates = _peano_places(root, named)
+    peano = next((place for place in candidates if place.exists()), None)
+    if peano is None:
+        return f"no compiler: Peano (llvm-aie) is in none of {', '.join(map(str, candidates))}. {INSTALL}"
+    compiler = peano / "bin" / "clang++"
+    if not compiler.is_file():
+        return f"no compiler: there is no Peano compiler at {compiler}, which mlir-aie would use. {INSTALL}"
+    commit = configured.get("git_commit", "unknown")[:12]
+    version = _distribution_version("mlir_aie") or _distribution_version("mlir_aie_no_rtti") or commit
+    return Toolchain(version, _peano_version(peano, compiler), root / "bin")
+
+
+def _peano_places(root: Path, named: str | None) -> list[Path]:
+    """Where mlir-aie looks for Peano; it takes the first that exists."""
+    platform_library = Path(sysconfig.get_path("platlib"))
+    return [*([Path(named)] if named else []), root / "peano", root.parent / "peano", platform_library / "llvm-aie"]
+
+
+_CONFIGURED: Final = re.compile(
+    r"""^(git_commit|peano_install_dir) = (?:os\.getenv\("PEANO_INSTALL_DIR", )?r?"+([^"\n]+)"+""", re.MULTILINE
+)
+
+
+def _configured(package: Path) -> dict[str, str]:
+    """What was written into mlir-aie when it was built: its commit, and a directory of Peano. Empty if unknown."""
+    for name in ("utils/configure.py", "compiler/aiecc/configure.py"):
+        try:
+            text = (package / name).read_text("utf-8", "replace")
+        except OSError:
+            continue
+        return {key: value for key, value in _CONFIGURED.findall(text) if not value.startswith("@")}
+    return {}
+
+
+def _distribution_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        return None
+
+
+def _peano_version(peano: Path, compiler: Path) -> str:
+    """The wheel's version if the directory is the wheel's, else what the compiler says of itself."""
+    version = _distribution_version("llvm-aie")
+    if version and peano.resolve() == Path(str(metadata.distribution("llvm-aie").locate_file("llvm-aie"))).resolve():
+        return version
+    try:
+        said = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except (OSError, subprocess.SubprocessError):
+        said = ""
+    number = re.search(r"clang version (\S+)", said)
+    commit = re.search(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", said)
+    return "+".join(found[1] for found in (number, commit) if found) or "unknown"
+
+
+# --- what imports it
+
+
+def dialect_name() -> str:
+    """Which generation of the Python interface is installed, as `iron_program.dialect` names it."""
+    from aie.iron import ObjectFifo, Runtime
+
+    if not hasattr(Runtime, "sequence"):
+        return "1.4"
+    fifo = inspect.signature(ObjectFifo).parameters
+    if find_spec("aie.iron.placers") is None:
+        return "1.3.4" if fifo["depth"].kind is inspect.Parameter.KEYWORD_ONLY else "1.3.2"
+    return "1.3.1" if "pad_dimensions" in fifo else "1.2"
+
+
+def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:
+    """Compile the C++ of a core with Peano. mlir-aie adds the language standard, -O2 and the headers of aie_api.
+
+    Peano itself defines __AIE_ARCH__. Raises BuildError with what it says.
+    """
+    from aie.utils.compile import compile_cxx_core_function
+
+    try:
+        compile_cxx_core_function(
+            source_path=str(source),
+            target_arch=arch,
+            output_path=str(object_file),
+            compile_args=list(flags),
+            cwd=str(source.parent),
+        )
+    except RuntimeError as error:
+        raise BuildError(f"the source {source.name} does not compile for {arch}:\n{_message(error)}") from None
+    _check_outputs([object_file], "Peano")
+
+
+def compile_module(module: object, directory: Path, xclbin: Path, insts: Path, pdi: Path) -> None:
+    """Compile a resolved module. directory: holds the object files that its cores link, and must be the current one.
+
+    Raises BuildError with what aiecc says, or if it says nothing and an output is missing all the same.
+    """
+    from aie.utils.compile import compile_mlir_module
+
+    try:
+        compile_mlir_module(
+            mlir_module=str(module),
+            insts_path=str(insts),
+            pdi_path=str(pdi),
+            xclbin_path=str(xclbin),
+            work_dir=str(directory),
+            verbose=True,
+        )
+    except RuntimeError as error:
+        message = _message(error)
+        hint = XCLBINUTIL if "'xclbinutil'" in message else ""
+        raise BuildError(f"mlir-aie does not compile the module:\n{message}{hint}") from None
+    # aiecc leaves the xclbin out, with exit code 0, where it does not find the program that packs it.
+    unpacked = not (xclbin.exists() or os.environ.get("AIE_XCLBINUTIL") or shutil.which("xclbinutil"))
+    _check_outputs([xclbin, insts, pdi], "mlir-aie", XCLBINUTIL if unpacked else "")
+
+
+def _message(error: BaseException) -> str:
+    """The text of an error and of those that caused it; mlir-aie 1.2 hides the reason in the cause."""
+    causes = f"\n{_message(error.__cause__)}" if error.__cause__ else ""
+    return f"{str(error) or type(error).__name__}{causes}"
+
+
+def _check_outputs(paths: Sequence[Path], maker: str, hint: str = "") -> None:
+    missing = [path.name for path in paths if not path.is_file() or path.stat().st_size == 0]
+    if missing:
+        raise BuildError(f"{maker} reported no error, but {', '.join(missing)} is missing or empty{hint}")

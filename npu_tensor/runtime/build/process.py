@@ -1,0 +1,81 @@
+"""Runs a compiler: in a process group of its own, with a time limit, its output in a log.
+
+    run([*compiler, "-o", "library.so", "source.cc"], directory, directory / "build.log", seconds=600)
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError
+
+__all__ = ["run"]
+
+SHOWN_CHARACTERS: Final = 6000
+"""Of a log that becomes part of an error's message: its end, where compilers say what failed."""
+
+
+def run(
+    command: Sequence[str],
+    directory: Path,
+    log: Path,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run `command` in `directory`, adding its output to `log`. environment: what differs from this process's.
+
+    Raises BuildError with the end of the log if the command fails, and ends it with all of its children if it takes
+    longer than `seconds`. `transient` of the error tells that a signal ended the command, which may not happen again.
+    """
+    start = time.perf_counter()
+    with log.open("ab") as output:
+        output.write(f"$ {shlex.join(command)}\n".encode())
+        output.flush()
+        before = output.tell()
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env={**os.environ, "LC_ALL": "C", **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BuildError(f"{command[0]} cannot be started: {error}") from None
+        try:
+            code = process.wait(seconds)
+        except BaseException as error:
+            # A compiler driver starts others, which would go on without it.
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                limit = f"{command[0]} was ended after {seconds:g} s (NPU_TENSOR_BUILD_SECONDS sets the limit)"
+                raise BuildError(f"{limit}\n{_end(log, before)}".rstrip()) from None
+            raise
+    if config.jit_verbose:
+        print(f"$ {shlex.join(command)}\n{_end(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
+    if code:
+        failed = BuildError(_end(log, before).rstrip() or f"{shlex.join(command)} failed with exit code {code}")
+        failed.transient = code < 0
+        raise failed
+
+
+def _end(log: Path, start: int) -> str:
+    """The last of what was written to a log since `start`."""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(start, size - SHOWN_CHARACTERS))
+        return file.read().decode(errors="replace")

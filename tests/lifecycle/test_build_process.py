@@ -1,0 +1,114 @@
+"""How compilers are run: logs, errors, time limits, and the bar that shows that something goes on."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build import progress
+from npu_tensor.runtime.build.process import run
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def test_output_of_all_commands_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    run(python("print('one')"), tmp_path, log, 60)
+    second = python("import sys, os; print(os.environ['LC_ALL'], os.environ['X'], file=sys.stderr)")
+    run(second, tmp_path, log, 60, {"X": "y"})
+    assert [line for line in log.read_text().splitlines() if not line.startswith("$ ")] == ["one", "C y"]
+
+
+def test_a_failure_says_what_the_command_said_last(tmp_path: Path) -> None:
+    program = "print('early ' * 5000); print('k.cc:1: error: no'); raise SystemExit(1)"
+    with pytest.raises(BuildError) as caught:
+        run(python(program), tmp_path, tmp_path / "build.log", 60)
+    assert str(caught.value).endswith("k.cc:1: error: no")
+    assert len(str(caught.value)) <= 6000
+    assert not caught.value.transient
+
+
+def test_a_silent_failure_names_the_command_and_its_exit_code(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="exit code 3"):
+        run(python("raise SystemExit(3)"), tmp_path, tmp_path / "build.log", 60)
+
+
+def test_a_command_that_a_signal_ended_may_be_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as caught:
+        run(python("import os; os.kill(os.getpid(), 9)"), tmp_path, tmp_path / "build.log", 60)
+    assert caught.value.transient
+
+
+def test_a_command_that_does_not_exist_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="no-such-compiler cannot be started"):
+        run(["no-such-compiler"], tmp_path, tmp_path / "build.log", 60)
+
+
+def test_the_time_limit_ends_the_command_and_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    child = "import time; time.sleep(600)"
+    program = (
+        f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {child!r}]); "
+        f"open({str(pid)!r}, 'w').write(str(child.pid)); print('waiting', flush=True); child.wait()"
+    )
+    with pytest.raises(BuildError, match=r"ended after 2 s \(NPU_TENSOR_BUILD_SECONDS sets the limit\)\nwaiting"):
+        run(python(program), tmp_path, tmp_path / "build.log", 2)
+    status = Path(f"/proc/{pid.read_text()}/stat")
+    for _ in range(100):
+        if not status.exists() or status.read_text().split()[2] == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the child still runs")
+
+
+def test_verbose_prints_command_output_and_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with config.scope(jit_verbose=True):
+        run(python("print('hello from the compiler')"), tmp_path, tmp_path / "build.log", 60)
+    shown = capfd.readouterr().err
+    assert shown.startswith(f"$ {sys.executable} -c")
+    assert "hello from the compiler" in shown
+    assert shown.rstrip().endswith(" s")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_while_building(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.building("add-1024bf16"):
+        deadline = time.monotonic() + 20
+        while "building kernels" not in stream.getvalue() and time.monotonic() < deadline and stream.isatty():
+            time.sleep(0.01)
+        time.sleep(0.1)
+    return stream.getvalue()
+
+
+def test_a_bar_appears_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = shown_while_building(_Terminal(), monkeypatch)
+    assert "building kernels" in shown
+    assert "add-1024bf16" in shown
+
+
+def test_nothing_is_printed_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown_while_building(io.StringIO(), monkeypatch) == ""
+
+
+def test_short_builds_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = _Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.building("add-1024bf16"):
+        pass
+    assert stream.getvalue() == ""

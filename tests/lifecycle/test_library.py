@@ -1,0 +1,311 @@
+"""Where kernels come from: the order of the places, what is the same kernel, and what is said when there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.runtime.artifact import ABI, Artifact, Request
+from npu_tensor.runtime.keys import description, design_digest, kernel_key
+from npu_tensor.runtime.library import KernelLibrary
+
+NAME = "neg-256i32-256i32"
+
+
+def design(text: str = "// negate", elements: int = 256, columns: int = 1) -> Design:
+    d = Builder("negate", "aie2p", columns)
+    x, y = d.host_buffer("x", "int32", elements), d.host_buffer("y", "int32", elements)
+    tile = ObjectType("int32", (64,))
+    negate = d.function("nt_negate", [tile, tile], Source("negate", text), cycles=40)
+    fx = d.fifo("x0", tile, Tile(0, 0), [Tile(0, 2)])
+    fy = d.fifo("y0", tile, Tile(0, 2), [Tile(0, 0)])
+
+    def body(source: Any, result: Any) -> None:
+        a, b = source.acquire(1), result.acquire(1)
+        negate(a, b)
+        source.release(1)
+        result.release(1)
+
+    d.worker(Tile(0, 2), body, [fx, fy])
+    d.fill(fx, x, AccessPattern.linear(elements))
+    d.drain(fy, y, AccessPattern.linear(elements))
+    return d.build()
+
+
+def request(made: Design | None = None, name: str = NAME) -> Request:
+    return Request(name, made or design(), ("(256,1,1,1)/i32", "(256,1,1,1)/i32"))
+
+
+class FakeBackend:
+    """Writes a file that names the design, and counts."""
+
+    name = "fake"
+    suffixes: tuple[str, ...] = (".bin",)
+
+    def __init__(self) -> None:
+        self.built: list[str] = []
+        self.absent: str | None = None
+        self.failure: str = ""
+        self.version = "fake1.0"
+        self.extra: dict[str, Any] = {"flags": ["-O2"], "headers": {"nt/x.hpp": "00"}}
+
+    def missing(self) -> str | None:
+        return self.absent
+
+    def toolchain(self) -> str:
+        return self.version
+
+    def ingredients(self, design: Design) -> dict[str, Any]:
+        return self.extra
+
+    def build(self, request: Request, directory: Path) -> dict[str, Path]:
+        self.built.append(request.name)
+        if self.failure:
+            raise BuildError(self.failure)
+        path = directory / "out"
+        path.write_text(f"made from {design_digest(request.design)}")
+        return {".bin": path}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path) -> Iterator[None]:
+    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit=True, force_recompile=False):
+        yield
+
+
+def publish(artifact: Artifact, root: Path, exported: str, manifest: bool = True) -> Path:
+    """Put a kernel into a directory of ready kernels, as the documentation describes these."""
+    directory = root / "aie2p"
+    directory.mkdir(parents=True, exist_ok=True)
+    for suffix, path in artifact.files.items():
+        (directory / f"{exported}{suffix}").write_bytes(path.read_bytes())
+    described = json.dumps(dict(artifact.description))
+    if manifest:
+        (directory / "manifest.json").write_text(f'{{"format": 1, "kernels": {{"{exported}": {described}}}}}')
+    else:
+        (directory / f"{exported}.json").write_text(described)
+    return directory
+
+
+def test_places_are_asked_in_order(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    built = KernelLibrary(backend).find(wanted)
+    assert built.origin == "built"
+    publish(built, tmp_path / "ready", "free_name")
+    again = KernelLibrary(backend)
+    assert again.find(wanted).origin == "cache"
+    assert again.find(wanted).origin == "memory"
+    with config.scope(kernel_dirs=(tmp_path / "ready",)):
+        ready = KernelLibrary(backend).find(wanted)
+    assert ready.origin == "precompiled"
+    assert ready.files[".bin"] == tmp_path / "ready" / "aie2p" / "free_name.bin"
+    assert ready.files[".bin"].read_text() == f"made from {design_digest(wanted.design)}"
+    assert backend.built == [NAME]
+
+
+def test_an_earlier_directory_wins_and_a_later_one_is_asked_too(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    built = KernelLibrary(backend).find(wanted)
+    for name in ("one", "two"):
+        publish(built, tmp_path / name, name)
+    (tmp_path / "empty").mkdir()
+    for order, expected in ((("one", "two"), "one"), (("two", "one"), "two"), (("empty", "two"), "two")):
+        with config.scope(kernel_dirs=tuple(tmp_path / name for name in order)):
+            assert KernelLibrary(backend).find(wanted).files[".bin"].stem == expected
+
+
+def test_ready_kernels_need_no_manifest_no_compiler_and_no_building(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", NAME, manifest=False)
+    backend.absent, backend.version = "no compiler: No module named 'aie'", "none"
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
+        assert KernelLibrary(backend).find(wanted).origin == "precompiled"
+
+
+def test_without_compiler_or_with_building_off_every_place_is_named(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    backend.absent = "no compiler: No module named 'aie'"
+    (tmp_path / "ready" / "aie2p").mkdir(parents=True)
+    with config.scope(kernel_dirs=(tmp_path / "ready",)):
+        with pytest.raises(BuildError, match=rf"no compiler: No module named 'aie'.*ready.* has no {NAME}"):
+            KernelLibrary(backend).find(request())
+        with config.scope(jit=False), pytest.raises(BuildError, match=r"NPU_TENSOR_JIT=0.*ready.*not in the cache"):
+            KernelLibrary(backend).find(request())
+    assert backend.built == []
+
+
+def test_a_ready_kernel_of_another_design_is_not_used(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    publish(KernelLibrary(backend).find(request()), tmp_path / "ready", "free_name")
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
+        with pytest.raises(BuildError, match=rf"free_name.* was made from another design of {NAME}"):
+            KernelLibrary(backend).find(request(design("// other text")))
+        other = FakeBackend()
+        other.name = "iron"
+        with pytest.raises(BuildError, match="was made by the back end fake, not iron"):
+            KernelLibrary(other).find(request())
+
+
+def test_every_flipped_byte_of_a_ready_kernel_is_noticed(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    path = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k") / "k.bin"
+    whole = path.read_bytes()
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
+        for position in range(len(whole)):
+            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+            with pytest.raises(BuildError, match="is damaged"):
+                KernelLibrary(backend).find(wanted)
+        path.unlink()
+        with pytest.raises(BuildError, match="cannot be read"):
+            KernelLibrary(backend).find(wanted)
+
+
+def test_a_bare_pdi_is_named_as_such(tmp_path: Path) -> None:
+    directory = tmp_path / "aie2p"
+    directory.mkdir()
+    for suffix in (".pdi", "_insts.bin"):
+        (directory / f"{NAME}{suffix}").write_bytes(b"\0" * 8)
+    with (
+        config.scope(kernel_dirs=(tmp_path,), jit=False),
+        pytest.raises(BuildError, match=r"bare PDI, which pyxrt cannot run: it needs the \.xclbin"),
+    ):
+        KernelLibrary(FakeBackend()).find(request())
+
+
+BAD_MANIFESTS = (
+    "",
+    "{",
+    "[" * 100000,
+    "[]",
+    '{"format": 2, "kernels": {}}',
+    '{"format": 1, "kernels": []}',
+    '{"format": 1, "kernels": {"../k": {}}}',
+    '{"format": 1, "kernels": {"k": 7}}',
+    '{"format": 1, "kernels": {"k": {"name": "n", "key": "k", "files": {}}}}',
+    '{"format": 1, "kernels": {"k": {"name": "n", "key": "k", "made_from": {"arch": "a"}, "files": {}}}}',
+)
+
+
+@pytest.mark.parametrize("text", BAD_MANIFESTS, ids=range(len(BAD_MANIFESTS)))
+def test_a_bad_manifest_is_a_reason_and_the_kernel_is_built(tmp_path: Path, text: str) -> None:
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / "manifest.json").write_text(text)
+    with config.scope(kernel_dirs=(tmp_path / "ready",)):
+        with config.scope(jit=False), pytest.raises(BuildError, match=r"manifest\.json"):
+            KernelLibrary(FakeBackend()).find(request())
+        assert KernelLibrary(FakeBackend()).find(request()).origin == "built"
+
+
+def test_a_manifest_cannot_name_files_outside_of_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"x")
+    record = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    made_from = {"arch": "aie2p", "backend": "fake", "design": design_digest(design()), "abi": ABI}
+    entry = {"name": NAME, "key": "0" * 64, "made_from": made_from, "files": {"/../../secret": record}}
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"k": entry}}))
+    with (
+        config.scope(kernel_dirs=(tmp_path / "ready",), jit=False),
+        pytest.raises(BuildError, match="leaves the directory"),
+    ):
+        KernelLibrary(FakeBackend()).find(request())
+
+
+def test_a_kernel_directory_that_does_not_exist_is_an_error_that_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGML_HSA_KERNEL_DIR", str(tmp_path / "nowhere"))
+    config.reset()
+    try:
+        with pytest.raises(ArgumentError, match=r"GGML_HSA_KERNEL_DIR.*nowhere"):
+            KernelLibrary(FakeBackend()).find(request())
+    finally:
+        monkeypatch.undo()
+        config.reset()
+
+
+def test_everything_that_a_kernel_follows_from_is_in_its_key() -> None:
+    def key(backend: FakeBackend | None = None, wanted: Request | None = None) -> str:
+        return kernel_key(description(wanted or request(), backend or FakeBackend()))
+
+    def backend(**changes: Any) -> FakeBackend:
+        made = FakeBackend()
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+    base = design()
+    others = [
+        key(wanted=request(design("// negatf"))),
+        key(wanted=request(design(elements=512))),
+        key(wanted=request(design(columns=2))),
+        key(wanted=request(replace(base, arch="aie2"))),
+        key(wanted=request(name="abs-256i32-256i32")),
+        key(wanted=request()._replace(op_params=b"\1")),
+        key(wanted=request()._replace(tensors=("(256,1,1,1)/i32",))),
+        key(backend(version="fake1.1")),
+        key(backend(name="iron")),
+        key(backend(extra={"flags": ["-O3"], "headers": {"nt/x.hpp": "00"}})),
+        key(backend(extra={"flags": ["-O2"], "headers": {"nt/x.hpp": "01"}})),
+    ]
+    assert len({key(), *others}) == 1 + len(others)
+    dearer = replace(base, functions=tuple(replace(function, cycles=99) for function in base.functions))
+    assert key(wanted=request(dearer)) == key()
+
+
+def test_a_failed_build_is_remembered_until_the_key_changes() -> None:
+    backend = FakeBackend()
+    backend.failure = "negate.cc:1: error: no"
+    for _ in range(3):
+        with pytest.raises(BuildError, match="no"):
+            KernelLibrary(backend).find(request())
+    assert len(backend.built) == 1
+    backend.failure, backend.version = "", "fake1.1"
+    assert KernelLibrary(backend).find(request()).origin == "built"
+
+
+def test_threads_build_once_and_get_the_same_files() -> None:
+    backend, wanted = FakeBackend(), request()
+    library = KernelLibrary(backend)
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda _: library.find(wanted), range(64)))
+    assert backend.built == [NAME]
+    assert len({artifact.files[".bin"] for artifact in found}) == 1
+
+
+def test_started_builds_run_at_the_same_time() -> None:
+    meeting = threading.Barrier(2)
+
+    class Slow(FakeBackend):
+        def build(self, request: Request, directory: Path) -> dict[str, Path]:
+            meeting.wait(30)  # passed only if the other build is going on
+            return super().build(request, directory)
+
+    with config.scope(build_jobs=2):
+        library = KernelLibrary(Slow())
+        wanted = [request(design(f"// {number}")) for number in range(2)]
+        for one in wanted:
+            library.start(one)
+        assert [library.find(one).origin for one in wanted] == ["built", "built"]
+
+
+def test_a_failure_in_the_background_is_raised_where_the_kernel_is_asked_for() -> None:
+    backend = FakeBackend()
+    backend.failure = "negate.cc:1: error: no"
+    library, wanted = KernelLibrary(backend), request()
+    library.start(wanted)
+    with pytest.raises(BuildError, match="no"):
+        library.find(wanted)

@@ -1,0 +1,16 @@
+"""What the tests of generating kernels share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from npu_tensor.config import config
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled kernels of other processes must not decide what is tested here."""
+    with config.scope(cache_path=str(tmp_path_factory.mktemp("cache")), kernel_dirs=(), jit=True, record=""):
+        yield
