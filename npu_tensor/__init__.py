@@ -8,10 +8,10 @@ Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.st
 """
 
 import builtins
-from importlib import import_module as _import_module
 
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
+from npu_tensor import schedule as _schedule
 from npu_tensor.config import config
 from npu_tensor.display import explain
 from npu_tensor.dtypes import DType
@@ -46,10 +46,22 @@ globals().update(_NAMES)
 
 
 def __getattr__(name: str) -> object:
-    """What stands on this module, and is loaded when it is used."""
+    """What takes long to load and few programs use."""
     if name == "record_kernels":
-        return _import_module("npu_tensor.pregen.record").record_kernels
+        from npu_tensor.pregen.record import record_kernels
+
+        return record_kernels
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _follow_record_setting() -> None:
+    if config.record:
+        from npu_tensor.pregen.record import follow_setting
+
+        follow_setting()
+
+
+_schedule.before_planning.append(_follow_record_setting)
 
 
 __all__ = [

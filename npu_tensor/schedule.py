@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor import events, logs
@@ -34,6 +33,7 @@ __all__ = [
     "Placed",
     "Plan",
     "allocator",
+    "before_planning",
     "default_device",
     "devices",
     "host_devices",
@@ -123,6 +123,9 @@ _active = _Placement("")
 
 placement_changed: list[Callable[[], None]] = []
 """Called after another default device was set."""
+
+before_planning: list[Callable[[], None]] = []
+"""Called before a plan is made."""
 
 
 @cache
@@ -244,8 +247,8 @@ def plan(found: Capture) -> Plan:
 
 def _make(found: Capture) -> Plan:
     logs.follow_setting()
-    if config.record:  # By name: what records is of a higher layer.
-        import_module("npu_tensor.pregen.record").follow_setting()
+    for prepare in before_planning:
+        prepare()
     start = time.perf_counter()
     graph = digraph(found)
     size = max(graph, default=-1) + 1

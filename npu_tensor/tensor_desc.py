@@ -1,6 +1,6 @@
 """TensorDesc: extents, dtype and strides of a tensor as GGML's tools write them, `(1024,768,1,1)/bf16`.
 
-    TensorDesc.parse("(4,8,1,1)/f32/(8,1,32,32)").nb == (32, 4, 128, 128)
+    TensorDesc.parse("(4,8,1,1)/f32/(8,1,1,1)").nb == (32, 4, 32, 32)
 
 The text is that of ggml-hsa's kernel configurations: four extents, innermost first, a dtype and, for a tensor that is
 not contiguous, four strides. Strides are in elements in the text and in bytes in `nb`, as in GGML.

@@ -32,10 +32,10 @@ LAYERS = (
     ("schedule",),
     ("_methods",),
     ("tensor",),
-    ("functional", "display", "jit", "resources"),
+    ("functional", "display", "jit", "pregen", "resources"),
     ("",),
-    ("demo", "pregen", "stubs"),
-    ("cli",),
+    ("demo", "kernel_functions", "stubs"),
+    ("build", "cli"),
     ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

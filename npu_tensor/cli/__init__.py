@@ -13,6 +13,7 @@ import click
 
 import npu_tensor as nt
 from npu_tensor import demo as digits_demo
+from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
@@ -48,7 +49,7 @@ def main() -> None:
     follow_setting()
 
 
-for command in (cache_command, config_command, kernel_source_command, pack_command, unpack_command):
+for command in (archs_command, cache_command, config_command, kernel_source_command, pack_command, unpack_command):
     main.add_command(command)
 
 

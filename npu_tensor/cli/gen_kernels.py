@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import click
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import arch_of
-from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
 
 if TYPE_CHECKING:
     from npu_tensor.pregen.config_file import Problem
@@ -31,16 +30,23 @@ EXAMPLES: Final = ("minimal", "example")
 logger = logging.getLogger("npu_tensor.pregen")
 
 
+class _Echo(logging.Handler):
+    """Prints to what stderr is at that moment: a progress bar puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
 @contextmanager
 def _log_to_stderr(verbose: bool) -> Iterator[None]:
     """What the package logs and warns of goes to stderr in the form of ggml-hsa's tool."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Echo()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     level = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        with warnings.catch_warnings(), config.scope(jit_verbose=verbose or config.jit_verbose):
+        with warnings.catch_warnings(), config.scope(**({"jit_verbose": True} if verbose else {})):
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)
             yield
@@ -150,7 +156,7 @@ def gen_kernels(
             # The words of ggml-hsa's tool, which imports its compiler; ours say how to install it.
             logger.error("Failed to import kernel build module: %s", str(error).removeprefix("no compiler: "))
             raise SystemExit(1) from None
-        except (ArgumentError, DeviceError, OSError) as error:
+        except (NpuTensorError, OSError) as error:
             logger.error("%s", error)
             raise SystemExit(1) from None
     if problems or made < len(entries):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import click
 
-from npu_tensor.dataflow.array import Arch, arch_of, configured_arch
+from npu_tensor.dataflow.array import arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Float32
+from npu_tensor.runtime.detect import detect_arch
 
 if TYPE_CHECKING:
     from npu_tensor.pregen.entry import Entry
@@ -84,19 +85,12 @@ def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entr
     return replace(entry, cols=columns or entry.cols, float32=float32 or entry.float32)
 
 
-def _asked_arch(arch: str | None) -> Arch:
-    found = arch_of(arch) if arch else configured_arch()
-    if found is None:
-        raise ArgumentError("for which array? Give --arch aie2 or --arch aie2p, or set NPU_TENSOR_ARCH")
-    return found
-
-
 def _entries(arch: str | None, config: Path | None) -> list[Entry]:
     """The kernels that have names: the representative ones, or those of a configuration, all of which must be right."""
     from npu_tensor.pregen import config_file, representative
 
     if config is None:
-        return representative.entries(_asked_arch(arch))
+        return representative.entries(detect_arch(arch or "").arch)
     found = config_file.load(config)
     problems = [str(value) for value in found if isinstance(value, config_file.Problem)]
     if problems:
@@ -134,7 +128,7 @@ def _canonical(name: str, arch: str | None) -> Entry | None:
     value = {
         "kernel_name": known[0],
         "kernel_source": functions[known[0]],
-        "arch": _asked_arch(arch),
+        "arch": detect_arch(arch or "").arch,
         "input_tensors": inputs,
         "output_tensor": output,
         "exported_name": name,

@@ -29,7 +29,7 @@ STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
         structure.references,
     ),
     (structure.consumers, structure.ends, links.sides),
-    (links.ends, links.parts),
+    (links.ends, links.parts, links.dims),
     (
         tiles.contents,
         tiles.memory,

@@ -61,7 +61,7 @@ def capture_task(
 def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
     """The one task that computes some nodes from operands. ArgumentError if there are several, or none."""
     found = capture(results)
-    leaves = {leaf for _, leaf in found.leaves if isinstance(leaf, Node)}
+    leaves = [leaf for _, leaf in found.leaves if isinstance(leaf, Node)]
     roots = [_root(operand) for operand in operands]
     foreign = next((leaf for leaf in leaves if leaf not in roots), None)
     if foreign is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, Arch
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.pregen import kernel_source, recorded
 from npu_tensor.pregen.capture import capture_task
@@ -58,16 +58,23 @@ class Entry:
     @cached_property
     def planned(self) -> Planned:
         """The task and its offer, without making the design. ArgumentError if it is no kernel, or none of ours."""
-        if self.ops:
-            task = recorded.replay(self.ops, self.input_tensors, self.output_tensor)
-        else:
-            assert self.source is not None
-            function = kernel_source.function(self.source, self.kernel_name)
-            task = capture_task(function, self.input_tensors, self.output_tensor, self.op_params)
+        try:
+            task = self._task()
+        except NpuTensorError:
+            raise
+        except Exception as error:  # attributes come from outside, and only the bodies of ops know what they may be
+            raise ArgumentError(f"{type(error).__name__}: {error}") from error
         answer = kernels.claim(task, self.target)
         if isinstance(answer, Refusal):
             raise ArgumentError(f"no NPU kernel for {self.kernel_name} on {self.arch}: {answer.reason}")
         return Planned(task, answer)
+
+    def _task(self) -> Task:
+        if self.ops:
+            return recorded.replay(self.ops, self.input_tensors, self.output_tensor)
+        assert self.source is not None
+        function = kernel_source.function(self.source, self.kernel_name)
+        return capture_task(function, self.input_tensors, self.output_tensor, self.op_params)
 
     def request(self) -> tuple[Task, Offer, Request]:
         """The task, its offer and what the kernel library is asked for, with the design. Raises ArgumentError."""

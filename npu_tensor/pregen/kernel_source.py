@@ -1,4 +1,4 @@
-"""Kernel functions in Python files: those of `npu_tensor.pregen.sources`, and users' own."""
+"""Kernel functions in Python files: those of `npu_tensor.kernel_functions`, and users' own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from npu_tensor.errors import ArgumentError
 
 __all__ = ["PACKAGED", "find", "function", "functions"]
 
-PACKAGED: Final = Path(__file__).parent / "sources"
-"""Where the kernel functions of this package are."""
+PACKAGED: Final = Path(__file__).parents[1] / "kernel_functions"
+"""Where the kernel functions of this package are. They are loaded like users' own, which use the whole package."""
 
 
 def find(source: str, directories: Sequence[Path]) -> Path:

@@ -23,7 +23,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.precompiled import MANIFEST, file_record, read_manifest
+from npu_tensor.runtime.precompiled import MANIFEST, read_manifest
 
 __all__ = ["pack", "unpack"]
 
@@ -45,22 +45,25 @@ _BROKEN: Final = (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeErr
 def pack(directory: Path, archive: Path) -> int:
     """Put all kernels of a directory into one file, and return how many files that are.
 
-    Raises ArgumentError if there are none, or if a file is not what the directory's manifest says; OSError.
+    Raises ArgumentError if there are none, if a file is not what the directory's manifest says, or if `unpack` would
+    refuse the pack; OSError.
     """
     paths = {f"{path.parent.name}/{path.name}": path for arch in ARRAYS for path in _files(directory / arch)}
     if not paths:
         raise ArgumentError(f"{directory} has no kernels: there are no files in {' or '.join(ARRAYS)}")
-    records = {name: file_record(path) for name, path in sorted(paths.items())}
-    for name, path in paths.items():
-        if path.name == MANIFEST:
-            _check_listed(path, records, name)
-    contents = json.dumps({"format": FORMAT, "files": records}, indent=1) + "\n"
+    records: dict[str, dict[str, Any]] = {}
     temporary = archive.with_name(f".{archive.name}.{secrets.token_hex(4)}")
     try:
         with ZipFile(temporary, "x") as file:
-            file.writestr(_member(CONTENTS), contents)
-            for name in records:
-                file.writestr(_member(name), paths[name].read_bytes())
+            for name, path in sorted(paths.items()):
+                content = path.read_bytes()
+                records[name] = _record(content)
+                file.writestr(_member(name), content)
+            for manifest in (path for path in paths.values() if path.name == MANIFEST):
+                _check_listed(manifest, records)
+            file.writestr(_member(CONTENTS), json.dumps({"format": FORMAT, "files": records}, indent=1) + "\n")
+        for _ in _verified(temporary):
+            pass
         os.replace(temporary, archive)
     finally:
         temporary.unlink(missing_ok=True)
@@ -73,11 +76,14 @@ def _files(directory: Path) -> Iterator[Path]:
         yield from (path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
-def _check_listed(manifest: Path, records: dict[str, dict[str, Any]], name: str) -> None:
-    arch = name.partition("/")[0]
+def _record(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _check_listed(manifest: Path, records: dict[str, dict[str, Any]]) -> None:
     for exported, description in read_manifest(manifest).items():
         for suffix, expected in description["files"].items():
-            found = records.get(f"{arch}/{exported}{suffix}")
+            found = records.get(f"{manifest.parent.name}/{exported}{suffix}")
             if found is None or any(found[field] != expected[field] for field in found):
                 what = "is missing" if found is None else "is damaged"
                 raise ArgumentError(f"{manifest.parent / exported}{suffix} {what}; generate the kernels again")
@@ -138,7 +144,7 @@ def _checked(file: ZipFile) -> Iterator[tuple[str, bytes]]:
         raise ArgumentError(f"its files have more than {LARGEST_PACK} bytes")
     for name, member in members.items():
         content = _read(file, member, LARGEST_FILE)
-        if records[name] != {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}:
+        if records[name] != _record(content):
             raise ArgumentError(f"{name!r} is not what the pack lists")
         yield name, content
 

@@ -26,7 +26,7 @@ ALL: Final = (*FLOATS, *INTEGERS)
 class Variant(NamedTuple):
     """Kernels of one design in several dtypes.
 
-    family: what claims it. name: what is special. source, function: of `npu_tensor.pregen.sources`. inputs, output:
+    family: what claims it. name: what is special. source, function: of `npu_tensor.kernel_functions`. inputs, output:
     descriptors with * for the dtype. says: words of the offer's reason that show the variant, or "".
     """
 

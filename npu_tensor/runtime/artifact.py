@@ -69,6 +69,10 @@ class Backend(Protocol):
         """What the files follow from besides the design, as JSON: flags, digests of headers, compilers. For the key."""
         ...
 
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        """Why files that were made elsewhere from these ingredients cannot be used here; None if they can."""
+        ...
+
     def build(self, request: Request, directory: Path) -> dict[str, Path]:
         """Make all files below `directory`, an empty one, and return them by suffix; compilers' output in build.log.
 

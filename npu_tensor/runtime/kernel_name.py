@@ -3,7 +3,7 @@
     add-1024f32-1024f32-1024f32                     output first, then the operands
     mul-67x3x5f32-67x3x5f32-67f32                   a broadcast operand has its own extents
     mul_mat-256x128i16-64x256i16-64x128i16          GGML's operand order: B transposed, then A
-    mul+add-1024bf16-1024bf16-1024bf16-number-5f0e0a6d9a7f6b12
+    mul+add-1024bf16-1024bf16-1024bf16-number-23dccfe9da6f4f4c
 
 A tensor is written as extents, innermost first and up to the last one above 1, GGML's name of the dtype, and n if it
 is not contiguous. Element-wise tasks over contiguous tensors of one shape are named by the number of elements, so one

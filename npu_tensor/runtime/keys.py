@@ -48,7 +48,7 @@ def description(request: Request, backend: Backend) -> dict[str, Any]:
         "backend": backend.name,
         "columns": design.columns,
         "design": design_digest(design),
-        "made_from": backend.ingredients(design),
+        "ingredients": backend.ingredients(design),
         "name": request.name,
         "op_params": request.op_params.hex(),
         "tensors": list(request.tensors),

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -70,12 +69,12 @@ class KernelLibrary:
     def make(self, request: Request, force: bool = False) -> Artifact:
         """The kernel from the cache, or built here, even if building is off for programs.
 
-        force: whether to build what was built before this process began. Raises BuildError, also without a compiler.
+        force: whether to build it anew in any case. Raises BuildError, also without a compiler.
         """
         described = description(request, self.backend)
         place, key = folder(request.design.arch, self.backend), kernel_key(described)
-        with config.scope(force_recompile=True) if force else nullcontext():
-            return self._cached(request, place, key) or self._build(request, place, key, described)
+        found = None if force else self._cached(request, place, key)
+        return found or self._build(request, place, key, described, force)
 
     def _look_up(self, request: Request) -> Artifact:
         tried = []
@@ -109,7 +108,9 @@ class KernelLibrary:
     def _kernel_directories(self) -> Sequence[KernelDirectory]:
         return [self._directories.setdefault(path, KernelDirectory(path)) for path in config.ready_kernel_dirs()]
 
-    def _build(self, request: Request, place: str, key: str, described: dict[str, Any]) -> Artifact:
+    def _build(
+        self, request: Request, place: str, key: str, described: dict[str, Any], force: bool
+    ) -> Artifact:
         missing = self.backend.missing()
         if missing is not None:
             raise BuildError(missing)
@@ -130,7 +131,7 @@ class KernelLibrary:
                     events.emit(events.BuildFinished(request.name, key, self.backend.name, seconds, failed))
 
         with building(request.name):
-            made, new = store.get_or_build(place, request.name, key, build, described)
+            made, new = store.get_or_build(place, request.name, key, build, described, force)
         return Artifact(made.name, key, made.files, "built" if new else "cache", made.description)
 
 

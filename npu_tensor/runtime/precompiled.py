@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,7 +94,7 @@ class KernelDirectory:
         for exported, description in described.items():
             made_from = description["made_from"]
             if (made_from["design"], made_from["backend"]) == (wanted, backend.name):
-                return _verified(directory, exported, description, backend.suffixes)
+                return _verified(directory, exported, description, backend)
         return _why_not(directory, described, request, backend)
 
     def _descriptions(self, directory: Path) -> dict[str, dict[str, Any]]:
@@ -110,15 +110,23 @@ class KernelDirectory:
 
 
 def _sidecars(directory: Path) -> dict[str, dict[str, Any]]:
-    return {path.stem: read_description(_json(path), str(path)) for path in sorted(directory.glob("*.json"))}
+    """Of all kernels; their other files may be JSON too."""
+    found = {path: _json(path) for path in sorted(directory.glob("*.json"))}
+    return {
+        path.stem: read_description(value, str(path))
+        for path, value in found.items()
+        if isinstance(value, dict) and "made_from" in value
+    }
 
 
-def _verified(
-    directory: Path, exported: str, description: Mapping[str, Any], suffixes: Sequence[str]
-) -> Artifact | str:
-    abi = description["made_from"].get("abi")
-    if abi != ABI:
-        return f"{exported} in {directory} has ABI {abi}, not {ABI}: generate it again"
+def _verified(directory: Path, exported: str, description: Mapping[str, Any], backend: Backend) -> Artifact | str:
+    made_from = description["made_from"]
+    if made_from.get("abi") != ABI:
+        return f"{exported} in {directory} has ABI {made_from.get('abi')}, not {ABI}: generate it again"
+    ingredients = made_from.get("ingredients")
+    unfit = backend.unfit(ingredients if isinstance(ingredients, dict) else {})
+    if unfit is not None:
+        return f"{exported} in {directory} was made on another machine: {unfit}"
     files = {suffix: directory / f"{exported}{suffix}" for suffix in description["files"]}
     for suffix, path in files.items():
         try:
@@ -127,7 +135,7 @@ def _verified(
             return f"{path} cannot be read: {error.strerror}"
         if any(actual[field] != description["files"][suffix][field] for field in actual):
             return f"{path} is damaged: it is not what its description says"
-    for suffix in suffixes:
+    for suffix in backend.suffixes:
         if suffix not in files:
             return f"{exported} in {directory} has no {suffix}"
     return Artifact(description["name"], description["key"], files, "precompiled", {**description, "path": exported})

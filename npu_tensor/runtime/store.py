@@ -119,20 +119,22 @@ class Store:
         return None if found is None else found.failure()
 
     def get_or_build(
-        self, folder: str, name: str, key: str, build: Build, description: Mapping[str, Any]
+        self, folder: str, name: str, key: str, build: Build, description: Mapping[str, Any], force: bool = False
     ) -> tuple[Entry, bool]:
         """The kernel, and whether it was built here and now.
 
-        description: what the kernel is made from, as JSON; kept as "made_from" in the sidecar.
+        description: what the kernel is made from, as JSON; kept as "made_from" in the sidecar. force: whether to build
+        it even if it is there.
 
         Raises BuildError if the build does, at once if the same build failed before. What has to do with this machine
         at this moment (a full disk, a signal that ended the compiler) is not held against the next attempt.
         """
-        found = self._find(folder, name, key)
+        found = None if force else self._find(folder, name, key)
         if found is None:
             with ExitStack() as stack:
                 root = self._lock(key, stack)
-                found = self._load(root, folder, name, key, held=True)  # Another process may have been faster.
+                if not force:  # Another process may have been faster.
+                    found = self._load(root, folder, name, key, held=True)
                 if found is None:
                     return self._build(root, folder, name, key, build, description).entry(), True
         failed = found.failure()

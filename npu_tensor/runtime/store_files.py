@@ -55,7 +55,7 @@ LOCKS: Final = "locks"
 
 KEY: Final = re.compile(r"[0-9a-f]{64}")
 FOLDER: Final = re.compile(r"[a-z0-9]+-[A-Za-z0-9._+-]+")
-SUFFIX: Final = re.compile(r"(?:_[a-z]+)?\.[a-z0-9]+")
+SUFFIX: Final = re.compile(r"(?:_[a-z0-9]{1,12})?\.[a-z0-9]+")
 TEMPORARY: Final = re.compile(r"\.[0-9a-f]{8}\.temporary")
 FILE: Final = re.compile(
     rf"(?P<stem>[A-Za-z0-9._+-]+_(?P<key>[0-9a-f]{{16}}))(?P<suffix>{SUFFIX.pattern})"

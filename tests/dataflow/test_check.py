@@ -25,7 +25,7 @@ from limit_designs import (
 
 from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Tile, range_
 from npu_tensor.dataflow.check import check
-from npu_tensor.dataflow.design import Acquire, Call, Element, Finish, Loop, Release, Statement, Transfer
+from npu_tensor.dataflow.design import Acquire, Call, Dim, Element, Finish, Loop, Release, Statement, Transfer
 
 # --- the examples that mlir-aie 1.2 to 1.4 were seen to accept
 
@@ -284,6 +284,19 @@ def test_split_whose_first_consumer_is_a_core() -> None:
     third = replace(design.workers[1], fifos=(*design.workers[1].fifos, "parent"))
     broken = replace(design, fifos=(parent, *design.fifos[1:]), workers=(design.workers[0], third))
     assert "link ends" in {violation.rule for violation in check(broken)}
+
+
+def test_what_is_split_comes_in_order() -> None:
+    """mlir-aie: no dimensionsFromStreamPerConsumer for the input of a distribute."""
+    design = split_join(2)
+    parent = design.fifos[0]
+    walk = ((Dim(2, parent.type.elements // 2), Dim(parent.type.elements // 2, 1)),)
+    broken = replace(design, fifos=(replace(parent, dims_from_stream=walk), *design.fifos[1:]))
+    (found,) = check(broken)
+    assert found.rule == "link dims"
+    assert f"fifo {parent.name} has dims_from_stream" in found.message
+    to_parts = replace(design.fifos[1], dims_from_stream=((Dim(1, 1), Dim(design.fifos[1].type.elements, 1)),))
+    assert check(replace(design, fifos=(parent, to_parts, *design.fifos[2:]))) == []
 
 
 # --- how many objects there are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +69,9 @@ class FakeBackend:
 
     def ingredients(self, design: Design) -> dict[str, Any]:
         return self.extra
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        return None if ingredients.get("flags") else "this processor lacks wings"
 
     def build(self, request: Request, directory: Path) -> dict[str, Path]:
         self.built.append(request.name)
@@ -170,6 +173,29 @@ def test_every_flipped_byte_of_a_ready_kernel_is_noticed(tmp_path: Path) -> None
         path.unlink()
         with pytest.raises(BuildError, match="cannot be read"):
             KernelLibrary(backend).find(wanted)
+
+
+def test_a_kernel_for_another_processor_is_not_loaded(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    backend.extra = {}
+    publish(KernelLibrary(backend).find(request()), tmp_path / "ready", "k")
+    with (
+        config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")),
+        pytest.raises(BuildError, match="made on another machine: this processor lacks wings"),
+    ):
+        KernelLibrary(backend).find(request())
+
+
+def test_a_build_can_be_forced() -> None:
+    backend, wanted = FakeBackend(), request()
+    library = KernelLibrary(backend)
+    assert [library.make(wanted, force).origin for force in (False, False, True, True)] == [
+        "built",
+        "cache",
+        "built",
+        "built",
+    ]
+    assert len(backend.built) == 3
 
 
 def test_a_bare_pdi_is_named_as_such(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ DEPLOYMENT_EXAMPLE = """   {
 """
 
 
+I8 = {"dtype": "i8"}
+
+
 def kernel(**changes: Any) -> dict[str, Any]:
     """A valid kernel with some fields changed; those that are None are left out."""
     made = json.loads(FORMAT_EXAMPLE)["kernels"][0] | changes
@@ -148,6 +151,10 @@ def test_missing_keys(key: str) -> None:
         (
             {"ops": [{"op": "exp", "operands": [{"input": 0}], "attributes": {"base": 2}}]},
             ": ops/0: exp has no attribute base",
+        ),
+        (
+            {"ops": [{"op": "fill", "operands": [{"number": "int"}], "attributes": {"shape": "x", "dtype": I8}}]},
+            ": TypeError: 'in <string>' requires",
         ),
         ({"ops": [{"op": "exp", "operands": [{"input": 0}]}]}, ": operand 1, counted from 0, is not used"),
     ],

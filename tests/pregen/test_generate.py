@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ class FakeBackend:
 
     def ingredients(self, design: Design) -> dict[str, Any]:
         return {"flags": ["-O2"]}
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        return None
 
     def build(self, request: Request, directory: Path) -> dict[str, Path]:
         self.built.append(request.name)

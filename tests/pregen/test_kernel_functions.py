@@ -10,8 +10,8 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.dtypes import as_dtype
+from npu_tensor.kernel_functions import binary_ops, copies, embedding, mul_mat, rows
 from npu_tensor.pregen import kernel_source
-from npu_tensor.pregen.sources import binary_ops, copies, embedding, mul_mat, rows
 from npu_tensor.tensor_desc import TensorDesc
 
 # As the documentation of ggml-hsa's tool lists them.

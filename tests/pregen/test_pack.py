@@ -91,6 +91,10 @@ def test_what_cannot_be_packed(tmp_path: Path) -> None:
     (kernels / "aie2p" / "mul_insts.bin").unlink()
     with pytest.raises(ArgumentError, match=r"aie2p/mul_insts\.bin is missing"):
         pack(kernels, tmp_path / "x")
+    (kernels / "aie2p" / "manifest.json").unlink()
+    (kernels / "aie2p" / "a\\b").touch()
+    with pytest.raises(ArgumentError, match="is not a file in aie2 or aie2p"):
+        pack(kernels, tmp_path / "x")
     assert os.listdir(tmp_path) == ["kernels"]
 
 

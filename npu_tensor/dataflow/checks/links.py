@@ -9,7 +9,7 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size
 from npu_tensor.dataflow.design import Link, ObjectFifo
 
-__all__ = ["ends", "parts", "sides"]
+__all__ = ["dims", "ends", "parts", "sides"]
 
 
 def _name(link: Link) -> str:
@@ -65,6 +65,20 @@ def parts(index: Index) -> Iterator[Violation]:
             yield from _forward(index, link)
         else:
             yield from _partition(index, link)
+
+
+def dims(index: Index) -> Iterator[Violation]:
+    """What a memtile receives to split it must come in order: mlir-aie refuses another walk there."""
+    for link in index.design.links:
+        fifo = index.fifos[link.inputs[0]]
+        if link.kind == "split" and any(fifo.dims_from_stream):
+            yield Violation(
+                "link dims",
+                fifo.name,
+                len(next(filter(None, fifo.dims_from_stream))),
+                0,
+                f"{_name(link)}: fifo {fifo.name} has dims_from_stream, and what is split must come in order.",
+            )
 
 
 def _partition(index: Index, link: Link) -> Iterator[Violation]:

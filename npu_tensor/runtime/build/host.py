@@ -10,6 +10,7 @@ from typing import Any
 from npu_tensor.dataflow.design import Design, KernelFunction, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Request
+from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import Entry
 
@@ -31,11 +32,17 @@ class HostBackend:
         return host_compiler.toolchain()
 
     def ingredients(self, design: Design) -> dict[str, Any]:
-        """Compiler, flags and headers of every source."""
-        return {
+        """Compiler, flags and headers of every source, and what the code expects of the processor."""
+        sources = {
             suffix: host_compiler.ingredients(source, design.array.arch)
             for suffix, (source, _) in _sources(design).items()
         }
+        return {"processor": " ".join(sorted(host_target().features)), "sources": sources}
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        """Libraries use all instructions of the machine that made them; one without these would end the process."""
+        lacking = set(str(ingredients.get("processor", "unknown")).split()) - host_target().features
+        return f"this processor lacks {', '.join(sorted(lacking))}" if lacking else None
 
     def build(self, request: Request, directory: Path) -> dict[str, Path]:
         """Compile every source, or take its library from the cache: kernels of several shapes share sources."""

@@ -15,6 +15,7 @@ import hashlib
 import os
 import pickle
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,10 @@ class IronBackend:
             for source in dict.fromkeys(function.source for function in design.functions)
         ]
         return {"lowering": _lowering(), "sources": sources}
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        """Nothing of an xclbin runs on this machine's processor."""
+        return None
 
     def build(self, request: Request, directory: Path) -> dict[str, Path]:
         """Compile the request's design in a process of its own; its output goes to build.log.

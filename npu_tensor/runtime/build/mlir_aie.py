@@ -136,14 +136,15 @@ def _peano_version(peano: Path, compiler: Path) -> str:
 
 def dialect_name() -> str:
     """Which generation of the Python interface is installed, as `iron_program.dialect` names it."""
-    from aie.iron import ObjectFifo, Runtime
+    from aie.iron import ExternalFunction, ObjectFifo, Runtime
 
     if not hasattr(Runtime, "sequence"):
         return "1.4"
     fifo = inspect.signature(ObjectFifo).parameters
     if find_spec("aie.iron.placers") is None:
         return "1.3.4" if fifo["depth"].kind is inspect.Parameter.KEYWORD_ONLY else "1.3.2"
-    return "1.3.1" if "pad_dimensions" in fifo else "1.2"
+    # Between 1.2 and 1.3.1 the verifier of splits changed first, then this argument came, then those of 1.3.1.
+    return "1.3.1" if "debug" in inspect.signature(ExternalFunction).parameters else "1.2"
 
 
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:

@@ -1,0 +1,31 @@
+"""The command `npu-tensor archs`: the arrays that kernels are made for."""
+
+from __future__ import annotations
+
+import click
+
+from npu_tensor.cli.tables import print_table
+from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.detect import detect_arch
+
+__all__ = ["archs"]
+
+
+@click.command()
+def archs() -> None:
+    """List the arrays that kernels can be made for, and say which one this machine has."""
+    print_table(
+        "arrays",
+        ("arch", "columns", "cores", "also called"),
+        (
+            (arch, array.columns, len(array.tiles(array.columns)), ", ".join(ARRAY_NAMES[array.arch][1:]))
+            for arch, array in ARRAYS.items()
+        ),
+    )
+    try:
+        found = detect_arch()
+    except DeviceError as error:
+        click.echo(f"here: {error}")
+    else:
+        click.echo(f"here: {found.arch} ({found.source})")

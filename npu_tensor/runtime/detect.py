@@ -1,0 +1,115 @@
+"""Which array this machine has. Nothing is guessed: the error lists every source that was asked, and what it said.
+
+    detect_arch()           # Detected("aie2p", "xrt-smi examine: NPU Strix")
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arch
+from npu_tensor.errors import DeviceError
+
+__all__ = ["Detected", "detect_arch"]
+
+SECONDS: Final = 10
+"""Time for a tool to answer."""
+
+
+class Detected(NamedTuple):
+    """The generation of the array, and who said so in which words."""
+
+    arch: Arch
+    source: str
+
+
+class _Unknown(Exception):
+    """Why a source does not know."""
+
+
+def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
+    """The array that is asked for, or that NPU_TENSOR_ARCH names, or that this machine has.
+
+    This machine is known to XRT's Python module, rocminfo, xrt-smi and the kernel's list of accelerators below
+    `root`/sys, asked in this order. Raises DeviceError for an unknown name and if nobody knows.
+    """
+    if arch:
+        return Detected(arch_of(arch), f"asked for as {arch}")
+    configured = configured_arch()
+    if configured is not None:
+        return Detected(configured, "NPU_TENSOR_ARCH")
+    sources: dict[str, Callable[[], str]] = {
+        "pyxrt": _pyxrt,
+        "rocminfo": lambda: _output("rocminfo"),
+        "xrt-smi examine": lambda: _output("xrt-smi", "examine"),
+        "the kernel": lambda: _accelerators(root),
+    }
+    tried = ["NPU_TENSOR_ARCH: not set"]
+    for source, ask in sources.items():
+        try:
+            said = ask()
+        except _Unknown as error:
+            tried.append(f"{source}: {error}")
+            continue
+        for name in _names(said):
+            return Detected(arch_of(name), f"{source}: {name}")
+        tried.append(f"{source}: names no NPU that is known here")
+    raise DeviceError(f"there is no NPU to be found; say which array with aie2 or aie2p. Tried {'; '.join(tried)}")
+
+
+_SPELLINGS: Final = re.compile(
+    r"RyzenAI-npu\d+|1022:[0-9a-f]{4}|\baie2p?\b|"
+    + "|".join(rf"\b{re.escape(name)}\b" for names in ARRAY_NAMES.values() for name in sorted(names, key=len)[::-1]),
+    re.IGNORECASE,
+)
+
+
+def _names(text: str) -> Iterator[str]:
+    """The names of arrays in what a tool printed."""
+    for match in _SPELLINGS.finditer(text):
+        try:
+            arch_of(match[0])
+        except DeviceError:
+            continue
+        yield match[0]
+
+
+def _pyxrt() -> str:
+    try:
+        import pyxrt
+
+        return str(pyxrt.device(0).get_info(pyxrt.xrt_info_device.name))
+    except Exception as error:  # A binary module of another version may raise anything.
+        raise _Unknown(str(error) or type(error).__name__) from None
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS
+        )
+    except OSError as error:
+        raise _Unknown(str(error.strerror)) from None
+    except subprocess.TimeoutExpired:
+        raise _Unknown(f"no answer within {SECONDS} s") from None
+    if done.returncode:
+        raise _Unknown(f"exit code {done.returncode}")
+    return done.stdout
+
+
+def _accelerators(root: Path) -> str:
+    """PCI vendor and device of every accelerator, as "1022:17f0"."""
+    found = []
+    for device in sorted(root.glob("sys/class/accel/accel*/device")):
+        try:
+            numbers = [(device / name).read_text().strip().removeprefix("0x") for name in ("vendor", "device")]
+        except OSError:
+            continue
+        found.append(":".join(numbers))
+    if not found:
+        raise _Unknown("lists no accelerator")
+    return " ".join(found)

@@ -1,0 +1,102 @@
+"""The designs that the lowering is tested with: the representative kernels on any columns, and one that no family has.
+
+A float32 kernel is there for each policy that an offer may follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
+
+from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+from npu_tensor.kernels.offer import Float32
+from npu_tensor.pregen import representative
+from npu_tensor.pregen.entry import Entry
+
+__all__ = ["EXAMPLES", "NARROW", "WHOLE", "Example", "example"]
+
+WHOLE: Final = tuple((arch, array.columns) for arch, array in ARRAYS.items())
+NARROW: Final[tuple[tuple[Arch, int], ...]] = (("aie2", 1), ("aie2p", 3))
+
+
+SHORT: Final = {
+    "elementwise-gelu-bf16": "gelu",
+    "elementwise-kept_column-bf16": "kept-column",
+    "elementwise-number-bf16": "runtime-word",
+    "gemm-bias_gelu-bf16": "linear-gelu",
+    "get_rows-one_pass-bf16": "get-rows",
+    "movement-concat_rows-i32": "concat",
+    "movement-permute-bf16": "permute",
+    "movement-transpose_words-i32": "transpose-int32",
+    "rope-factors-bf16": "rope-factors",
+    "rope-halves-bf16": "rope",
+    "rowwise-parts-bf16": "softmax-parts",
+}
+"""What tests call those kernels that they name."""
+
+
+class Example(NamedTuple):
+    """A design for any number of columns of any array. ArgumentError if its family has none for so many."""
+
+    id: str
+    make: Callable[[Arch, int], Design]
+
+
+@cache
+def _entries(arch: Arch) -> dict[str, Entry]:
+    return {entry.exported_name: entry for entry in representative.entries(arch)}
+
+
+@cache
+def _representative(name: str, float32: Float32 | None, arch: Arch, columns: int) -> Design:
+    entry = _entries(arch)[name]
+    _, _, request = dataclasses.replace(entry, cols=columns, float32=float32 or entry.float32).request()
+    return request.design
+
+
+@cache
+def _window(arch: Arch, columns: int) -> Design:
+    """A core that holds three objects and gives one on per round, which is a loop that not every release can have."""
+    builder = Builder("window", arch, columns)
+    line, count = ObjectType("int32", (64,)), 32
+    x, y = builder.host_buffer("x", "int32", 64 * count), builder.host_buffer("y", "int32", 64 * (count - 2))
+    source = Source("window", 'extern "C" void nt_window(int *, int *, int *, int *) {}')
+    function = builder.function("nt_window", [line] * 4, source)
+    fx = builder.fifo("x0", line, Tile(0, 0), [Tile(0, 2)], depth=4)
+    fy = builder.fifo("y0", line, Tile(0, 2), [Tile(0, 0)])
+
+    def body(lines: Any, results: Any) -> None:
+        for _ in range_(count - 2):
+            held, result = lines.acquire(3), results.acquire(1)
+            function(*held, result)
+            lines.release(1)
+            results.release(1)
+        lines.release(2)
+
+    builder.worker(Tile(0, 2), body, [fx, fy])
+    builder.fill(fx, x, AccessPattern.linear(64 * count))
+    builder.drain(fy, y, AccessPattern.linear(64 * (count - 2)))
+    return builder.build()
+
+
+def _example(name: str, float32: Float32 | None = None) -> Example:
+    suffix = f"-{float32}" if float32 else ""
+    return Example(SHORT.get(name, name) + suffix, partial(_representative, name, float32))
+
+
+EXAMPLES: Final = (
+    Example("window", _window),
+    _example("elementwise-two_streams-f32", "bfloat16"),
+    _example("gemm-by_columns-f32", "bfloat16"),
+    *map(_example, sorted(_entries("aie2"), key=lambda name: name.startswith("movement"))),
+)
+"""Those that may be without cores are the last."""
+
+
+def example(id: str) -> Example:
+    """The example of that id."""
+    (found,) = [example for example in EXAMPLES if example.id == id]
+    return found

@@ -1,0 +1,75 @@
+"""From a program to its module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._standin import since
+from .._standin.record import Module, making
+from .._standin.signatures import checked
+from .._standin.verify import verify
+from .buffer import Buffer
+from .dataflow import ObjectFifoHandle
+from .kernel import Kernel
+from .worker import Worker, flat
+
+__all__ = ["Program"]
+
+
+class Program:
+    """A device and what runs on it."""
+
+    @checked("Program")
+    def __init__(self, device: Any, rt: Any, workers: Any = None) -> None:
+        if device is None and since("1.4.1"):
+            raise ValueError("Program requires a device, but none was selected.")
+        self._device = device
+        self._rt = rt
+        self._given = workers
+
+    @checked("Program.resolve_program")
+    def resolve_program(self, device_name: str, placer: Any = None) -> Module:
+        """The module, verified."""
+        if not isinstance(device_name, str):  # the name of the aie.device; a placer here is of an older release
+            raise TypeError(f"StringAttr.get(): incompatible function arguments: {device_name!r}")
+        module = Module()
+        with making(module):
+            device = self._device = type(self._device)()
+            module.name, module.device, module.columns = device_name, device.name, device.cols
+            workers = list(self._given or []) if since("1.4.0") else self._rt.workers
+            handles = {*self._rt.fifos, *(handle for worker in workers for handle in worker.fifos)}
+            fifos = sorted(handles, key=lambda handle: handle.name)
+            if placer is not None:
+                placer.make_placement(device, self._rt, workers, fifos)
+            self._resolve(device, workers, fifos)
+            self._rt.resolve()
+        verify(module)
+        return module
+
+    def _resolve(self, device: Any, workers: list[Worker], fifos: list[ObjectFifoHandle]) -> None:
+        if since("1.3.2") and not since("1.3.4"):
+            _refuse_shared_tiles(workers)
+        for worker in workers:
+            device.resolve_tile(worker.tile)
+        arguments = [argument for worker in workers for argument in flat(worker.fn_args)]
+        if since("1.3.2"):
+            for tile in [tile for a in arguments if isinstance(a, Buffer) for tile in a.tiles()]:
+                device.resolve_tile(tile)
+        for endpoint in [endpoint for handle in fifos for endpoint in handle.all_of_endpoints()]:
+            device.resolve_tile(endpoint.tile)
+        for handle in fifos:
+            handle.resolve()
+        for argument in arguments:
+            if isinstance(argument, (Kernel, Buffer, ObjectFifoHandle)):
+                argument.resolve()
+        for worker in workers:
+            worker.resolve()
+
+
+def _refuse_shared_tiles(workers: list[Worker]) -> None:
+    taken = set()
+    for worker in workers:
+        place = worker.tile.col, worker.tile.row
+        if None not in place and place in taken:
+            raise ValueError(f"Multiple workers cannot share the same tile: {worker.tile}")
+        taken.add(place)

@@ -1,0 +1,52 @@
+"""npu-tensor-gen-kernels for NPUs, with the stand-in for mlir-aie: the documented files, and how they are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from generations import environment
+
+from npu_tensor.config import config
+from npu_tensor.pregen import config_file
+from npu_tensor.pregen.entry import Entry
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.library import KernelLibrary
+
+SUFFIXES = (".json", ".pdi", ".xclbin", "_insts.bin", "_parameters.json")
+
+
+@pytest.mark.parametrize("release", ["1.3.1", "1.4.1"])
+def test_generated_kernels_are_found_where_there_is_no_mlir_aie(release: str, tmp_path: Path) -> None:
+    output, xclbinutil = tmp_path / "kernels", tmp_path / "xclbinutil"
+    xclbinutil.touch(0o755)
+    variables = {
+        **os.environ,
+        **environment(release, tmp_path),
+        "AIE_XCLBINUTIL": str(xclbinutil),
+        "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    command = [sys.executable, "-m", "npu_tensor.cli.gen_kernels", "--config", "minimal", "--output-dir", output]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for arch in ("aie2", "aie2p"):
+        made = sorted(path.name for path in (output / arch).glob("[!.]*"))
+        assert made == sorted(["manifest.json", *(f"add_bf16_1024{suffix}" for suffix in SUFFIXES)])
+        described = json.loads((output / arch / "manifest.json").read_text())["kernels"]["add_bf16_1024"]
+        assert described["made_from"]["toolchain"].startswith(f"mlir_aie{release}-llvm_aie")
+        for path in (output / arch).glob("*.json"):
+            assert str(tmp_path) not in path.read_text()
+    entries = [value for value in config_file.load(_example()) if isinstance(value, Entry)]
+    with config.scope(kernel_dirs=(output,), jit=False, cache_path=str(tmp_path / "empty")):
+        for entry in entries:
+            found = KernelLibrary(IronBackend()).find(entry.request()[-1])
+            assert found.origin == "precompiled"
+            assert found.files[".xclbin"] == output / entry.arch / "add_bf16_1024.xclbin"
+
+
+def _example() -> Path:
+    return Path(__file__).parents[2] / "share" / "npu_tensor" / "examples" / "minimal-kernel-config.json"

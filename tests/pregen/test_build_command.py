@@ -1,0 +1,43 @@
+"""python -m npu_tensor.build: one kernel from arguments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npu_tensor.build import main
+from npu_tensor.config import config
+from npu_tensor.runtime.sim import host_compiler
+
+KERNEL = ("--arch", "aie2", "--exported_name", "k", "--input_tensors", "(1024,1,1,1)/bf16")
+RESULT = ("--output_tensor", "(1024,1,1,1)/bf16")
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+def test_a_kernel_with_op_params_is_built(tmp_path: Path) -> None:
+    place = ("--output_directory", str(tmp_path / "out"))
+    parameters = ("--op-params", '{"alpha": 0.5}')
+    with config.scope(cache_path=str(tmp_path / "cache")):
+        assert main(["--op_name", "ELU", *KERNEL, *RESULT, *place, *parameters, "--target", "host"]) == 0
+    described = json.loads((tmp_path / "out" / "aie2" / "manifest.json").read_text())["kernels"]["k"]
+    assert described["name"].startswith("elu-1024bf16-1024bf16-")
+    assert (tmp_path / "out" / "aie2" / "k.so").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--op_name", "NOTHING"), "no kernel function for the op 'NOTHING'; there are ABS, ADD, "),
+        (("--op_name", "GELU", "--op-params", "{"), "--op-params is not JSON"),
+        (("--op_name", "GELU", "--arch", "gfx908"), "gfx908"),
+        (("--op_name", "GELU", "--output_tensor", "(1,2)/bf16"), "Shape must have exactly 4 dimensions"),
+        (("--op_name", "GGML_UNARY_OP_GELU"), "No module named 'aie'"),
+    ],
+)
+def test_mistakes_are_said_and_exit_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert main([*KERNEL, *RESULT, "--output_directory", str(tmp_path), *arguments]) == 1
+    assert words in capsys.readouterr().err

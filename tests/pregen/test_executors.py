@@ -1,0 +1,162 @@
+"""Builds in threads and on a Dask cluster: the same files, and errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+from npu_tensor.pregen import config_file, executors, generate
+from npu_tensor.pregen.entry import Entry
+from npu_tensor.pregen.executors import open_executor
+from npu_tensor.runtime.sim import host_compiler
+
+needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+def entries() -> list[Entry]:
+    tensor = "(64,1,1,1)/bf16"
+    kernels = [
+        {
+            "kernel_name": f"ggml_op_{op}",
+            "kernel_source": "binary_ops.py",
+            "arch": arch,
+            "input_tensors": [tensor, tensor],
+            "output_tensor": tensor,
+            "exported_name": op,
+        }
+        for arch, op in (("aie2", "add"), ("aie2p", "add"), ("aie2p", "sub"))
+    ]
+    found = [value for value in config_file.read({"kernels": kernels}) if isinstance(value, Entry)]
+    assert len(found) == len(kernels)
+    return found
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    paths = (path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+# --- threads
+
+
+def test_as_many_jobs_as_asked() -> None:
+    for asked, setting, expected in ((2, 5, 2), (0, 3, 3), (0, 0, os.cpu_count() or 1)):
+        here, leave = threading.Semaphore(0), threading.Event()
+
+        def job(here: threading.Semaphore = here, leave: threading.Event = leave) -> None:
+            here.release()
+            leave.wait(30)
+
+        with config.scope(build_jobs=setting), open_executor(jobs=asked) as executor:
+            jobs = [executor.submit(job) for _ in range(expected + 1)]
+            assert all(here.acquire(timeout=30) for _ in range(expected))
+            assert [future.running() for future in jobs] == [True] * expected + [False]
+            leave.set()
+
+
+def test_what_was_not_begun_is_dropped_at_the_end() -> None:
+    begun, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.set()
+        leave.wait(30)
+
+    with open_executor(jobs=1) as executor:
+        executor.submit(first)
+        second = executor.submit(list)
+        begun.wait(30)
+        threading.Timer(0.01, leave.set).start()
+    with pytest.raises(CancelledError):
+        second.result(0)
+
+
+# --- addresses
+
+
+@pytest.mark.parametrize(
+    "address", ["", "dask", "dask://", "dask://host", "dask://:1", "tcp://h:1", "dask://h:x", "dask://h:1/p", "dask://h:0"]
+)
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(ArgumentError, match="there is dask://HOST:PORT"), open_executor(address):
+        pass
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(DeviceError, match=r"pip install 'npu-tensor\[dask\]'"), open_executor("dask://127.0.0.1:8786"):
+        pass
+
+
+# --- a cluster of two workers on this machine
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NPU_TENSOR_CACHE_DIR", str(tmp_path_factory.mktemp("workers")))
+        made = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        )
+    with made:
+        yield made.scheduler_address.replace("tcp://", "dask://")
+
+
+@needs_compiler
+def test_a_cluster_makes_the_same_files_as_threads(cluster: str, tmp_path: Path) -> None:
+    with open_executor(jobs=2) as executor:
+        assert generate.generate(entries(), tmp_path / "threads", "host", executor) == 3
+    with open_executor(cluster) as executor:
+        assert generate.generate(entries(), tmp_path / "cluster", "host", executor) == 3
+    expected = contents(tmp_path / "threads")
+    assert len(expected) == 3 * 2 + 2
+    assert contents(tmp_path / "cluster") == expected
+
+
+def _meet(directory: str, number: int) -> int:
+    """Return only when two processes are here at once."""
+    Path(directory, str(number)).touch()
+    while len(os.listdir(directory)) < 2:
+        threading.Event().wait(0.001)
+    return os.getpid()
+
+
+def test_both_workers_work_at_once(cluster: str, tmp_path: Path) -> None:
+    with open_executor(cluster) as executor:
+        found = [executor.submit(_meet, str(tmp_path), number) for number in range(2)]
+        pids = {future.result(60) for future in found}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def _end(number: int) -> None:
+    os._exit(number)
+
+
+@pytest.mark.filterwarnings("ignore")  # What distributed says about the worker that ended.
+def test_errors_and_workers_that_end_come_back_as_errors(cluster: str) -> None:
+    with open_executor(cluster) as executor:
+        with pytest.raises(BuildError, match="KeyError: 'no target'"):
+            generate._result(executor.submit(generate.build, entries()[0].request()[-1], "no target"))
+        with pytest.raises(BuildError, match="KilledWorker"):
+            generate._result(executor.submit(_end, 3))
+        assert "the worker has npu-tensor" in str(generate._result(executor.submit(generate.missing, "host", "0")))
+
+
+def test_a_cluster_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr(executors, "PATIENCE", 0.2)
+    with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as made:
+        address = made.scheduler_address.replace("tcp://", "dask://")
+        with pytest.raises(DeviceError, match=r"127\.0\.0\.1:\d+ has no workers"), open_executor(address):
+            pass
+    with pytest.raises(DeviceError, match=r"no Dask scheduler answers at 127\.0\.0\.1:"), open_executor(address):
+        pass
