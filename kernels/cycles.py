@@ -1,8 +1,8 @@
 """Predicted cycles and code size of one step of a vector program on a core.
 
 A step handles one vector of each register. Its vector instructions were counted: the host's implementation of the
-array's API adds up, where NT_HOST_COUNT is defined, what the array needs for each call of include/nt/vector_math.hpp,
-and tests/kernels/test_cycles.py compares the tables below with that.
+array's API adds up, where NT_HOST_COUNT is defined, what the array needs for each call of include/nt/vector_math.hpp
+and rows.hpp, and tests/kernels/test_cycles.py compares the tables below with that.
 
 The model: a core issues one vector instruction per cycle, and beside it two loads and one store of 256 bits, moves,
 broadcasts and operations on masks. Latencies count nothing, as if the compiler always had another vector to work on;
@@ -26,11 +26,11 @@ __all__ = ["CASTS", "CYCLES", "cycles", "program_bytes"]
 # Of 16 lanes of float32, in full and in half precision; names of more than one word are those of `emitter.cheaper`.
 _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(("add", "sub", "neg", "abs", "select"), (1, 1)),
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), (5, 5)),
-    **dict.fromkeys(("maximum", "minimum"), (7, 7)),
+    **dict.fromkeys(("eq", "ne"), (6, 6)),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), (9, 9)),
+    **dict.fromkeys(("maximum", "minimum"), (10, 10)),
     **dict.fromkeys(("maximum constant", "minimum constant"), (4, 4)),
-    **dict.fromkeys(("floor", "ceil"), (13, 13)),
-    "trunc": (14, 14),
+    **dict.fromkeys(("floor", "ceil", "trunc"), (14, 14)),
     "rint": (10, 10),
     "round_bfloat16": (2, 2),
     "round_float16": (17, 17),
@@ -53,7 +53,11 @@ _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
     "erf": (255, 72),
     "pow": (363, 267),
     "sum_lanes": (8, 8),
-    **dict.fromkeys(("max_lanes", "min_lanes"), (32, 32)),
+    **dict.fromkeys(("max_lanes", "min_lanes"), (16, 16)),
+    "row_sum": (1, 1),
+    "row_prod": (23, 23),
+    **dict.fromkeys(("row_max", "row_min"), (5, 5)),
+    **dict.fromkeys(("row_argmax", "row_argmin"), (9, 9)),
 }
 _SIMPLE: Final = (
     "add", "sub", "maximum", "minimum", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "select",
@@ -67,9 +71,13 @@ _INTEGER: Final[Mapping[str, tuple[int, int, int, int]]] = {
     "shift_left": (28, 23, 24, 24),
     "shift_right": (35, 29, 29, 27),
     **dict.fromkeys(("sum_lanes", "max_lanes", "min_lanes"), (8, 10, 12, 12)),
+    **dict.fromkeys(("row_sum", "row_max", "row_min"), (1, 1, 1, 1)),
+    "row_prod": (9, 2, 4, 4),
+    "row_argmax": (4, 4, 4, 4),
+    "row_argmin": (5, 5, 5, 5),
 }
 # aie2p multiplies 64 lanes of int8 at once, aie2 half as many.
-_MULTIPLY_AIE2P: Final = (9, 2, 3, 3)
+_PRODUCTS_AIE2P: Final = dict.fromkeys(("mul", "row_prod"), (9, 2, 3, 3))
 
 _REGISTERS: Final = ("float32", *_INTEGERS, "bool")
 # Rows: from; columns: to.
@@ -98,20 +106,11 @@ def _table(integer: Mapping[str, tuple[int, int, int, int]]) -> dict[tuple[str, 
 
 CYCLES: Final[Mapping[Arch, Mapping[tuple[str, str], tuple[int, int]]]] = {
     "aie2": _table(_INTEGER),
-    "aie2p": _table({**_INTEGER, "mul": _MULTIPLY_AIE2P}),
+    "aie2p": _table({**_INTEGER, **_PRODUCTS_AIE2P}),
 }
 """Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and the dtype of
-its operands (for select: of its values)."""
-
-# What a reduction along a row does per vector; the lanes of the result are combined once per row.
-_PER_VECTOR: Final[Mapping[str, tuple[str, ...]]] = {
-    "row_sum": ("add",),
-    "row_prod": ("mul",),
-    "row_max": ("maximum",),
-    "row_min": ("minimum",),
-    "row_argmax": ("gt", "select", "select"),
-    "row_argmin": ("lt", "select", "select"),
-}
+its operands (for select: of its values). A reduction along a row takes as many per vector, for argmax and argmin of 16
+lanes; those of the result are combined once per row."""
 
 # Two units load and one stores this much per cycle (AM020).
 _ACCESS_BYTES: Final = 32
@@ -183,5 +182,4 @@ def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precisi
         return 0
     if number in forms:
         return CYCLES[arch][forms[number].name, dtype][precision == "half"]
-    primitives = _PER_VECTOR.get(instruction.primitive, (instruction.primitive,))
-    return sum(CYCLES[arch][primitive, dtype][precision == "half"] for primitive in primitives)
+    return CYCLES[arch][instruction.primitive, dtype][precision == "half"]

@@ -113,7 +113,7 @@ def _plan(
     made = Plan(shape, pitch, tile, cores, rounds, channels, block, rows, by_row, width or tile, inputs, outputs)
     for position in by_row:
         values, itemsize = made.values(0), inputs[position].itemsize
-        unaligned = len(rounds) > 1 and made.first(1) // made.width * itemsize % WORD
+        unaligned = any(made.first(column) // made.width * itemsize % WORD for column in range(used))
         if unaligned or values > made.kept_elements(position) or values * itemsize > COLUMN_BYTES:
             raise _Again(position)
     return made

@@ -55,6 +55,13 @@ Fitted to two kernels of arXiv 2512.13282 that hold int8 sums, with the block's 
 """
 
 
+PART_PRODUCTS: Final = 6
+SPLIT_CYCLES: Final = 5
+PART_PRODUCT_CYCLES: Final[Mapping[Arch, int]] = MappingProxyType({"aie2": 1, "aie2p": 8})
+"""Of float32, see include/nt/gemm.hpp: products of bfloat16 blocks for each block; cycles that make three bfloat16
+numbers of each of 16; cycles of a 4x8x4 product, one instruction or aie_api's 8 of 32 lanes, half of them unused."""
+
+
 class Blocks(NamedTuple):
     """What a core multiplies at once, r x s by s x t, and how many results it keeps in registers, rows x columns."""
 
@@ -169,7 +176,11 @@ def multiply_cycles(problem: Problem, n: Any, k: Any) -> Any:
     r, s, t, rows, columns = problem.blocks
     size, _ = problem.sizes
     load, store = LOAD_BYTES[problem.arch], STORE_BYTES[problem.arch]
-    products = rows * columns * r * s * t / ARRAYS[problem.arch].macs_per_cycle[problem.operand]
+    if problem.operand == "float32":
+        products = rows * columns * (PART_PRODUCTS * PART_PRODUCT_CYCLES[problem.arch] + r * t / 16)
+        products += (rows * r + columns * t) * s / 16 * SPLIT_CYCLES
+    else:
+        products = rows * columns * r * s * t / ARRAYS[problem.arch].macs_per_cycle[problem.operand]
     operands = (rows * r + columns * t) * s * size / load
     sums = rows * columns * r * t * 4
     block = k // s * max(products, operands) + max(sums / load, sums / store) + BLOCK_CYCLES
@@ -266,9 +277,11 @@ def _fits(problem: Problem, tiles: _Tiles) -> Any:
     results = tiles.rows * tiles.store_rows * n
     memtile = 2 * ((a + tiles.gathered * n) * size + results * result_size)
     _, full_n, full_k = tiles.padded
-    # The longest strides lead from row to row of A, over a step in K of B, and from core to core of C.
+    # The longest strides lead from row to row of A, over a step in K of B, and from core to core of C, or over as many
+    # cores as share a memtile.
     b_step = np.where(problem.transposed, full_k, tiles.gathered * full_n)
-    stride = np.maximum(np.maximum(full_k, b_step) * size, m * full_n * result_size)
+    c_step = np.where(tiles.rows > tiles.shared, tiles.shared * m, m) * full_n
+    stride = np.maximum(np.maximum(full_k, b_step) * size, c_step * result_size)
     shim = LIMITS["shim"]
     fits: Any = (core <= CORE_BYTES) & (memtile <= LIMITS["memtile"].memory)
     return fits & (tiles.shared * m <= shim.wrap) & (stride <= shim.stride * WORD)

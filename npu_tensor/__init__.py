@@ -14,7 +14,7 @@ from npu_tensor import errors as _errors
 from npu_tensor import schedule as _schedule
 from npu_tensor.config import config
 from npu_tensor.display import explain
-from npu_tensor.dtypes import DType
+from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.functional import Generator, manual_seed
 from npu_tensor.jit import jit
 from npu_tensor.resources import (
@@ -70,6 +70,7 @@ __all__ = [
     "Tensor",
     "config",
     "default_device",
+    "dtypes_table",
     "empty_cache",
     "explain",
     "get_default_device",

@@ -22,6 +22,7 @@ from npu_tensor.errors import (
     NpuTensorError as NpuTensorError,
     ShapeError as ShapeError,
 )
+from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices

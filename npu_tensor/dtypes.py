@@ -21,6 +21,7 @@ __all__ = [
     "bfloat16",
     "bool_",
     "default_dtype",
+    "dtypes_table",
     "float16",
     "float32",
     "float64",
@@ -37,16 +38,28 @@ class DType:
     """An element type. There is one object per type; compare with `is` or `==`.
 
     Attributes: `name` ("bfloat16"), `short` ("bf16"), `numpy` (np.dtype), `ggml` (type name in kernel names),
+    `ggml_type` (its number in GGML's enum ggml_type, None without one), `npu` (what an NPU makes of it, in words),
     `category` (0 bool, 1 integer, 2 float), `register` (name of the type it is computed in), `itemsize` (bytes).
     """
 
-    __slots__ = ("category", "ggml", "itemsize", "name", "numpy", "register", "short")
+    __slots__ = ("category", "ggml", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
 
-    def __init__(self, name: str, short: str, numpy_type: Any, category: int, register: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        short: str,
+        numpy_type: Any,
+        category: int,
+        register: str = "",
+        ggml_type: int | None = None,
+        npu: str = "CPU only, or converted on the way",
+    ) -> None:
         self.name: Final = name
         self.short: Final = short
         self.numpy: Final[np.dtype[Any]] = np.dtype(numpy_type)
         self.ggml: Final = short
+        self.ggml_type: Final = ggml_type
+        self.npu: Final = npu
         self.category: Final = category
         self.register: Final = register or name
         self.itemsize: Final[int] = self.numpy.itemsize
@@ -63,16 +76,18 @@ class DType:
         return self.category == 2
 
 
+_NATIVE: Final = "native"
+
 bool_ = DType("bool", "bool", np.bool_, 0)
 uint8 = DType("uint8", "u8", np.uint8, 1)
-int8 = DType("int8", "i8", np.int8, 1)
-int16 = DType("int16", "i16", np.int16, 1)
-int32 = DType("int32", "i32", np.int32, 1)
-int64 = DType("int64", "i64", np.int64, 1)
-bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, 2, "float32")
-float16 = DType("float16", "f16", np.float16, 2, "float32")
-float32 = DType("float32", "f32", np.float32, 2)
-float64 = DType("float64", "f64", np.float64, 2)
+int8 = DType("int8", "i8", np.int8, 1, ggml_type=24, npu=_NATIVE)
+int16 = DType("int16", "i16", np.int16, 1, ggml_type=25, npu=_NATIVE)
+int32 = DType("int32", "i32", np.int32, 1, ggml_type=26, npu=_NATIVE)
+int64 = DType("int64", "i64", np.int64, 1, ggml_type=27)
+bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, 2, "float32", ggml_type=30, npu=_NATIVE)
+float16 = DType("float16", "f16", np.float16, 2, "float32", ggml_type=1, npu="by conversion to bfloat16")
+float32 = DType("float32", "f32", np.float32, 2, ggml_type=0, npu="emulated, so slower than native types")
+float64 = DType("float64", "f64", np.float64, 2, ggml_type=28)
 
 DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
 
@@ -105,6 +120,15 @@ def as_dtype(value: Any) -> DType:
     except (KeyError, TypeError):
         names = ", ".join(dtype.name for dtype in DTYPES)
         raise DTypeError(f"{value!r} is not a dtype of npu_tensor; choose one of {names}") from None
+
+
+def dtypes_table() -> str:
+    """All dtypes with their names in GGML and what an NPU makes of them, as a Markdown table."""
+    rows = [(dtype.name, f"GGML_TYPE_{dtype.ggml.upper()}", dtype.ggml_type, dtype.npu) for dtype in DTYPES]
+    lines = ["| dtype | GGML | number | on an NPU |", "|---|---|---|---|"]
+    for name, ggml, number, npu in rows:
+        lines.append(f"| {name} | {'' if number is None else ggml} | {'' if number is None else number} | {npu} |")
+    return "\n".join(lines)
 
 
 def default_dtype(number: type) -> DType:

@@ -148,6 +148,7 @@ from npu_tensor.dtypes import DType as DType
 from npu_tensor.errors import (
 {errors}
 )
+from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices

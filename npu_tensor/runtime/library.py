@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -132,6 +133,8 @@ class KernelLibrary:
 
         with building(request.name):
             made, new = store.get_or_build(place, request.name, key, build, described, force)
+        if new and config.jit_verbose:
+            print(f"{request.name}: {', '.join(map(str, made.files.values()))}", file=sys.stderr)
         return Artifact(made.name, key, made.files, "built" if new else "cache", made.description)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -158,6 +159,8 @@ FORMS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
     "float_quotient": ("nt::div_by_one_or_more(x, y)", np.divide),
     "maximum": ("nt::maximum(x, -0.5f)", lambda x, _: np.maximum(x, -0.5)),
     "minimum": ("nt::minimum(x, -0.5f)", lambda x, _: np.minimum(x, -0.5)),
+    "maximum_positive": ("nt::maximum(x, 1.5f)", lambda x, _: np.maximum(x, 1.5)),
+    "minimum_positive": ("nt::minimum(x, 1.5f)", lambda x, _: np.minimum(x, 1.5)),
 }
 
 
@@ -355,7 +358,9 @@ def test_exact_functions_of_floats_equal_numpy(library: ctypes.CDLL, name: str) 
 
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_of_floats_equal_numpy(library: ctypes.CDLL, name: str) -> None:
-    grid = np.meshgrid(SPECIALS, SPECIALS)
+    """Denormals and numbers closer than 2^-126 too, which the array's arithmetic cannot tell apart."""
+    close = np.float32([TINY * 1.25, -TINY * 1.25, TINY / 4, -TINY / 4, TINY / 8, -math.nan])
+    grid = np.meshgrid(*[np.concatenate([SPECIALS, close])] * 2)
     x, y = (np.concatenate([part.ravel(), arguments(7, 1 << 10)]) for part in grid)
     size = x.size // 16 * 16
     result = evaluate(library, f"{name}_float", x[:size], y[:size], result=np.uint8)
@@ -429,12 +434,21 @@ def test_lanes_and_partial_vectors(library: ctypes.CDLL, dtype: str) -> None:
 
 
 def test_a_nan_in_any_lane_is_the_largest_and_the_smallest(library: ctypes.CDLL) -> None:
-    for lane in range(16):
+    for lane, nan in itertools.product(range(16), (np.nan, -np.nan)):
         x = np.arange(16, dtype=np.float32)
-        x[lane] = np.nan
+        x[lane] = nan
         out = aligned(np.zeros(96, np.float32))
         call(library, "lanes_float", aligned(x), out, 16)
         assert np.isnan(out[:48]).all()
+
+
+def test_infinite_lanes_are_the_largest_and_the_smallest(library: ctypes.CDLL) -> None:
+    for numbers in ([math.inf], [-math.inf], [math.inf, -math.inf, math.inf], [math.inf, 3.4028235e38, -math.inf]):
+        x = np.resize(np.float32(numbers), 16)
+        out = aligned(np.zeros(96, np.float32))
+        call(library, "lanes_float", aligned(x), out, 16)
+        assert (out[16:32] == x.max()).all()
+        assert (out[32:48] == x.min()).all()
 
 
 def test_bfloat16_in_memory_is_float_in_registers(library: ctypes.CDLL) -> None:

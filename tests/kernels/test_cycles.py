@@ -34,9 +34,15 @@ FORMS = {
 
 HEAD = """
 #define NT_HOST_COUNT
-#include <nt/vector_math.hpp>
+#include <nt/rows.hpp>
 template <typename T, unsigned N>
 auto ones() { return nt::broadcast<T, N>(T(1)); }
+template <typename State, typename V>
+void added(const V &v) {
+    State state;
+    nt_host::instructions = 0;
+    state.add(v, 0, nt::all_lanes{});
+}
 template <typename Body>
 int counted(Body body) {
     aie::set_rounding(aie::rounding_mode::conv_even);
@@ -48,9 +54,12 @@ int counted(Body body) {
 
 
 def expression(primitive: str, dtype: str, precision: str) -> str:
-    value = f"ones<{CXX[dtype]}, {64 // SIZES[dtype]}>()"
+    lanes = 16 if primitive.startswith("row_arg") else 64 // SIZES[dtype]
+    value = f"ones<{CXX[dtype]}, {lanes}>()"
+    if primitive.startswith("row_"):
+        return f"added<nt::{primitive}<{CXX[dtype]}, {lanes}>>({value})"
     if primitive == "select":
-        return f"nt::select(aie::mask<{64 // SIZES[dtype]}>(true), {value}, {value})"
+        return f"nt::select(aie::mask<{lanes}>(true), {value}, {value})"
     if primitive in FORMS:
         return FORMS[primitive].format(x=value, precision=precision, parts=2 if precision == "half" else 3)
     name = NAMES.get(primitive, primitive)

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
@@ -220,16 +220,31 @@ def test_one_number_per_row(arch: str, columns: int) -> None:
     assert np.array_equal(found, expected.astype(np.int32))
 
 
-def test_float32_by_policy() -> None:
+@pytest.mark.parametrize(("arch", "columns"), WHOLE)
+def test_float32_by_policy(arch: str, columns: int) -> None:
     a, b = normal(40, 50, dtype=nt.float32), normal(50, 60, dtype=nt.float32)
-    refused = gemm.claim(task_of(a @ b), target("aie2p", 8))
+    refused = gemm.claim(task_of(a @ b), target(arch, columns))
     assert refused == Refusal("float32 is exact on the CPU; float32=emulate or float32=bfloat16 computes it here")
-    emulated = simulate(a @ b, [a, b], target("aie2p", 8, "emulate"))
+    emulated = simulate(a @ b, [a, b], target(arch, columns, "emulate"))
     assert nmse(emulated, wide(a) @ wide(b)) <= 1e-12
-    rounded = simulate(a @ b, [a, b], target("aie2p", 8, "bfloat16"))
+    rounded = simulate(a @ b, [a, b], target(arch, columns, "bfloat16"))
     expected = wide(a.to(nt.bfloat16).realize()) @ wide(b.to(nt.bfloat16).realize())
     assert rounded.dtype == np.float32
     assert nmse(rounded, expected) <= 1e-12
+
+
+@pytest.mark.parametrize(("arch", "columns"), WHOLE)
+def test_emulated_float32_keeps_all_bits(arch: str, columns: int) -> None:
+    """Of numbers times 1, and of products of 12-bit integers; B by rows and by columns."""
+    on = target(arch, columns, "emulate")
+    a, unit = normal(40, 50, dtype=nt.float32), nt.from_numpy(np.eye(50, dtype=np.float32)).realize()
+    assert np.array_equal(simulate(a @ unit, [a, unit], on), numpy(a))
+    whole = np.random.default_rng(9).integers(-4095, 4096, (2, 24, 24)).astype(np.float32)
+    whole[:, :, 1:] = 0  # one product for every sum
+    x, by_columns = (nt.from_numpy(part).realize() for part in whole)
+    by_rows = nt.from_numpy(np.ascontiguousarray(whole[1].T)).realize()
+    assert np.array_equal(simulate(x @ by_rows, [x, by_rows], on), whole[0] @ whole[1].T)
+    assert np.array_equal(simulate(x @ by_columns.T, [x, by_columns], on), whole[0] @ whole[1].T)
 
 
 def test_float16_passes_through_bfloat16() -> None:
@@ -373,6 +388,7 @@ def epilogue(problem: Problem) -> Epilogue:
 
 @settings(max_examples=60, deadline=None)
 @given(products())
+@example(Problem("aie2", 2, "bfloat16", "float32", 385, 4993, 1))  # two cores of a column share a memtile
 def test_every_tiling_found_makes_a_design_within_all_limits(problem: Problem) -> None:
     tiling = search(problem)
     assert tiling is not None

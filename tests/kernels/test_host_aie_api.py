@@ -31,7 +31,7 @@ SHAPES = [
     (8, 8, 8, "int8", "int32", ("aie2", "aie2p")),
     (4, 4, 4, "int16", "int32", ("aie2",)),
     (4, 4, 8, "int16", "int32", ("aie2", "aie2p")),
-    (4, 8, 4, "float", "float", ("aie2", "aie2p")),
+    (4, 8, 4, "float", "float", ()),
 ]
 NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float": np.float32, "int8": np.int8, "int16": np.int16, "int32": np.int32}
 
@@ -143,6 +143,21 @@ TEST(convert, const float *x, int32 *fixed, float *real) {
     return guarded([=] {
         aie::store_v(fixed, aie::to_fixed<int32>(aie::load_v<16>(x), 2));
         aie::store_v(real, aie::to_float<float>(aie::load_v<16>(fixed), 2));
+    });
+}
+TEST(compare_floats, const float *x, const float *y, float *out) {
+    return guarded([=] {
+        aie::set_rounding(aie::rounding_mode::conv_even);
+        const auto a = aie::load_v<16>(x), b = aie::load_v<16>(y);
+        const auto no = aie::zeros<float, 16>(), yes = aie::broadcast<float, 16>(1.0f);
+        float *next = out;
+        for (const auto &mask : {aie::lt(a, b), aie::le(a, b), aie::gt(a, b), aie::ge(a, b), aie::eq(a, b),
+                                 aie::neq(a, b)}) {
+            aie::store_v(next, aie::select(no, yes, mask));
+            next += 16;
+        }
+        aie::store_v(next, aie::max(a, b));
+        aie::store_v(next + 16, aie::min(a, b));
     });
 }
 TEST(load_512, const bfloat16 *x) {
@@ -300,6 +315,31 @@ def test_lane_wise_operations_on_int8_are_those_of_numpy(library: ctypes.CDLL) -
     for number, function in enumerate(functions):
         np.testing.assert_array_equal(out[64 * number : 64 * number + 64], function(x, y))
     assert out[512:515].tolist() == [x.sum(dtype=np.int8), x.max(), x.min()]
+
+
+# Two numbers; which of <, <=, >, >=, ==, != hold; the larger and the smaller. The difference is what is compared.
+FLOAT_COMPARISONS: dict[str, tuple[float, float, tuple[int, ...], float, float]] = {
+    "less": (1.0, 1.0000001, (1, 1, 0, 0, 0, 1), 1.0000001, 1.0),
+    "greater": (3.4e38, -3.4e38, (0, 0, 1, 1, 0, 1), 3.4e38, -3.4e38),
+    "equal": (-7.25, -7.25, (0, 1, 0, 1, 1, 0), -7.25, -7.25),
+    "infinity and a number": (math.inf, 3.4e38, (0, 0, 1, 1, 0, 1), math.inf, 3.4e38),
+    "NaN, the difference of infinities": (math.inf, math.inf, (0, 0, 0, 0, 0, 0), math.inf, math.inf),
+    "NaN": (1.0, math.nan, (0, 0, 0, 0, 0, 0), 1.0, 1.0),
+    "-0 is less than 0": (-0.0, 0.0, (1, 1, 0, 0, 0, 1), 0.0, -0.0),
+    "0 - -0 is 0": (0.0, -0.0, (0, 0, 0, 1, 0, 1), 0.0, -0.0),
+    "a denormal difference is 0": (1.25 * 2.0**-126, 2.0**-126, (0, 0, 0, 1, 0, 1), 1.25 * 2.0**-126, 2.0**-126),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_COMPARISONS)
+def test_floats_compare_by_their_difference_in_bfloat16(library: ctypes.CDLL, name: str) -> None:
+    """As Peano's headers for both generations put it together."""
+    x, y, holds, larger, smaller = FLOAT_COMPARISONS[name]
+    out = aligned(np.zeros((8, 16), np.float32))
+    call(library, "compare_floats", aligned(np.full(16, x, np.float32)), aligned(np.full(16, y, np.float32)), out)
+    assert (out == out[:, :1]).all()
+    expected = np.float32([*holds, larger, smaller])
+    np.testing.assert_array_equal(out[:, 0].view(np.uint32), expected.view(np.uint32))
 
 
 def test_lanes_move_as_documented(library: ctypes.CDLL) -> None:

@@ -169,3 +169,16 @@ def test_names_of_dtypes() -> None:
         nt.zeros(1, dtype="complex64")
     with pytest.raises(nt.DTypeError):
         nt.from_numpy(np.zeros(1, np.uint32))
+
+
+def test_the_table_has_ggmls_numbers_and_the_words_of_ggml_hsa() -> None:
+    # enum ggml_type of ggml.h, and the table of datatypes in ggml-hsa's README
+    rows = {tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in nt.dtypes_table().splitlines()}
+    assert {
+        ("int8", "GGML_TYPE_I8", "24", "native"),
+        ("int16", "GGML_TYPE_I16", "25", "native"),
+        ("int32", "GGML_TYPE_I32", "26", "native"),
+        ("bfloat16", "GGML_TYPE_BF16", "30", "native"),
+        ("float16", "GGML_TYPE_F16", "1", "by conversion to bfloat16"),
+        ("float32", "GGML_TYPE_F32", "0", "emulated, so slower than native types"),
+    } <= rows

@@ -324,3 +324,14 @@ def test_a_number_of_more_than_32_bits_wraps(dtype: nt.DType, number: int) -> No
     expected = [values + wrapped, values * wrapped, wrapped - values, values == wrapped]
     for got, wanted in zip(found, expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+@needs_compiler
+def test_values_of_rows_begin_at_words_in_every_column() -> None:
+    random = np.random.default_rng(3)
+    shapes = ((16, 17, 1, 64), (1, 17, 1, 64), (16, 17, 1, 1))
+    x, y, z = (random.integers(-40, 40, shape).astype(np.int8) for shape in shapes)
+    with nt.default_device("sim:npu2?cols=5"):  # five columns get different numbers of rows
+        result = nt.from_numpy(x).realize() + nt.from_numpy(y).realize() + nt.from_numpy(z).realize()
+        assert nt.explain(result)[-1].device == "sim:npu2?cols=5"
+        np.testing.assert_array_equal(result.numpy(), x + y + z)

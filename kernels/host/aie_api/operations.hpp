@@ -55,6 +55,22 @@ mask<N> compare(const vector<T, N> &a, const vector<T, N> &b, Predicate predicat
     return result;
 }
 
+// No instruction compares float32. Peano's headers (aiev2_vadd.h, aie2p_vadd.h) round the difference to bfloat16 and
+// compare that with 0: the difference of equal infinities is NaN, that of -0 and 0 is -0, which comparisons of bfloat16
+// take for less than 0, and that of numbers closer than 2^-126 is zero. What they make of a NaN is not documented; here
+// every comparison with one is false.
+template <unsigned N, typename Predicate>
+mask<N> compare(const vector<float, N> &a, const vector<float, N> &b, Predicate predicate) {
+    const auto difference = sub(accum<accfloat, N>(a), accum<accfloat, N>(b)).template to_vector<bfloat16>();
+    nt_host::count(N, native_vector_length_v<bfloat16>);
+    mask<N> result;
+    for (unsigned i = 0; i < N; ++i) {
+        const bfloat16 x = difference.data[i];
+        result.lane[i] = predicate(x.bits == 0x8000 ? -1.0f : static_cast<float>(x), 0.0f);
+    }
+    return result;
+}
+
 template <typename T, unsigned N, typename Operation>
 vector<T, N> bitwise(const vector<T, N> &a, const vector<T, N> &b, Operation operation) {
     static_assert(!is_float_v<T>, "bit operations take integers");
@@ -91,6 +107,20 @@ NT_AIE_BINARY(eq, compare, x == y)
 NT_AIE_BINARY(neq, compare, x != y)
 #undef NT_AIE_BINARY
 
+// aie_api derives these from the ones that Peano has for float32.
+template <unsigned N>
+mask<N> le(const vector<float, N> &a, const vector<float, N> &b) {
+    return ge(b, a);
+}
+template <unsigned N>
+mask<N> eq(const vector<float, N> &a, const vector<float, N> &b) {
+    return ge(a, b) & ge(b, a);
+}
+template <unsigned N>
+mask<N> neq(const vector<float, N> &a, const vector<float, N> &b) {
+    return lt(a, b) | lt(b, a);
+}
+
 // These take the number first only.
 #define NT_AIE_BITWISE(name, operation)                                                      \
     template <typename T, unsigned N>                                                        \
@@ -113,7 +143,15 @@ vector<T, N> bit_not(const vector<T, N> &v) {
     return detail::bitwise(v, v, [](auto x, auto) { return ~x; });
 }
 
-// What the array does with a NaN is not documented.
+// Those of float32 compare and select. What the array does with a NaN is not documented.
+template <unsigned N>
+vector<float, N> max(const vector<float, N> &a, const vector<float, N> &b) {
+    return select(a, b, lt(a, b));
+}
+template <unsigned N>
+vector<float, N> min(const vector<float, N> &a, const vector<float, N> &b) {
+    return select(a, b, ge(a, b));
+}
 template <typename T, unsigned N>
 vector<T, N> max(const vector<T, N> &a, const vector<T, N> &b) {
     nt_host::count(N, native_vector_length_v<T>);

@@ -1,7 +1,10 @@
 // The exact primitives on registers: arithmetic, comparison, bits, selection, rounding to integers, conversion.
 //
-// NaN and infinity behave as in NumPy. What the array's comparisons make of a NaN is not documented, so NaNs are found
-// by their bits. Integers wrap. Shifts expect the core's saturation mode `none`, its default.
+// NaN and infinity behave as in NumPy. Integers wrap. Shifts expect the core's saturation mode `none`, its default.
+//
+// Floats are compared by their bits. The array has no instruction for it; aie_api rounds the difference and compares
+// that with zero, which takes three instructions and is wrong for equal infinities, zeros of different signs, numbers
+// closer than 2^-126, and maybe NaN.
 #pragma once
 
 #include <limits>
@@ -38,6 +41,43 @@ inline aie::mask<N> is_nan(const Float<N> &x) {
     return aie::gt(magnitude(x), INFINITY_BITS);
 }
 
+// Integers in the order of the floats. Zeros are 0, infinities +-INFINITY_BITS, NaNs lie beyond them on both sides.
+template <unsigned N>
+inline Int<N> order(const Float<N> &x) {
+    return aie::select(bits(x), aie::sub(SIGN_BIT, bits(x)), aie::lt(bits(x), 0));
+}
+
+// Integers that are the larger, the larger (or smaller) the number is, and largest for NaNs: those that `order` has at
+// the other end wrap around. From NAN_RANK on they are NaNs.
+constexpr int32 RANK_SHIFT = 0x00800000;
+constexpr int32 NAN_RANK = INFINITY_BITS - RANK_SHIFT + 1;
+template <bool Maximum, unsigned N>
+inline Int<N> rank(const Float<N> &x) {
+    return Maximum ? aie::sub(order(x), RANK_SHIFT) : aie::sub(-RANK_SHIFT, order(x));
+}
+// The number of a rank; zeros are positive. `order` is its own inverse.
+template <bool Maximum, unsigned N>
+inline Float<N> unranked(const Int<N> &v) {
+    return from_bits(order(from_bits(Maximum ? aie::add(v, RANK_SHIFT) : aie::sub(-RANK_SHIFT, v))));
+}
+
+// x, but at least (or at most) `bound`, which is no NaN; some number where x is NaN.
+//
+// The bits of positive floats have the order of the floats. Signed, all negative floats are below them; unsigned, all
+// are above them, the larger the magnitude.
+template <unsigned N>
+inline Float<N> at_least(const Float<N> &x, std::type_identity_t<float> bound) {
+    const int32 limit = __builtin_bit_cast(int32, bound);
+    if (limit >= 0) return from_bits(aie::max(bits(x), limit));
+    return aie::min(x.template cast_to<uint32>(), static_cast<uint32>(limit)).template cast_to<float>();
+}
+template <unsigned N>
+inline Float<N> at_most(const Float<N> &x, std::type_identity_t<float> bound) {
+    const int32 limit = __builtin_bit_cast(int32, bound);
+    if (limit >= 0) return from_bits(aie::min(bits(x), limit));
+    return aie::max(x.template cast_to<uint32>(), static_cast<uint32>(limit)).template cast_to<float>();
+}
+
 // yes where the mask is set, else no.
 template <typename T, unsigned N>
 inline aie::vector<T, N> select(const aie::mask<N> &mask, const aie::vector<T, N> &yes, const aie::vector<T, N> &no) {
@@ -66,24 +106,36 @@ inline aie::mask<N> bit_not(const aie::mask<N> &a) {
 }
 
 template <typename T, unsigned N>
-inline aie::mask<N> unordered(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
+inline aie::mask<N> eq(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
     if constexpr (std::is_same_v<T, float>) {
-        return is_nan(a) | is_nan(b);
+        const auto zeros = aie::eq(aie::bit_and(MAGNITUDE_BITS, aie::bit_or(bits(a), bits(b))), 0);
+        return (aie::eq(bits(a), bits(b)) | zeros) & ~is_nan(a);
     } else {
-        return aie::mask<N>(false);
+        return aie::eq(a, b);
     }
 }
-template <typename T, unsigned N>
-inline aie::mask<N> eq(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
-    return aie::eq(a, b) & ~unordered(a, b);
+// Whether neither is NaN, given that `a` is not above `b`: only the ends remain.
+template <unsigned N>
+inline aie::mask<N> ordered(const Int<N> &a, const Int<N> &b) {
+    return aie::ge(a, -INFINITY_BITS) & aie::le(b, INFINITY_BITS);
 }
 template <typename T, unsigned N>
 inline aie::mask<N> lt(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
-    return aie::lt(a, b) & ~unordered(a, b);
+    if constexpr (std::is_same_v<T, float>) {
+        const Int<N> left = order(a), right = order(b);
+        return aie::lt(left, right) & ordered(left, right);
+    } else {
+        return aie::lt(a, b);
+    }
 }
 template <typename T, unsigned N>
 inline aie::mask<N> le(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
-    return aie::le(a, b) & ~unordered(a, b);
+    if constexpr (std::is_same_v<T, float>) {
+        const Int<N> left = order(a), right = order(b);
+        return aie::le(left, right) & ordered(left, right);
+    } else {
+        return aie::le(a, b);
+    }
 }
 template <unsigned N>
 inline aie::mask<N> eq(const aie::mask<N> &a, const aie::mask<N> &b) {
@@ -204,7 +256,7 @@ inline aie::vector<T, N> abs(const aie::vector<T, N> &x) {
 template <typename T, unsigned N>
 inline aie::vector<T, N> maximum(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
     if constexpr (std::is_same_v<T, float>) {
-        return select(is_nan(a), a, select(is_nan(b), b, aie::max(a, b)));
+        return select(aie::lt(rank<true>(a), rank<true>(b)), b, a);
     } else {
         return aie::max(a, b);
     }
@@ -212,7 +264,7 @@ inline aie::vector<T, N> maximum(const aie::vector<T, N> &a, const aie::vector<T
 template <typename T, unsigned N>
 inline aie::vector<T, N> minimum(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
     if constexpr (std::is_same_v<T, float>) {
-        return select(is_nan(a), a, select(is_nan(b), b, aie::min(a, b)));
+        return select(aie::lt(rank<false>(a), rank<false>(b)), b, a);
     } else {
         return aie::min(a, b);
     }
@@ -220,11 +272,11 @@ inline aie::vector<T, N> minimum(const aie::vector<T, N> &a, const aie::vector<T
 // The same with a number that is no NaN.
 template <unsigned N>
 inline Float<N> maximum(const Float<N> &a, std::type_identity_t<float> b) {
-    return select(is_nan(a), a, aie::max(a, b));
+    return select(is_nan(a), a, at_least(a, b));
 }
 template <unsigned N>
 inline Float<N> minimum(const Float<N> &a, std::type_identity_t<float> b) {
-    return select(is_nan(a), a, aie::min(a, b));
+    return select(is_nan(a), a, at_most(a, b));
 }
 template <unsigned N>
 inline aie::mask<N> maximum(const aie::mask<N> &a, const aie::mask<N> &b) {
@@ -285,20 +337,21 @@ template <unsigned N>
 inline Float<N> rint(const Float<N> &x) {
     return if_fractional(x, nearest(x));
 }
+// Below 2^23 the difference of a number and the nearest integer is exact, and no difference is a positive zero.
 template <unsigned N>
 inline Float<N> floor(const Float<N> &x) {
     const Float<N> near = nearest(x);
-    return if_fractional(x, aie::sub(near, one_where(aie::gt(near, x))));
+    return if_fractional(x, aie::sub(near, one_where(aie::gt(bits(aie::sub(near, x)), 0))));
 }
 template <unsigned N>
 inline Float<N> ceil(const Float<N> &x) {
     const Float<N> near = nearest(x);
-    return if_fractional(x, aie::add(near, one_where(aie::lt(near, x))));
+    return if_fractional(x, aie::add(near, one_where(aie::lt(bits(aie::sub(near, x)), 0))));
 }
 template <unsigned N>
 inline Float<N> trunc(const Float<N> &x) {
     const Float<N> positive = nt::abs(x), near = nearest(positive);
-    return if_fractional(x, aie::sub(near, one_where(aie::gt(near, positive))));
+    return if_fractional(x, aie::sub(near, one_where(aie::gt(bits(near), bits(positive)))));
 }
 
 template <unsigned N>
@@ -344,7 +397,7 @@ struct Conversion {
             constexpr float least = static_cast<float>(Limits::min());
             constexpr float most = sizeof(To) == 4 ? 2147483520.0f : static_cast<float>(Limits::max());
             const Float<N> number = aie::select(v, constant<N>(0.0f), is_nan(v));
-            const Int<N> whole = integer(trunc(aie::min(aie::max(number, constant<N>(least)), constant<N>(most))));
+            const Int<N> whole = integer(trunc(at_most(at_least(number, least), most)));
             if constexpr (sizeof(To) == 4) {
                 return aie::select(whole, Limits::max(), aie::ge(bits(number), 0x4f000000));  // 2^31
             } else {
@@ -411,11 +464,19 @@ inline aie::vector<T, N> sum_lanes(const aie::vector<T, N> &v) {
 }
 template <typename T, unsigned N>
 inline aie::vector<T, N> max_lanes(const aie::vector<T, N> &v) {
-    return combine_lanes(v, [](const auto &a, const auto &b) { return nt::maximum(a, b); });
+    if constexpr (std::is_same_v<T, float>) {
+        return unranked<true>(max_lanes(rank<true>(v)));
+    } else {
+        return combine_lanes(v, [](const auto &a, const auto &b) { return aie::max(a, b); });
+    }
 }
 template <typename T, unsigned N>
 inline aie::vector<T, N> min_lanes(const aie::vector<T, N> &v) {
-    return combine_lanes(v, [](const auto &a, const auto &b) { return nt::minimum(a, b); });
+    if constexpr (std::is_same_v<T, float>) {
+        return unranked<false>(max_lanes(rank<false>(v)));
+    } else {
+        return combine_lanes(v, [](const auto &a, const auto &b) { return aie::min(a, b); });
+    }
 }
 
 }  // namespace nt

@@ -71,7 +71,7 @@ inline Float<N> exp_bounded(const Float<N> &x) {
 
 template <typename P = full, unsigned N>
 inline Float<N> exp(const Float<N> &x) {
-    return select(is_nan(x), x, exp_bounded<P>(aie::max(aie::min(x, EXP_LIMIT), -EXP_LIMIT)));
+    return select(is_nan(x), x, exp_bounded<P>(at_least(at_most(x, EXP_LIMIT), -EXP_LIMIT)));
 }
 
 template <typename P>
@@ -103,7 +103,7 @@ inline Float<N> expm1_bounded(const Float<N> &x) {
 // exp(x) - 1
 template <typename P = full, unsigned N>
 inline Float<N> expm1(const Float<N> &x) {
-    const Float<N> result = expm1_bounded<P>(aie::max(aie::min(x, EXP_LIMIT), -30.0f));
+    const Float<N> result = expm1_bounded<P>(at_least(at_most(x, EXP_LIMIT), -30.0f));
     // x itself where x^2 is below the precision, and where it is NaN.
     const auto itself = aie::lt(magnitude(x), 0x33000000) | is_nan(x);  // 2^-25
     return select(itself, x, result);
@@ -112,7 +112,7 @@ inline Float<N> expm1(const Float<N> &x) {
 // 1 / (1 + exp(-x))
 template <typename P = full, unsigned N>
 inline Float<N> sigmoid(const Float<N> &x) {
-    const Float<N> power = exp_bounded<P>(nt::neg(aie::max(aie::min(x, EXP_LIMIT), -EXP_LIMIT)));
+    const Float<N> power = exp_bounded<P>(nt::neg(at_least(at_most(x, EXP_LIMIT), -EXP_LIMIT)));
     const Float<N> sum = aie::add(power, constant<N>(1.0f));
     const Float<N> inverse = reciprocal_of_mantissa<P>(split<P::parts>(mantissa(sum)));
     const Int<N> exponents = aie::sub(aie::broadcast<int32, N>(127), exponent(sum));

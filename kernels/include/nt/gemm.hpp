@@ -3,12 +3,17 @@
 // A tile of the result is M x N sums that stay in the core's memory over all steps in K. A call adds the product of a
 // slice of A, `block_rows` x R rows, and of B's K x N. Every operand lies in blocks: A as [K/S][rows][S], B as
 // [K/S][N/T][S][T], or [K/S][N][S] if its memory order is that of its transpose, and the sums as [M/R][N/T][R][T].
+//
+// Xilinx/mlir-aie issue 3778 (open, cause unknown) reports wrong sums of int8 on aie2, in a loop over 4x8x8 products
+// compiled by Peano. It is not known whether it concerns this loop; nothing here has run on an NPU.
 #pragma once
 
 #include <aie_api/aie.hpp>
 
 #include <type_traits>
 #include <utility>
+
+#include "precision.hpp"
 
 namespace nt {
 
@@ -21,7 +26,10 @@ struct GemmTile {
     static constexpr bool transposed = transposed_;
     using Operand = Operand_;
     using Sum = Sum_;
-    using Product = aie::mmul<R, S, T, Operand, Operand>;
+    // The factors of float products are sums of bfloat16 numbers.
+    static constexpr bool splits = std::is_same_v<Operand, float>;
+    using Factor = std::conditional_t<splits, bfloat16, Operand>;
+    using Product = aie::mmul<R, S, T, Factor, Factor>;
     static_assert(M % (block_rows * R) == 0 && K % S == 0 && N % (block_columns * T) == 0);
 };
 
@@ -71,12 +79,43 @@ inline void finish(const typename Tile::Product &product, typename Tile::Sum *su
     }
 }
 
+// A block as its products take it.
+template <typename Tile, unsigned N>
+inline auto factor(const aie::vector<typename Tile::Operand, N> &block) {
+    if constexpr (Tile::splits) {
+        return split<full::parts>(block);
+    } else {
+        return block;
+    }
+}
+
+template <typename Product, typename T, unsigned A, unsigned B>
+inline void accumulate(Product &sum, const aie::vector<T, A> &a, const aie::vector<T, B> &b) {
+    sum.mac(a, b);
+}
+// The six products that count in float32, from the smallest; aie_api's own product of float blocks calls an intrinsic
+// on aie2, mac_4x8_8x4_conf, that Peano declares and does not define. An operand that is infinite, or becomes so when
+// rounded to bfloat16, makes its sums NaN.
+template <typename Product, unsigned A, unsigned B>
+inline void accumulate(Product &sum, const Split<3, A> &a, const Split<3, B> &b) {
+    Product product;
+    product.mul(a[2], b[0]);
+    product.mac(a[1], b[1]);
+    product.mac(a[0], b[2]);
+    product.mac(a[1], b[0]);
+    product.mac(a[0], b[1]);
+    product.mac(a[0], b[0]);
+    sum = Product(aie::add(product.to_accum(), sum.to_accum()));
+}
+
 // Adds a slice of A times B to the sums of the slice's rows; the cursor tells which slice it is.
 template <typename Tile>
 inline void multiply(const typename Tile::Operand *__restrict a, const typename Tile::Operand *__restrict b,
                      typename Tile::Sum *__restrict sums, int32 *__restrict cursor) {
     using Product = typename Tile::Product;
+    using Left = decltype(factor<Tile>(aie::load_v<Product::size_A>(a)));
     constexpr unsigned rows = Tile::block_rows, columns = Tile::block_columns, width = Tile::N / Tile::T;
+    if constexpr (Tile::splits) aie::set_rounding(aie::rounding_mode::conv_even);
     sums += advance(cursor, Tile::slice, Tile::M * Tile::N);
     const auto block = [=](unsigned j, unsigned i, unsigned k) { return sums + (i * width + j + k) * Product::size_C; };
     Product c[rows][columns];
@@ -85,12 +124,15 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
         const auto *left = a;
         const auto *right = b + j * Product::size_B;
         for (unsigned step = 0; step < Tile::K / Tile::S; ++step) {
-            aie::vector<typename Tile::Operand, Product::size_A> lefts[rows];
-            unroll<rows>([&](auto i) { lefts[i] = aie::load_v<Product::size_A>(left + i * Product::size_A); });
+            Left lefts[rows];
+            unroll<rows>([&](auto i) {
+                lefts[i] = factor<Tile>(aie::load_v<Product::size_A>(left + i * Product::size_A));
+            });
             unroll<columns>([&](auto k) {
-                auto factor = aie::load_v<Product::size_B>(right + k * Product::size_B);
-                if constexpr (Tile::transposed) factor = aie::transpose(factor, Tile::T, Tile::S);
-                unroll<rows>([&](auto i) { c[i][k].mac(lefts[i], factor); });
+                auto loaded = aie::load_v<Product::size_B>(right + k * Product::size_B);
+                if constexpr (Tile::transposed) loaded = aie::transpose(loaded, Tile::T, Tile::S);
+                const auto found = factor<Tile>(loaded);
+                unroll<rows>([&](auto i) { accumulate(c[i][k], lefts[i], found); });
             });
             left += rows * Product::size_A;
             right += width * Product::size_B;

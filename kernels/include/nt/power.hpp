@@ -65,11 +65,11 @@ inline Float<N> pow(const Float<N> &x, const Float<N> &y) {
     const Float<N> size = nt::abs(x);
     const Pair<N> log = log_pair<P>(size);
     // From here on every power of another number than 1 is 0 or infinite.
-    const Float<N> bounded = aie::max(aie::min(y, 1e10f), -1e10f);
+    const Float<N> bounded = at_least(at_most(y, 1e10f), -1e10f);
     const auto factor = split<3>(bounded);
     const Pair<N> main = exact_product(factor, split<3>(log.high));
     const Float<N> rest = aie::add(main.low, value(product(factor, split<2>(log.low))));
-    const Float<N> clamped = aie::max(aie::min(main.high, EXP_LIMIT), -EXP_LIMIT);
+    const Float<N> clamped = at_least(at_most(main.high, EXP_LIMIT), -EXP_LIMIT);
     const Reduced<N> reduced = reduce_exponent<P>(clamped);
     const Float<N> r = select(aie::lt(magnitude(main.high), 0x42b1cccd), aie::add(reduced.rest, rest), reduced.rest);
     Float<N> result = scale_positive(exp_of_rest<P>(r), reduced.n);

@@ -104,24 +104,35 @@ struct row_prod {
     }
 };
 
+// Floats are compared by their ranks; NaN is better than any number.
 template <class T, unsigned N, bool Maximum>
 struct row_extreme {
+    static constexpr bool ranks = std::is_same_v<T, float>;
     using vector = aie::vector<T, N>;
-    vector best = nt::broadcast<T, N>(worst<T, Maximum>());
+    using kept_vector = aie::vector<std::conditional_t<ranks, int32, T>, N>;
+    kept_vector best = kept(nt::broadcast<T, N>(worst<T, Maximum>()));
 
-    static vector better(const vector &a, const vector &b) {
-        if constexpr (Maximum)
+    static kept_vector kept(const vector &v) {
+        if constexpr (ranks)
+            return nt::rank<Maximum>(v);
+        else
+            return v;
+    }
+    static kept_vector better(const kept_vector &a, const kept_vector &b) {
+        if constexpr (ranks || Maximum)
             return nt::maximum(a, b);
         else
             return nt::minimum(a, b);
     }
     template <class Lanes>
     void add(const vector &v, int32, Lanes lanes) {
-        best = better(best, inside(v, worst<T, Maximum>(), lanes));
+        best = better(best, kept(inside(v, worst<T, Maximum>(), lanes)));
     }
     void merge(const row_extreme &part) { best = better(best, part.best); }
     vector value() const {
-        if constexpr (Maximum)
+        if constexpr (ranks)
+            return nt::unranked<Maximum>(nt::max_lanes(best));
+        else if constexpr (Maximum)
             return nt::max_lanes(best);
         else
             return nt::min_lanes(best);
@@ -132,45 +143,41 @@ using row_max = row_extreme<T, N, true>;
 template <class T, unsigned N>
 using row_min = row_extreme<T, N, false>;
 
-// The first NaN is better than any number.
+// The first NaN is better than any number. What is kept is the larger, the better it is.
 template <class T, unsigned N, bool Maximum>
 struct row_place {
-    using vector = aie::vector<T, N>;
-    using index_vector = aie::vector<int32, N>;
+    static constexpr bool ranks = std::is_same_v<T, float>;
     static constexpr int32 nowhere = std::numeric_limits<int32>::max();
-    vector best = nt::broadcast<T, N>(worst<T, Maximum>());
+    using vector = aie::vector<T, N>;
+    using kept_vector = aie::vector<std::conditional_t<ranks, int32, T>, N>;
+    using index_vector = aie::vector<int32, N>;
+    kept_vector best = kept(nt::broadcast<T, N>(worst<T, Maximum>()));
     index_vector place = nt::broadcast<int32, N>(nowhere);
 
-    static aie::mask<N> better(const vector &a, const vector &b) {
-        const auto beyond = [&] {
-            if constexpr (Maximum)
-                return nt::gt(a, b);
-            else
-                return nt::lt(a, b);
-        }();
-        if constexpr (std::is_floating_point_v<T>)
-            return nt::bit_or(beyond, nt::bit_and(nt::ne(a, a), nt::eq(b, b)));
+    static kept_vector kept(const vector &v) {
+        if constexpr (ranks)
+            return nt::minimum(nt::rank<Maximum>(v), nt::broadcast<int32, N>(NAN_RANK));  // all NaNs are alike
+        else if constexpr (Maximum)
+            return v;
         else
-            return beyond;
+            return nt::bit_not(v);
     }
-    void take(const aie::mask<N> &where, const vector &v, const index_vector &places) {
-        best = nt::select(where, v, best);
+    void take(const aie::mask<N> &where, const kept_vector &found, const index_vector &places) {
+        best = nt::select(where, found, best);
         place = nt::select(where, places, place);
     }
     template <class Lanes>
     void add(const vector &v, int32 start, Lanes lanes) {
-        const vector row = inside(v, worst<T, Maximum>(), lanes);
-        take(better(row, best), row, positions<N>(start));
+        const kept_vector found = kept(inside(v, worst<T, Maximum>(), lanes));
+        take(nt::gt(found, best), found, positions<N>(start));
     }
     void merge(const row_place &part) {
-        const auto tie = nt::bit_not(nt::bit_or(better(best, part.best), better(part.best, best)));
-        take(nt::bit_or(better(part.best, best), nt::bit_and(tie, nt::lt(part.place, place))), part.best, part.place);
+        const auto earlier = nt::bit_and(nt::eq(part.best, best), nt::lt(part.place, place));
+        take(nt::bit_or(nt::gt(part.best, best), earlier), part.best, part.place);
     }
     // Where all elements lose every comparison no place was found, and the first is as good as any.
     index_vector value() const {
-        const vector winner = Maximum ? nt::max_lanes(best) : nt::min_lanes(best);
-        auto wins = nt::eq(best, winner);
-        if constexpr (std::is_floating_point_v<T>) wins = nt::bit_or(wins, nt::ne(best, best));
+        const auto wins = nt::eq(best, nt::max_lanes(best));
         const index_vector first = nt::min_lanes(nt::select(wins, place, nt::broadcast<int32, N>(nowhere)));
         return nt::select(nt::eq(first, nt::broadcast<int32, N>(nowhere)), nt::broadcast<int32, N>(0), first);
     }

@@ -39,7 +39,7 @@ inline Float<N> erf_of_size(const Float<N> &size) {
     if constexpr (P::parts == 2) {
         // x times 2^40, so that the lower part of a tiny x does not fall below 2^-126. The sum makes a denormal zero.
         constexpr int32 raise = 40 << 23;
-        const auto factor = split<2>(from_bits(aie::add(bits(aie::min(size, 2.7439773f)), raise)));
+        const auto factor = split<2>(from_bits(aie::add(bits(at_most(size, 2.7439773f)), raise)));
         const auto square = split<2>(value(product(factor, factor)));
         const bfloat16 scale(ERF_SCALE * 0x1p-80f);
         const Sum<N> centered = aie::mac(aie::mac(constant_sum<N>(-1.0f), square[1], scale), square[0], scale);
@@ -56,7 +56,7 @@ inline Float<N> erf_of_size(const Float<N> &size) {
         const Int<N> raised_near = bits(value(add_product(Sum<N>(raised), split<3>(raised), ratio)));
         const Float<N> lowered = from_bits(aie::max(aie::sub(raised_near, raise), 0));
         const Float<N> near = select(aie::lt(bits(size), 0x00800000), size, lowered);  // zero and subnormals
-        const auto centered = split<3>(aie::sub(aie::max(size, 0.9f), constant<N>(2.25f)));
+        const auto centered = split<3>(aie::sub(at_least(size, 0.9f), constant<N>(2.25f)));
         const Float<N> rest = exp_bounded<P>(polynomial<4>(centered, ERF_FAR));
         const Float<N> far = aie::sub(constant<N>(1.0f), rest);
         return select(aie::lt(bits(size), 0x3f6e147b), near, far);  // 0.93
@@ -64,7 +64,7 @@ inline Float<N> erf_of_size(const Float<N> &size) {
 }
 template <typename P = full, unsigned N>
 inline Float<N> erf(const Float<N> &x) {
-    const Float<N> result = erf_of_size<P>(aie::min(from_bits(magnitude(x)), 4.0f));
+    const Float<N> result = erf_of_size<P>(at_most(from_bits(magnitude(x)), 4.0f));
     return select(is_nan(x), x, from_bits(aie::bit_or(bits(result), sign(x))));
 }
 
@@ -93,7 +93,7 @@ inline Float<N> tanh_of_size(const Float<N> &size) {
 }
 template <typename P = full, unsigned N>
 inline Float<N> tanh(const Float<N> &x) {
-    const Float<N> result = tanh_of_size<P>(aie::min(from_bits(magnitude(x)), 10.0f));
+    const Float<N> result = tanh_of_size<P>(at_most(from_bits(magnitude(x)), 10.0f));
     const Float<N> signed_result = from_bits(aie::bit_or(bits(result), sign(x)));
     if constexpr (P::parts == 2) {
         return select(is_nan(x), x, signed_result);
