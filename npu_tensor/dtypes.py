@@ -52,7 +52,7 @@ class DType:
         category: int,
         register: str = "",
         ggml_type: int | None = None,
-        npu: str = "CPU only, or converted on the way",
+        npu: str = "on the CPU, unless it is converted on the way",
     ) -> None:
         self.name: Final = name
         self.short: Final = short
@@ -78,8 +78,8 @@ class DType:
 
 _NATIVE: Final = "native"
 
-bool_ = DType("bool", "bool", np.bool_, 0)
-uint8 = DType("uint8", "u8", np.uint8, 1)
+bool_ = DType("bool", "bool", np.bool_, 0, npu="as bytes, and as masks of the cores")
+uint8 = DType("uint8", "u8", np.uint8, 1, npu="as bytes, computed as wider integers")
 int8 = DType("int8", "i8", np.int8, 1, ggml_type=24, npu=_NATIVE)
 int16 = DType("int16", "i16", np.int16, 1, ggml_type=25, npu=_NATIVE)
 int32 = DType("int32", "i32", np.int32, 1, ggml_type=26, npu=_NATIVE)

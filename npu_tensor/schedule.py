@@ -281,9 +281,7 @@ def _root(item: int, aliases: dict[int, int]) -> int:
 def _place_all(work: Iterable[Task]) -> tuple[Placed, ...]:
     """Every task on a device; the kernels of the preferred one are built at the same time."""
     answers = [(task, devices()[0].claim(task)) for task in work]
-    for _, answer in answers:
-        if not isinstance(answer, Refusal):
-            answer.prepare()
+    devices()[0].prepare([answer for _, answer in answers if not isinstance(answer, Refusal)])
     return tuple(_place(task, answer) for task, answer in answers)
 
 

@@ -122,10 +122,6 @@ class Kernel(Protocol):
     seconds: float
     reason: str
 
-    def prepare(self) -> None:
-        """Begin in the background what takes long in `bind`, which waits for it."""
-        ...
-
     def bind(self) -> Step:
         """Compile if needed and return the step. Raises BuildError."""
         ...
@@ -139,6 +135,10 @@ class Device(Protocol):
 
     def claim(self, task: Task) -> Kernel | Refusal:
         """A kernel for the task, or why there is none."""
+        ...
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Do for all these kernels of its own what takes long in `bind`, several at once. Fails as `bind` will."""
         ...
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 from npu_tensor import events
@@ -21,6 +20,7 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Artifact, Backend, Request
+from npu_tensor.runtime.build.process import end_all
 from npu_tensor.runtime.build.progress import building
 from npu_tensor.runtime.keys import description, folder, kernel_key
 from npu_tensor.runtime.precompiled import KernelDirectory
@@ -28,44 +28,58 @@ from npu_tensor.runtime.store import store
 
 __all__ = ["KernelLibrary"]
 
+Found = TypeVar("Found", Artifact, BuildError)
+
 class KernelLibrary:
     """Finds or builds the kernels of one back end. Safe to use from several threads."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self._lock = threading.Lock()
         self._directories: dict[Path, KernelDirectory] = {}
         # By identity, as long as the design lives: hashing ten thousand transfers takes longer than all else here.
-        self._found: dict[int, tuple[ref[Design], Artifact]] = {}
-        self._started: dict[int, tuple[Design, Future[Artifact]]] = {}
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._found: dict[int, tuple[ref[Design], Artifact | BuildError]] = {}
 
     def find(self, request: Request) -> Artifact:
         """The kernel's files; built if they are nowhere. The same design object is looked up once.
 
         Raises BuildError with every place that was tried, and with what the compiler says if it was asked.
         """
-        identity = id(request.design)
-        known = self._found.get(identity)
-        if known is not None and known[0]() is request.design:
-            return known[1]._replace(origin="memory")
-        started = self._started.pop(identity, None)
-        artifact = started[1].result() if started is not None else self._look_up(request)
-        self._found[identity] = (ref(request.design, lambda _: self._found.pop(identity, None)), artifact)
-        return artifact
+        design, known = self._found.get(id(request.design), (None, None))
+        if design is not None and design() is request.design:
+            if isinstance(known, Artifact):
+                return known._replace(origin="memory")
+            if self._found.pop(id(request.design), None) is not None and known is not None:
+                raise known
+        return self._remember(request.design, self._look_up(request))
 
-    def start(self, request: Request) -> None:
-        """Begin to look for the kernel, and to build it, in the background; `find` waits for that."""
-        identity = id(request.design)
-        with self._lock:
-            if identity not in self._found and identity not in self._started:
-                self._started[identity] = (request.design, self._executor().submit(self._look_up, request))
+    def _remember(self, design: Design, found: Found) -> Found:
+        identity = id(design)
+        self._found[identity] = (ref(design, lambda _: self._found.pop(identity, None)), found)
+        return found
 
-    def _executor(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._pool[0] != os.getpid():  # Threads do not survive a fork.
-            jobs = config.build_jobs or os.cpu_count() or 1
-            self._pool = (os.getpid(), ThreadPoolExecutor(jobs, "npu_tensor build"))
-        return self._pool[1]
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Find these kernels, several at once; those that cannot be built fail when `find` is asked for them next.
+
+        What was begun ends with this call, also if an exception such as KeyboardInterrupt ends it.
+        """
+        wanted = {id(request.design): request for request in requests if id(request.design) not in self._found}
+        if len(wanted) < 2:  # `find` does as well
+            return
+        pool = ThreadPoolExecutor(config.build_jobs or os.cpu_count() or 1, "npu_tensor build")
+        try:
+            builds = [(request.design, pool.submit(self.find, request)) for request in wanted.values()]
+            for design, build in builds:
+                error = build.exception()
+                if isinstance(error, BuildError):
+                    self._remember(design, error)
+                elif error is not None:
+                    raise error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
+        finally:
+            pool.shutdown()
 
     def make(self, request: Request, force: bool = False) -> Artifact:
         """The kernel from the cache, or built here, even if building is off for programs.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,19 +73,22 @@ def _argument(value: np.ndarray[Any, Any] | int | float) -> Any:
     return ctypes.c_int32(value) if isinstance(value, int) else ctypes.c_float(value)
 
 
+_modules: dict[str, Module] = {}
+"""By the digest of their library: there is one object for each in a process."""
+
+
 class KernelManager:
-    """Modules of one generation of the array; every thread gets the same object. device: as for `CacheManager`."""
+    """Modules of one generation of the array. Safe to use from several threads. device: as for `CacheManager`."""
 
     def __init__(self, device: str = "sim:npu2") -> None:
         self.cache = CacheManager(device)
-        self._lock = threading.Lock()
-        self._modules: dict[str, Module] = {}
+        self._known: dict[Source, Module] = {}
 
     def get_or_compile_module(self, source: Source) -> Module:
-        """The functions of a family. Raises BuildError."""
-        with self._lock:
-            known = self._modules.get(source.label)
-            if known is None:
-                binary = self.cache.get_or_compile(source.label, source.text(), source.functions())
-                known = self._modules[source.label] = Module.load(binary.path)
-            return known
+        """The functions of a family: the same object for every caller and every manager. Raises BuildError."""
+        known = self._known.get(source)
+        if known is None:
+            binary = self.cache.get_or_compile(source.label, source.text(), source.functions())
+            known = _modules.get(binary.sha256) or _modules.setdefault(binary.sha256, Module.load(binary.path))
+            self._known[source] = known
+        return known

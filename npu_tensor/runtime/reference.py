@@ -18,7 +18,7 @@ from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.task import Fusion, Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Fusion, Kernel, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "located", "to_register"]
 
@@ -200,9 +200,6 @@ class ReferenceKernel:
         self.seconds = 5e-6 + sum(output.nbytes for output in task.outputs) * max(1, len(task.ops)) / 2e9
         self._allocate = allocator.allocate
 
-    def prepare(self) -> None:
-        """There is nothing to prepare."""
-
     def bind(self) -> Step:
         """The step; nothing is compiled."""
         return self._run
@@ -297,6 +294,9 @@ class ReferenceDevice:
 
     def set_threads(self, threads: int) -> None:
         """NumPy runs element-wise work in the calling thread."""
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Nothing takes long."""
 
     def claim(self, task: Task) -> ReferenceKernel | Refusal:
         """Always a kernel."""

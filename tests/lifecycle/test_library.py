@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -312,7 +314,7 @@ def test_threads_build_once_and_get_the_same_files() -> None:
     assert len({artifact.files[".bin"] for artifact in found}) == 1
 
 
-def test_started_builds_run_at_the_same_time() -> None:
+def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
 
     class Slow(FakeBackend):
@@ -323,15 +325,46 @@ def test_started_builds_run_at_the_same_time() -> None:
     with config.scope(build_jobs=2):
         library = KernelLibrary(Slow())
         wanted = [request(design(f"// {number}")) for number in range(2)]
-        for one in wanted:
-            library.start(one)
-        assert [library.find(one).origin for one in wanted] == ["built", "built"]
+        library.prepare(wanted)
+        assert [library.find(one).origin for one in wanted] == ["memory", "memory"]
 
 
-def test_a_failure_in_the_background_is_raised_where_the_kernel_is_asked_for() -> None:
+def test_what_cannot_be_prepared_fails_where_it_is_asked_for() -> None:
     backend = FakeBackend()
     backend.failure = "negate.cc:1: error: no"
-    library, wanted = KernelLibrary(backend), request()
-    library.start(wanted)
-    with pytest.raises(BuildError, match="no"):
-        library.find(wanted)
+    library = KernelLibrary(backend)
+    wanted = [request(design(f"// {number}")) for number in range(3)]
+    library.prepare(wanted)
+    for one in wanted:
+        with pytest.raises(BuildError, match="error: no"):
+            library.find(one)
+    assert len(backend.built) == 3
+
+
+def test_an_interrupt_ends_builds_and_begins_no_others(tmp_path: Path) -> None:
+    """In a process of its own: the signal goes to the main thread, which waits for the builds."""
+    program = f"""
+import os, signal, sys, threading, time
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_library import FakeBackend, design, request
+from npu_tensor.config import config
+from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.library import KernelLibrary
+
+class Endless(FakeBackend):
+    def build(self, request, directory):
+        self.built.append(request.name)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        run([sys.executable, "-c", "import time; time.sleep(600)"], directory, directory / "build.log", 600)
+
+config.build_jobs, config.cache_path = 1, {str(tmp_path)!r}
+backend = Endless()
+wanted = [request(design(f"// {{n}}")) for n in range(4)]
+try:
+    KernelLibrary(backend).prepare(wanted)
+except KeyboardInterrupt:
+    print("interrupted", len(backend.built))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("interrupted 1\n", 0), done.stderr

@@ -19,10 +19,26 @@ from typing import Final
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["run"]
+__all__ = ["end_all", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
+
+_running: Final[set[subprocess.Popen[bytes]]] = set()
+if hasattr(os, "register_at_fork"):  # They are the parent's to end.
+    os.register_at_fork(after_in_child=_running.clear)
+
+
+def end_all() -> None:
+    """End all commands that run; whoever waits for one gets a BuildError that is transient."""
+    for process in tuple(_running):
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # A compiler driver starts others, which would go on without it.
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def run(
@@ -54,26 +70,27 @@ def run(
             )
         except OSError as error:
             raise BuildError(f"{command[0]} cannot be started: {error}") from None
+        _running.add(process)
         try:
             code = process.wait(seconds)
         except BaseException as error:
-            # A compiler driver starts others, which would go on without it.
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end(process)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 limit = f"{command[0]} was ended after {seconds:g} s (NPU_TENSOR_BUILD_SECONDS sets the limit)"
-                raise BuildError(f"{limit}\n{_end(log, before)}".rstrip()) from None
+                raise BuildError(f"{limit}\n{_tail(log, before)}".rstrip()) from None
             raise
+        finally:
+            _running.discard(process)
     if config.jit_verbose:
-        print(f"$ {shlex.join(command)}\n{_end(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
+        print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
-        failed = BuildError(_end(log, before).rstrip() or f"{shlex.join(command)} failed with exit code {code}")
+        failed = BuildError(_tail(log, before).rstrip() or f"{shlex.join(command)} failed with exit code {code}")
         failed.transient = code < 0
         raise failed
 
 
-def _end(log: Path, start: int) -> str:
+def _tail(log: Path, start: int) -> str:
     """The last of what was written to a log since `start`."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -30,7 +30,7 @@ from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Fusion, Input, Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Fusion, Input, Kernel, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["CpuDevice"]
 
@@ -81,6 +81,9 @@ class CpuDevice:
         """Change the number of threads; 0 means all cores of the process."""
         self.pool.set_threads(threads)
 
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""
+
     def claim(self, task: Task) -> _LoopKernel | _ProductKernel | Refusal:
         """A compiled kernel, or why the task has none."""
         if task.kind == "data":
@@ -127,9 +130,6 @@ class _LoopKernel:
         moved = sum(output.nbytes for output in task.outputs)
         moved += sum(_touched(source) for source in task.inputs if source.layout is not None)
         self.seconds = LAUNCH + max(moved / BANDWIDTH, size * _program_flops(task.program) / ELEMENT_RATE / 4)
-
-    def prepare(self) -> None:
-        """LLVM compiles in milliseconds and one module at a time."""
 
     def bind(self) -> Step:
         """Compile the kernel, and before it a copy of every operand whose rows are not evenly spaced."""
@@ -467,9 +467,6 @@ class _ProductKernel:
         self.reason = "".join((f"compiled for {left.dtype.name}", *parts))
         products = 2 * math.prod(task.shape) * self.depth
         self.seconds = LAUNCH * 3 + products / PRODUCT_RATE.get(left.dtype.name, 100e9)
-
-    def prepare(self) -> None:
-        """LLVM compiles in milliseconds and one module at a time."""
 
     def bind(self) -> Step:
         """Compile the packing loops and the product; operands of the epilogue that jump along a row are copied."""

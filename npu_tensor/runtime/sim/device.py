@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
@@ -31,7 +32,7 @@ from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import located
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
-from npu_tensor.task import Refusal, Step, Task
+from npu_tensor.task import Kernel, Refusal, Step, Task
 
 __all__ = ["SimulatedDevice", "pack", "parse", "unpack"]
 
@@ -89,6 +90,10 @@ class SimulatedDevice:
         answer = kernels.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else SimulatedKernel(self, task, answer)
 
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Make the designs, and compile their functions for this machine."""
+        library().prepare([kernel.request for kernel in kernels if isinstance(kernel, SimulatedKernel)])
+
     def known(self, design: Design) -> Design:
         """The one object that stands for all equal designs."""
         with self.lock:
@@ -130,10 +135,6 @@ class SimulatedKernel:
         task = self.task
         design = self.owner.known(self.offer.design())
         return Request(kernel_name(task), design, tensor_descs(task), op_params(task))
-
-    def prepare(self) -> None:
-        """Make the design, and begin to compile its functions for this machine."""
-        library().start(self.request)
 
     def bind(self) -> Step:
         """Find or compile the design's functions and return the step. Raises BuildError."""
