@@ -161,7 +161,7 @@ def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
         return None
     if not (np.isfinite(rates).all() and math.isfinite(magnitude)):
         return None
-    return Angles(rates / (2 * np.pi), magnitude, attributes["n_dims"], attributes["mode"] == "normal", divided)
+    return Angles(rates / (2 * np.pi), float(magnitude), attributes["n_dims"], attributes["mode"] == "normal", divided)
 
 
 def _heads(tokens: int, heads: int, features: int, cores: int) -> int | None:

@@ -27,8 +27,9 @@ from npu_tensor.resources import (
     set_num_threads,
 )
 from npu_tensor.tensor import FUNCTIONS, Tensor, realize
+from npu_tensor.version import VERSION as _VERSION
 
-__version__ = "0.1.0"
+__version__ = _VERSION
 
 _NAMES = {
     **FUNCTIONS,

@@ -380,8 +380,7 @@ class Config:
     def cache_dir(self) -> Path:
         """Directory of compiled kernels. Not created here.
 
-        The setting, else $XDG_CACHE_HOME/npu_tensor, else $HOME/.cache/npu_tensor, else one of this user below the
-        directory for temporary files.
+        The setting, else $XDG_CACHE_HOME/npu_tensor, else $HOME/.cache/npu_tensor, else `user_temporary_path`.
         """
         if self.cache_path:
             return Path(self.cache_path)
@@ -389,7 +388,7 @@ class Config:
             from platformdirs import user_cache_path
 
             return user_cache_path("npu_tensor")
-        return Path(tempfile.gettempdir(), f"npu_tensor-{os.getuid()}")
+        return user_temporary_path()
 
     def ready_kernel_dirs(self) -> tuple[Path, ...]:
         """`kernel_dirs`, which must all be there: a wrong path would quietly mean that everything is compiled.
@@ -415,6 +414,15 @@ class Config:
             }
             for name, setting in SETTINGS.items()
         ]
+
+
+def user_temporary_path() -> Path:
+    """The directory of this user below that for temporary files. Not created here."""
+    try:
+        place = tempfile.gettempdir()
+    except FileNotFoundError:  # None can be written; whoever needs this one finds that out, and may do without.
+        place = "/tmp"
+    return Path(place, f"npu_tensor-{os.getuid()}")
 
 
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(

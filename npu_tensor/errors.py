@@ -63,9 +63,12 @@ class DeviceError(NpuTensorError, RuntimeError):
 
 
 class BuildError(NpuTensorError, RuntimeError):
-    """A kernel could not be compiled. `transient`: for a reason that may not come again, such as a signal."""
+    """A kernel could not be compiled. `transient`: for a reason that may not come again, such as a signal.
+    `remembered`: the cache knows it, and lets the same build fail at once the next time.
+    """
 
     transient: bool = False
+    remembered: bool = False
 
 
 class LaunchError(NpuTensorError, RuntimeError):

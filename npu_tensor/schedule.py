@@ -6,6 +6,7 @@ the bound steps. Running it fills a list of values, one per item.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npu_tensor import events, logs
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError
-from npu_tensor.fuse import share_common, tasks
+from npu_tensor.fuse import Tasks, share_common, tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, keep
@@ -116,6 +117,17 @@ class _Placement:
 
 
 _lock = threading.RLock()
+
+
+def _in_child() -> None:
+    """The thread that may have held the lock does not exist in a forked process."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
 _host_devices: list[HostDevice] = []
 _placements: dict[str, _Placement] = {}
 _active = _Placement("")
@@ -229,46 +241,66 @@ def reset() -> None:
         placement.devices.clear()
 
 
+class _Draft(NamedTuple):
+    """A plan whose kernels are not bound yet: the graph, what each kernel does, and what the first device says."""
+
+    devices: tuple[Device, ...]
+    graph: nx.DiGraph
+    size: int
+    cut: Tasks
+    aliases: tuple[tuple[int, int], ...]
+    needed_after: set[int]
+    answers: list[tuple[Task, Kernel | Refusal]]
+
+
 def plan(found: Capture) -> Plan:
-    """The plan of a captured structure, from the cache or new."""
-    plans = _active.plans
-    ready = plans.get(found.signature)
-    if ready is None:
-        with _lock:
-            plans = _active.plans
-            ready = plans.get(found.signature)
-            if ready is None:
-                ready = _make(found)
-                while len(plans) >= MAX_PLANS:
-                    plans.pop(next(iter(plans)))
-                plans[found.signature] = ready
-    return ready
-
-
-def _make(found: Capture) -> Plan:
+    """The plan of a captured structure, from the cache or new. Other threads may plan while kernels are built."""
+    ready = _active.plans.get(found.signature)
+    if ready is not None:
+        return ready
     logs.follow_setting()
     for prepare in before_planning:
         prepare()
     start = time.perf_counter()
+    with _lock:
+        draft, plans = _draft(found, tuple(devices())), _active.plans
+    draft.devices[0].prepare([answer for _, answer in draft.answers if not isinstance(answer, Refusal)])
+    with _lock:
+        ready = plans.get(found.signature)
+        if ready is None:
+            ready = _bound(draft, len(found.nodes), start)
+            while len(plans) >= MAX_PLANS:
+                plans.pop(next(iter(plans)))
+            plans[found.signature] = ready
+    return ready
+
+
+def _draft(found: Capture, devices: tuple[Device, ...]) -> _Draft:
     graph = digraph(found)
     size = max(graph, default=-1) + 1
     merged = share_common(graph)
-    cut = tasks(graph, devices()[0].fusion)
+    cut = tasks(graph, devices[0].fusion)
     # Twins share a buffer, and so do views that cover the whole of what they view.
     aliases = {**cut.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
     ordered = tuple((item, _root(item, aliases)) for item in aliases)
     needed_after = {base for _, base in ordered} | {item for item in found.keep if item not in aliases}
-    placed = _place_all(with_donors(cut.tasks, needed_after))
-    dying = last_uses(cut.tasks, needed_after)
-    steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
+    work = with_donors(cut.tasks, needed_after)
+    answers = [(task, devices[0].claim(task)) for task in work]
+    return _Draft(devices, graph, size, cut, ordered, needed_after, answers)
+
+
+def _bound(draft: _Draft, nodes: int, start: float) -> Plan:
     import networkx as nx
 
-    made = Plan(nx.freeze(graph), placed, steps, ordered, size)
+    placed = tuple(_place(task, answer, draft.devices) for task, answer in draft.answers)
+    dying = last_uses(draft.cut.tasks, draft.needed_after)
+    steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
+    made = Plan(nx.freeze(draft.graph), placed, steps, draft.aliases, draft.size)
     seconds = time.perf_counter() - start
     if events.listeners:
-        events.emit(events.PlanBuilt(len(found.nodes), len(steps), seconds, made))
+        events.emit(events.PlanBuilt(nodes, len(steps), seconds, made))
     if config.debug:
-        print(f"plan: {len(found.nodes)} ops in {len(steps)} kernels, {seconds * 1e3:.1f} ms")
+        print(f"plan: {nodes} ops in {len(steps)} kernels, {seconds * 1e3:.1f} ms")
     return made
 
 
@@ -278,20 +310,13 @@ def _root(item: int, aliases: dict[int, int]) -> int:
     return item
 
 
-def _place_all(work: Iterable[Task]) -> tuple[Placed, ...]:
-    """Every task on a device; the kernels of the preferred one are built at the same time."""
-    answers = [(task, devices()[0].claim(task)) for task in work]
-    devices()[0].prepare([answer for _, answer in answers if not isinstance(answer, Refusal)])
-    return tuple(_place(task, answer) for task, answer in answers)
-
-
-def _place(task: Task, preferred: Kernel | Refusal) -> Placed:
+def _place(task: Task, preferred: Kernel | Refusal, devices: Sequence[Device]) -> Placed:
     """The first device that claims the task and can build its kernel. preferred: what the first of them answers."""
     refusals: list[str] = []
-    for device in devices():
+    for device in devices:
         if refusals and device is host_devices()[0]:
             _fall_back(task.name, "; ".join(refusals))
-        answer = preferred if device is devices()[0] else device.claim(task)
+        answer = preferred if device is devices[0] else device.claim(task)
         reason = answer.reason
         if not isinstance(answer, Refusal):
             start = time.perf_counter()

@@ -9,6 +9,7 @@ not contiguous, four strides. Strides are in elements in the text and in bytes i
 from __future__ import annotations
 
 import math
+import operator
 import re
 import warnings
 from collections.abc import Sequence
@@ -48,9 +49,13 @@ class TensorDesc(NamedTuple):
     def of(cls, shape: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> TensorDesc:
         """From a shape and strides in elements, both in NumPy's order; contiguous without strides.
 
-        Raises ShapeError above four dimensions, ArgumentError for extents or strides below 1 and for more than
-        MAX_BYTES.
+        Raises ShapeError above four dimensions and for another number of strides, ArgumentError for extents or strides
+        that are no integers or below 1, and for more than MAX_BYTES.
         """
+        shape = _integers("extents", shape)
+        strides = strides if strides is None else _integers("strides", strides)
+        if strides is not None and len(strides) != len(shape):
+            raise ShapeError(f"{list(shape)} needs as many strides, not {list(strides)}")
         if len(shape) > DIMENSIONS:
             raise ShapeError(f"GGML tensors have at most {DIMENSIONS} dimensions, {list(shape)} has {len(shape)}")
         if min(shape, default=1) < 1:
@@ -118,6 +123,13 @@ class TensorDesc(NamedTuple):
         return text if self.is_contiguous else f"{text}/({','.join(map(str, reversed(self.strides)))})"
 
 
+def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, values))
+    except TypeError:
+        raise ArgumentError(f"the {what} of a tensor are integers, one for each dimension, not {values!r}") from None
+
+
 # --- parsing
 
 
@@ -143,6 +155,8 @@ class _Part(NamedTuple):
 
 
 def _parsed(text: str) -> TensorDesc:
+    if not isinstance(text, str):
+        raise ArgumentError(f"a tensor descriptor is a text such as (1024,768,1,1)/bf16, not {text!r}")
     shown = text if text.isprintable() else ascii(text)[1:-1]
     if len(shown) > LONGEST_TEXT:
         raise ArgumentError(f"Invalid tensor descriptor: {shown[:40]}... (longer than {LONGEST_TEXT} characters)")

@@ -92,7 +92,9 @@ _npu_tensor_env_setup() {
         "$directory/bin/python" -m pip install "$@" || return 1
     # Isolated (-I), so that the directory one stands in does not count as installed.
     if [ ! -e "$directory" ] || ! "$directory/bin/python" -I -c 'import npu_tensor' 2>/dev/null; then
-        _npu_tensor_run "$directory/bin/python" -m pip install --editable "$root" || return 1
+        set -- --editable "$root"
+        [ -f "$root/pyproject.toml" ] || set -- npu-tensor # installed from a wheel, without the sources
+        _npu_tensor_run "$directory/bin/python" -m pip install "$@" || return 1
     fi
 
     _npu_tensor_run . "$directory/bin/activate" || return 1

@@ -1,6 +1,7 @@
 """The command line, and the demo behind it."""
 
 import math
+import os
 import subprocess
 import sys
 import tomllib
@@ -165,6 +166,40 @@ def test_info_names_versions_and_settings(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(tmp_path) in result.output
     for row in Config.table():
         assert row["variable"] in result.output
+
+
+def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """In a process of its own, which reads the environment anew."""
+    command = [sys.executable, "-m", "npu_tensor", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "NPU_TENSOR_THREADS", "NPU_TENSOR_CPU_FEATURES"])
+def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(variable: str, tmp_path: Path) -> None:
+    bad = {variable: "maybe", "COLUMNS": "200", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
+    for command, code in (("config", 1), ("info", 0)):
+        done = run_command(command, **bad)
+        assert done.returncode == code, done.stderr
+        rows = [line.split("│") for line in done.stdout.decode().splitlines() if "│" in line]
+        (value,) = (row[2] for row in rows if row[1].strip() == variable)
+        assert "maybe" in value
+        assert b"Traceback" not in done.stderr
+
+
+# What an ASCII locale writes of "caché", and a UTF-8 locale of a byte that is no UTF-8.
+@pytest.mark.parametrize(
+    ("locale", "name", "shown"), [("C", "caché".encode(), "cach\\xe9"), ("C.UTF-8", b"cach\xff", "cach\\xff")]
+)
+def test_paths_that_the_locale_cannot_write(locale: str, name: bytes, shown: str, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.mkdir()
+    plain = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "500"}
+    for command in (["config"], ["info"], ["cache", "ls"]):
+        done = run_command(*command, **plain, NPU_TENSOR_CACHE_DIR=str(path))
+        assert done.returncode == 0, done.stderr
+    assert shown in run_command("config", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout.decode(errors="strict")
+    # The path itself is for other programs, which need its bytes.
+    assert run_command("cache", "path", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout == os.fsencode(path) + b"\n"
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,22 @@ def test_what_was_interrupted_is_completed(fake: dict[str, str]) -> None:
     calls(fake)
     assert run(f". {SCRIPT} --dir env", fake).returncode == 0
     assert [arguments.split()[:3] for _, arguments, *_ in calls(fake)] == [["-m", "pip", "install"]] * 2
+
+
+def test_it_works_where_a_wheel_puts_it(fake: dict[str, str]) -> None:
+    """Beside no sources, so that the package itself comes from an index."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    prefix = Path(fake["HOME"]) / "prefix"
+    for place, sources in project["tool"]["setuptools"]["data-files"].items():
+        (prefix / place).mkdir(parents=True)
+        for path in (path for source in sources for path in ROOT.glob(source)):
+            shutil.copy(path, prefix / place)
+    done = run(f". {prefix}/share/npu_tensor/scripts/env_setup.sh --dry-run --dir new", fake)
+    assert done.returncode == 0, done.stderr
+    installs = [arguments.split() for arguments in re.findall(r"pip install (.*)", done.stdout)]
+    (option, requirements), package = installs
+    assert (option, Path(requirements).read_text()) == ("-r", REQUIREMENTS.read_text())
+    assert package == ["npu-tensor"]
 
 
 def test_help_names_every_option(fake: dict[str, str]) -> None:

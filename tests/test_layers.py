@@ -19,7 +19,7 @@ SOURCES = [  # rglob does not follow the link to the top-level folder of the ker
 # Lowest layer first. A module may import from lower layers and, inside a sub-package, from its siblings.
 # "" is npu_tensor/__init__.py, the public names: only what uses the package as a user does may import it.
 LAYERS = (
-    ("errors",),
+    ("errors", "version"),
     ("config", "events"),
     ("dtypes", "logs"),
     ("spec", "tensor_desc"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import platform
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from itertools import groupby
@@ -46,7 +48,12 @@ class _Commands(click.Group):
 @click.version_option(nt.__version__, prog_name="npu-tensor")
 def main() -> None:
     """Lazy tensors, planned as a graph and compiled for the device."""
-    follow_setting()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # Paths may hold what the locale cannot write.
+    try:
+        follow_setting()
+    except nt.ArgumentError as error:  # `npu-tensor config` shows it among the other settings.
+        click.echo(f"Warning: {error}", err=True)
 
 
 for command in (archs_command, cache_command, config_command, kernel_source_command, pack_command, unpack_command):
@@ -163,13 +170,17 @@ def _system_rows() -> Iterator[tuple[str, str]]:
         from llvmlite.binding import llvm_version_info
 
         from npu_tensor.runtime.cpu.target import host_target
-    except ImportError as error:
+
+        target = host_target(config.cpu_features)
+    except (ImportError, nt.NpuTensorError) as error:
         yield "processor", f"not known: {error}"
     else:
-        target = host_target(config.cpu_features)
         yield "LLVM", ".".join(map(str, llvm_version_info))
         yield "processor", target.cpu
         yield "vector lanes", f"{target.lanes} x float32"
         yield "features", " ".join(sorted(target.features))
-    yield "threads", str(nt.get_num_threads())
+    try:
+        yield "threads", str(nt.get_num_threads())
+    except nt.NpuTensorError as error:
+        yield "threads", f"not known: {error}"
     yield "cache directory", str(config.cache_dir)

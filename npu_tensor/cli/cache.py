@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -111,7 +112,7 @@ def cache() -> None:
 @cache.command()
 def path() -> None:
     """Print the cache directory."""
-    click.echo(config.cache_dir.absolute())
+    click.echo(os.fsencode(config.cache_dir.absolute()))  # its very bytes, for programs that use the path
 
 
 @cache.command("ls")
@@ -225,6 +226,8 @@ def _remove(action: Callable[[Path], Removed]) -> None:
 def _report(root: Path, removed: Removed) -> None:
     """Say what was removed; of the temporary directory, which is no cache that anybody asked for, only if there was."""
     if removed.files or root == config.cache_dir.absolute():
-        click.echo(f"{root}: removed {removed.entries} entries, {removed.files} files, {decimal(removed.bytes)}")
+        entries = f"{removed.entries} {'entry' if removed.entries == 1 else 'entries'}"
+        files = f"{removed.files} {'file' if removed.files == 1 else 'files'}"
+        click.echo(f"{root}: removed {entries}, {files}, {decimal(removed.bytes)}")
     if removed.busy:
         click.echo(f"{removed.busy} are being built by other processes and were left")

@@ -105,10 +105,15 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
 @click.option(
     "--kernels-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where kernel sources are looked for first; then beside the configuration, then in the package.",
+    help="Where kernel sources, Python files that are run, are looked for first; then beside the configuration, then "
+    "in the package. Those elsewhere are refused.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print exported name, array and canonical name of each.")
-@click.option("--dry-run", is_flag=True, help="Check the configuration; build nothing and need no compiler.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check the configuration, for which its kernel sources are run; build nothing, need no compiler.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print the commands and the output of the compilers.")
 @click.option(
     "--examples-dir",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["kernel_source"]
 
 NEAREST: Final = 5
+_PARTIAL: Final = re.compile(r"\+|\dn(?=-|$)|-number\b|-[0-9a-f]{16}$")
+"""What makes a canonical name one that stands for several kernels."""
 _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)")
 
 
@@ -58,7 +60,9 @@ def kernel_source(
     """Print the IRON program of the kernel NAME.
 
     NAME is one of those that --list prints, one for each family, variant and dtype; or, with --config, an exported name
-    of a configuration; or the name of a kernel of GGML, such as add-1024bf16-1024bf16-1024bf16.
+    of a configuration; or the name of a kernel of GGML, such as add-1024bf16-1024bf16-1024bf16. A name with +, with a
+    hash at its end or with an n behind a dtype does not say all about a kernel: record the program that needs it with
+    NPU_TENSOR_RECORD=FILE, and give --config FILE.
     """
     if sum((name is not None, only_list, everything)) != 1:
         raise click.UsageError("give a NAME, --list or --all")
@@ -105,6 +109,8 @@ def _find(name: str, there: Sequence[Entry], arch: str | None) -> Entry:
     if found is None:
         near = difflib.get_close_matches(name, [entry.exported_name for entry in there], NEAREST, 0.3)
         hint = f"; near are {', '.join(near)}" if near else ""
+        if _PARTIAL.search(name):
+            hint += "; such a name does not say all: give --config FILE, written with NPU_TENSOR_RECORD=FILE"
         raise ArgumentError(f"there is no kernel {name!r}{hint}; --list prints all names")
     return found
 

@@ -13,10 +13,15 @@ __all__ = ["print_table"]
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under headings, as wide as the terminal."""
+    console = Console()
+
+    def text(cell: object) -> Text:
+        # Text, so that the brackets of "float32[500, 10]" are not read as markup; without what stdout cannot write.
+        return Text(str(cell).encode(console.encoding, "backslashreplace").decode(console.encoding))
+
     # A name that does not fit goes on in the next line instead of being cut.
     columns = (Column(heading, overflow="fold") for heading in headings)
-    table = Table(*columns, title=title, title_justify="left")
+    table = Table(*columns, title=text(title), title_justify="left")
     for row in rows:
-        # Text, so that the brackets of "float32[500, 10]" are not read as markup.
-        table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+        table.add_row(*map(text, row))
+    console.print(table)

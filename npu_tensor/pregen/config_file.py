@@ -12,8 +12,8 @@ kernel is built, and what is wrong is said with the place in the file, a JSON po
 from __future__ import annotations
 
 import json
-import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +25,7 @@ from npu_tensor.kernels.offer import Float32
 from npu_tensor.pregen import kernel_source
 from npu_tensor.pregen.entry import Entry
 from npu_tensor.pregen.recorded import DEFAULT_FLOAT32
+from npu_tensor.runtime.precompiled import EXPORTED_NAME
 from npu_tensor.tensor_desc import TensorDesc
 
 __all__ = ["Problem", "entry", "load", "parse", "read"]
@@ -33,8 +34,6 @@ REQUIRED: Final = ("kernel_name", "kernel_source", "arch", "input_tensors", "out
 OPTIONAL: Final = ("op_params", "cols", "float32", "ops")
 LONGEST_NAME: Final = 230
 """Characters of an exported name; a file name may have 255 bytes, and the longest suffix has 10."""
-
-_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=,-]*", re.ASCII)
 
 
 class Problem(NamedTuple):
@@ -63,10 +62,19 @@ def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
 def parse(content: bytes, directories: Sequence[Path] = ()) -> list[Entry | Problem]:
     """The same of a file's content. directories: where kernel sources are looked for, before the package."""
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"Failed to load configuration: {error}") from None
     return read(document, directories)
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the file. json would take the last of several fields of one name and drop the others."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the field {twin!r} is there twice")
+    return found
 
 
 def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Problem]:
@@ -197,7 +205,7 @@ def _exported_name(value: dict[str, Any]) -> str:
     name = _text(value, "exported_name")
     if len(name) > LONGEST_NAME:
         raise _Invalid("/exported_name", f"has {len(name)} characters; {LONGEST_NAME} are the most")
-    if _FILE_NAME.fullmatch(name) is None:
+    if EXPORTED_NAME.fullmatch(name) is None:
         allowed = "letters, digits and _ . + @ = , - without a dot in front"
         raise _Invalid("/exported_name", f"{name!r} is not fit for a file name: {allowed}")
     return name

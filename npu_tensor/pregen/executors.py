@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.runtime.build.process import end_all
 
 __all__ = ["open_executor"]
 
@@ -39,6 +40,10 @@ def open_executor(address: str | None = None, jobs: int = 0) -> Iterator[Executo
     pool = ThreadPoolExecutor(jobs or config.build_jobs or os.cpu_count() or 1, "npu_tensor build")
     try:
         yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -19,7 +19,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +33,7 @@ from npu_tensor.runtime.keys import description, kernel_key
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.precompiled import FORMAT, MANIFEST, file_record, read_manifest
 from npu_tensor.runtime.store_files import write_atomically
+from npu_tensor.version import VERSION
 
 __all__ = ["BACKENDS", "Built", "TargetName", "build", "generate", "missing"]
 
@@ -60,9 +60,8 @@ class Built(NamedTuple):
 
 def missing(target: TargetName, version: str) -> str | None:
     """Why nothing can be built where this runs for a process with this version of the package; None if it can."""
-    own = metadata.version("npu-tensor")
-    if own != version:  # Another version would make other designs of the same names.
-        return f"the worker has npu-tensor {own} instead of {version}"
+    if version != VERSION:  # Another version would make other designs of the same names.
+        return f"the worker has npu-tensor {VERSION} instead of {version}"
     return BACKENDS[target]().missing()
 
 
@@ -94,7 +93,7 @@ def generate(
     BuildError without a compiler, OSError if the directory cannot be written.
     """
     folders = {arch: _Folder(directory / arch) for arch in sorted({entry.arch for entry in entries})}
-    reason = _result(executor.submit(missing, target, metadata.version("npu-tensor")))
+    reason = _result(executor.submit(missing, target, VERSION))
     if reason is not None:
         raise BuildError(reason)
     remaining, waiting = iter(entries), deque[tuple[Entry, Future[Built | None]]]()
@@ -202,10 +201,12 @@ class _Folder:
             return
         from filelock import FileLock
 
-        with FileLock(self.path / f".{MANIFEST}.lock"):
+        lock = self.path / f".{MANIFEST}.lock"
+        with FileLock(lock):
             kernels = {**self._read(), **self._written}
             manifest = {"format": FORMAT, "kernels": dict(sorted(kernels.items()))}
             write_atomically(self.path / MANIFEST, _json(manifest))
+            lock.unlink(missing_ok=True)  # while it is held: whoever waits for it sees that, and makes another
         for exported in self._written.keys() & self._before.keys():
             for suffix in self._before[exported]["files"].keys() - self._written[exported]["files"].keys():
                 (self.path / f"{exported}{suffix}").unlink(missing_ok=True)

@@ -21,14 +21,18 @@ PACKAGED: Final = Path(__file__).parents[1] / "kernel_functions"
 def find(source: str, directories: Sequence[Path]) -> Path:
     """The file that `kernel_source` names: in the first of the directories that has it, or in the package.
 
-    Raises ArgumentError with all that were searched.
+    Files are run, so a configuration cannot name those elsewhere. Raises ArgumentError with all that were searched.
     """
-    searched = [*directories, PACKAGED]
+    searched = [os.path.abspath(directory) for directory in (*directories, PACKAGED)]
+    outside = True
     for directory in searched:
-        path = directory / source
-        if os.path.isfile(path):  # a name that no file can have is no error here
-            return path.resolve()
-    raise ArgumentError(f"Kernel source not found: {source!r} (searched {', '.join(map(str, searched))})")
+        path = Path(os.path.abspath(os.path.join(directory, source)))
+        if path.is_relative_to(directory):
+            outside = False
+            if os.path.isfile(path):  # a name that no file can have is no error here
+                return path.resolve()
+    why = "; it is outside of them, and --kernels-dir can name its directory" if outside else ""
+    raise ArgumentError(f"Kernel source not found: {source!r} (searched {', '.join(searched)}{why})")
 
 
 def function(path: Path, name: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import os
 import secrets
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -43,24 +43,27 @@ _BROKEN: Final = (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeErr
 
 
 def pack(directory: Path, archive: Path) -> int:
-    """Put all kernels of a directory into one file, and return how many files that are.
+    """Put the kernels that a directory's manifests list into one file, and return how many files that are.
 
-    Raises ArgumentError if there are none, if a file is not what the directory's manifest says, or if `unpack` would
-    refuse the pack; OSError.
+    Raises ArgumentError if there are none, if a file is not what a manifest says or lies elsewhere, behind a link, or
+    if `unpack` would refuse the pack; OSError.
     """
-    paths = {f"{path.parent.name}/{path.name}": path for arch in ARRAYS for path in _files(directory / arch)}
-    if not paths:
-        raise ArgumentError(f"{directory} has no kernels: there are no files in {' or '.join(ARRAYS)}")
+    listed: dict[str, Mapping[str, Any] | None] = {}
+    for arch in ARRAYS:
+        if (directory / arch / MANIFEST).exists():
+            listed |= {f"{arch}/{name}": record for name, record in _listed(directory, arch).items()}
+    if not listed:
+        raise ArgumentError(f"{directory} has no kernels: there is no {MANIFEST} in {' or '.join(ARRAYS)}")
     records: dict[str, dict[str, Any]] = {}
     temporary = archive.with_name(f".{archive.name}.{secrets.token_hex(4)}")
     try:
         with ZipFile(temporary, "x") as file:
-            for name, path in sorted(paths.items()):
-                content = path.read_bytes()
+            for name, expected in sorted(listed.items()):
+                content = _inside(directory, name).read_bytes()
                 records[name] = _record(content)
+                if expected is not None and any(records[name][field] != expected[field] for field in records[name]):
+                    raise ArgumentError(f"{directory / name} is damaged; generate the kernels again")
                 file.writestr(_member(name), content)
-            for manifest in (path for path in paths.values() if path.name == MANIFEST):
-                _check_listed(manifest, records)
             file.writestr(_member(CONTENTS), json.dumps({"format": FORMAT, "files": records}, indent=1) + "\n")
         for _ in _verified(temporary):
             pass
@@ -70,23 +73,27 @@ def pack(directory: Path, archive: Path) -> int:
     return len(records)
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    """The files that belong to kernels: not those of locks, nor what a compiler left in a directory of its own."""
-    if directory.is_dir():
-        yield from (path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
+def _listed(directory: Path, arch: str) -> dict[str, Mapping[str, Any] | None]:
+    """The manifest of an arch, and what it lists: files of kernels, with size and digest, and their sidecars."""
+    listed: dict[str, Mapping[str, Any] | None] = {MANIFEST: None}
+    for exported, description in read_manifest(_inside(directory, f"{arch}/{MANIFEST}")).items():
+        listed[f"{exported}.json"] = None
+        listed |= {f"{exported}{suffix}": record for suffix, record in description["files"].items()}
+    return listed
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """A file of a directory. Raises ArgumentError if there is none, or if it is elsewhere, behind a link."""
+    path = directory / name
+    if not path.is_file():
+        raise ArgumentError(f"{path} is missing; generate the kernels again")
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise ArgumentError(f"{path} is a link that leads out of {directory}")
+    return path
 
 
 def _record(content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _check_listed(manifest: Path, records: dict[str, dict[str, Any]]) -> None:
-    for exported, description in read_manifest(manifest).items():
-        for suffix, expected in description["files"].items():
-            found = records.get(f"{manifest.parent.name}/{exported}{suffix}")
-            if found is None or any(found[field] != expected[field] for field in found):
-                what = "is missing" if found is None else "is damaged"
-                raise ArgumentError(f"{manifest.parent / exported}{suffix} {what}; generate the kernels again")
 
 
 def _member(name: str) -> ZipInfo:

@@ -16,7 +16,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from npu_tensor.pregen.recorded import entry_for
 from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.store_files import write_atomically
 from npu_tensor.task import Refusal
+from npu_tensor.version import VERSION
 
 __all__ = ["follow_setting", "record_kernels"]
 
@@ -130,8 +130,7 @@ class _Recorder:
         """Write the file. Raises ArgumentError."""
         with self._lock:
             entries = list(self._entries.values())
-        description = f"Recorded with npu_tensor {metadata.version('npu-tensor')}."
-        text = json.dumps({"description": description, "kernels": entries}, indent=4) + "\n"
+        text = json.dumps({"description": f"Recorded with npu_tensor {VERSION}.", "kernels": entries}, indent=4) + "\n"
         try:
             write_atomically(self.path, text.encode())
         except OSError as error:

@@ -73,9 +73,9 @@ class Backend(Protocol):
         """Why files that were made elsewhere from these ingredients cannot be used here; None if they can."""
         ...
 
-    def build(self, request: Request, directory: Path) -> dict[str, Path]:
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
         """Make all files below `directory`, an empty one, and return them by suffix; compilers' output in build.log.
 
-        Raises BuildError with what the compiler says.
+        force: whether to make anew what kernels share, too. Raises BuildError with what the compiler says.
         """
         ...

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from weakref import ref
 
 from npu_tensor import events
@@ -27,8 +27,6 @@ from npu_tensor.runtime.precompiled import KernelDirectory
 from npu_tensor.runtime.store import store
 
 __all__ = ["KernelLibrary"]
-
-Found = TypeVar("Found", Artifact, BuildError)
 
 class KernelLibrary:
     """Finds or builds the kernels of one back end. Safe to use from several threads."""
@@ -45,17 +43,18 @@ class KernelLibrary:
         Raises BuildError with every place that was tried, and with what the compiler says if it was asked.
         """
         design, known = self._found.get(id(request.design), (None, None))
-        if design is not None and design() is request.design:
-            if isinstance(known, Artifact):
-                return known._replace(origin="memory")
-            if self._found.pop(id(request.design), None) is not None and known is not None:
-                raise known
-        return self._remember(request.design, self._look_up(request))
+        if design is None or design() is not request.design or known is None:
+            known = self._look_up(request)
+        elif isinstance(known, BuildError):
+            self._found.pop(id(request.design), None)
+            raise known
+        if known.origin != "memory":
+            self._remember(request.design, known._replace(origin="memory"))
+        return known
 
-    def _remember(self, design: Design, found: Found) -> Found:
+    def _remember(self, design: Design, found: Artifact | BuildError) -> None:
         identity = id(design)
         self._found[identity] = (ref(design, lambda _: self._found.pop(identity, None)), found)
-        return found
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Find these kernels, several at once; those that cannot be built fail when `find` is asked for them next.
@@ -63,17 +62,16 @@ class KernelLibrary:
         What was begun ends with this call, also if an exception such as KeyboardInterrupt ends it.
         """
         wanted = {id(request.design): request for request in requests if id(request.design) not in self._found}
-        if len(wanted) < 2:  # `find` does as well
+        if not wanted:
             return
         pool = ThreadPoolExecutor(config.build_jobs or os.cpu_count() or 1, "npu_tensor build")
         try:
-            builds = [(request.design, pool.submit(self.find, request)) for request in wanted.values()]
+            builds = [(request.design, pool.submit(self._look_up, request)) for request in wanted.values()]
             for design, build in builds:
-                error = build.exception()
-                if isinstance(error, BuildError):
+                try:
+                    self._remember(design, build.result())
+                except BuildError as error:
                     self._remember(design, error)
-                elif error is not None:
-                    raise error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             end_all()
@@ -136,7 +134,7 @@ class KernelLibrary:
                 events.emit(events.BuildStarted(request.name, key, self.backend.name))
             failed = ""
             try:
-                return self.backend.build(request, directory)
+                return self.backend.build(request, directory, force)
             except BaseException as error:
                 failed = str(error) or type(error).__name__
                 raise

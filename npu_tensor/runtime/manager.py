@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.cache import CacheManager
+from npu_tensor.runtime.sim.host_compiler import load_library
 from npu_tensor.runtime.source import Source
 
 __all__ = ["KernelManager", "Module"]
@@ -32,17 +32,17 @@ class Module:
     def load(cls, path: Path) -> Module:
         """The library at `path`. Raises BuildError if it cannot be loaded."""
         try:
-            return cls(ctypes.CDLL(str(path)))
+            return cls.load_data(path.read_bytes())
         except OSError as error:
-            raise BuildError(f"{path} cannot be loaded: {error}") from None
+            raise BuildError(f"{path} cannot be read: {error}") from None
 
     @classmethod
     def load_data(cls, data: bytes) -> Module:
         """A library from its bytes. Raises BuildError."""
-        with tempfile.NamedTemporaryFile(suffix=".so") as file:  # It stays mapped when the file is removed.
-            file.write(data)
-            file.flush()
-            return cls.load(Path(file.name))
+        try:
+            return cls(load_library(data))
+        except OSError as error:
+            raise BuildError(f"the library cannot be loaded: {error}") from None
 
     def function(self, symbol: str) -> Callable[..., None]:
         """A function that the library was compiled with, which takes arrays, int32 and float32.

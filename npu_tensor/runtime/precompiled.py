@@ -12,19 +12,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from npu_tensor import events
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.artifact import ABI, Artifact, Backend, Request
-from npu_tensor.runtime.keys import design_digest
+from npu_tensor.runtime.keys import design_digest, kernel_key
+from npu_tensor.runtime.store_files import SUFFIX
 
-__all__ = ["MANIFEST", "KernelDirectory", "file_record", "read_description", "read_manifest"]
+__all__ = ["EXPORTED_NAME", "MANIFEST", "KernelDirectory", "file_record", "read_description", "read_manifest"]
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
+
+EXPORTED_NAME: Final = re.compile(r"[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=,-]*", re.ASCII)
+"""What the files of a kernel may be called, without their suffixes."""
 
 _TEXTS: Final = ("arch", "backend", "design")
 
@@ -50,8 +58,9 @@ def read_description(value: object, where: str) -> dict[str, Any]:
         for record in files.values()
     ):
         raise ArgumentError(f"{where}: 'files' must give bytes and sha256 of each file")
-    if not all("/" not in suffix and "\\" not in suffix and "\0" not in suffix for suffix in files):
-        raise ArgumentError(f"{where}: a suffix in 'files' leaves the directory")
+    for suffix in files:
+        if SUFFIX.fullmatch(suffix) is None:
+            raise ArgumentError(f"{where}: {suffix!r} in 'files' is no suffix of a file")
     return value
 
 
@@ -61,16 +70,18 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(value, dict) or value.get("format") != FORMAT or not isinstance(value.get("kernels"), dict):
         raise ArgumentError(f"{path} is no manifest of format {FORMAT}")
     for name in value["kernels"]:
-        if Path(name).name != name or name in ("", ".", ".."):
+        if EXPORTED_NAME.fullmatch(name) is None:
             raise ArgumentError(f"{path}: {name!r} is no file name")
     return {name: read_description(entry, f"{path}, {name}") for name, entry in value["kernels"].items()}
 
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
+        json.dumps(value, ensure_ascii=False).encode()  # JSON may hold halves of surrogate pairs, which are no text
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{path} is not JSON: {error}") from None
+    return value
 
 
 class KernelDirectory:
@@ -84,9 +95,9 @@ class KernelDirectory:
     def find(self, request: Request, backend: Backend) -> Artifact | str:
         """The kernel, verified, or in words why it is not taken from here."""
         directory = self.root / request.design.arch
-        if not directory.is_dir():
-            return f"{self.root} has no directory {request.design.arch}"
         try:
+            if not directory.is_dir():
+                return f"{self.root} has no directory {request.design.arch}"
             described = self._descriptions(directory)
         except (ArgumentError, OSError) as error:
             return str(error)
@@ -111,7 +122,8 @@ class KernelDirectory:
 
 def _sidecars(directory: Path) -> dict[str, dict[str, Any]]:
     """Of all kernels; their other files may be JSON too."""
-    found = {path: _json(path) for path in sorted(directory.glob("*.json"))}
+    paths = (path for path in sorted(directory.glob("*.json")) if EXPORTED_NAME.fullmatch(path.stem))
+    found = {path: _json(path) for path in paths}
     return {
         path.stem: read_description(value, str(path))
         for path, value in found.items()
@@ -127,6 +139,8 @@ def _verified(directory: Path, exported: str, description: Mapping[str, Any], ba
     unfit = backend.unfit(ingredients if isinstance(ingredients, dict) else {})
     if unfit is not None:
         return f"{exported} in {directory} was made on another machine: {unfit}"
+    if kernel_key(made_from) != description["key"]:
+        return _damaged(description["name"], directory / f"{exported}.json", "its key is not that of what it says")
     files = {suffix: directory / f"{exported}{suffix}" for suffix in description["files"]}
     for suffix, path in files.items():
         try:
@@ -134,11 +148,19 @@ def _verified(directory: Path, exported: str, description: Mapping[str, Any], ba
         except OSError as error:
             return f"{path} cannot be read: {error.strerror}"
         if any(actual[field] != description["files"][suffix][field] for field in actual):
-            return f"{path} is damaged: it is not what its description says"
+            return _damaged(description["name"], path, "it is not what its description says")
     for suffix in backend.suffixes:
         if suffix not in files:
             return f"{exported} in {directory} has no {suffix}"
     return Artifact(description["name"], description["key"], files, "precompiled", {**description, "path": exported})
+
+
+def _damaged(kernel: str, path: Path, what: str) -> str:
+    """Say at once what a build would otherwise hide: somebody meant this file to be used."""
+    warnings.warn(f"{path} is damaged: {what}", RuntimeWarning, stacklevel=2)
+    if events.listeners:
+        events.emit(events.CacheDamaged(kernel, str(path), what))
+    return f"{path} is damaged: {what}"
 
 
 def _why_not(
@@ -155,8 +177,8 @@ def _why_not(
             f"{exported} in {directory} was made from another design of {request.name} (other columns, float32 policy "
             "or version); generate it again"
         )
-    if (directory / f"{request.name}.xclbin").exists():
+    if os.path.exists(directory / f"{request.name}.xclbin"):
         return f"{directory / request.name}.xclbin has no description ({request.name}.json)"
-    if (directory / f"{request.name}.pdi").exists():
+    if os.path.exists(directory / f"{request.name}.pdi"):
         return f"{directory / request.name}.pdi is a bare PDI, which pyxrt cannot run: it needs the .xclbin"
     return f"{directory} has no {request.name}"

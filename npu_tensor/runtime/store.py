@@ -9,7 +9,6 @@ the middle of a build or of writing leaves nothing that is ever loaded. See `sto
 
 from __future__ import annotations
 
-import errno
 import glob
 import os
 import shlex
@@ -45,8 +44,6 @@ __all__ = ["Entry", "Failure", "Store", "store"]
 
 Build = Callable[[Path], dict[str, Path]]
 """Makes the files of a kernel in an empty directory and returns them by suffix; compilers' output goes to build.log."""
-
-_FULL: Final = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 
 
 class Entry(NamedTuple):
@@ -126,8 +123,9 @@ class Store:
         description: what the kernel is made from, as JSON; kept as "made_from" in the sidecar. force: whether to build
         it even if it is there.
 
-        Raises BuildError if the build does, at once if the same build failed before. What has to do with this machine
-        at this moment (a full disk, a signal that ended the compiler) is not held against the next attempt.
+        Raises BuildError if the build does, at once if the same build failed before. An error that is transient is not
+        held against the next attempt. If the build needed another entry whose build failed, only that one is
+        remembered: clearing it is enough to try both again.
         """
         found = None if force else self._find(folder, name, key)
         if found is None:
@@ -140,10 +138,12 @@ class Store:
         failed = found.failure()
         if failed is not None:
             pattern = shlex.quote(glob.escape(name))
-            raise BuildError(
+            error = BuildError(
                 f"{failed.message}\nThis build failed on {found.description['created']} and is not tried again; to try "
                 f"again: npu-tensor cache clear {pattern}, or NPU_TENSOR_FORCE_RECOMPILE=1"
             )
+            error.remembered = True
+            raise error
         return found.entry(), False
 
     def _find(self, folder: str, name: str, key: str) -> _Found | None:
@@ -213,7 +213,7 @@ class Store:
                 try:
                     made = build(scratch)
                 except BuildError as error:
-                    if error.transient:
+                    if error.transient or error.remembered:
                         raise
                     failed = error
                 else:
@@ -225,14 +225,13 @@ class Store:
             if SUFFIX.fullmatch(suffix) is None or suffix in (SIDECAR, LOG):
                 raise ArgumentError(f"a build must not return a file {suffix!r}")
         message = None if failed is None else str(failed)
-        if failed is not None and any(text in f"{message}\n{log!r}" for text in _FULL):
-            raise failed
         if log is not None:
             contents[LOG] = log
         sidecar = sidecar_text(name, key, description, contents, time.perf_counter() - start, message)
         found = self._keep(root, folder, name, key, contents, sidecar)
         self._renewed.add(key)
         if failed is not None:
+            failed.remembered = True
             raise failed
         return found
 

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from npu_tensor.config import user_temporary_path
+
 __all__ = ["SCRATCH_PREFIX", "existing", "not_kept", "process_directory", "readable", "scratch_directory", "writable"]
 
 SCRATCH_PREFIX: Final = "npu_tensor-scratch-"
@@ -26,6 +28,8 @@ SCRATCH_PREFIX: Final = "npu_tensor-scratch-"
 process id."""
 
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # A child gets it released.
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _writable: dict[Path, Path] = {}
 _warned: set[Path] = set()
 _own: dict[int, Path] = {}
@@ -39,7 +43,7 @@ def readable(root: Path) -> tuple[Path, ...]:
 
 def existing(root: Path) -> tuple[Path, ...]:
     """The directories in which processes of this user may have put kernels of the cache `root`, if they exist."""
-    return tuple(path for path in dict.fromkeys((root, _user_path())) if path.is_dir() and _is_safe(path))
+    return tuple(path for path in dict.fromkeys((root, user_temporary_path())) if path.is_dir() and _is_safe(path))
 
 
 def writable(root: Path) -> Path:
@@ -56,7 +60,7 @@ def writable(root: Path) -> Path:
             return root
         except OSError as error:
             reason = error
-        instead = _user_path()
+        instead = user_temporary_path()
         _try(instead)
         _writable[root] = instead
     warnings.warn(
@@ -70,7 +74,7 @@ def writable(root: Path) -> Path:
 
 def _try(directory: Path) -> None:
     """Write a file; permission bits say nothing about read-only mounts and file systems that map users."""
-    private = directory == _user_path()
+    private = directory == user_temporary_path()
     directory.mkdir(mode=0o700 if private else 0o777, parents=not private, exist_ok=True)
     if not _is_safe(directory):
         raise PermissionError(f"{directory} is not a directory that only this user can write")
@@ -78,16 +82,12 @@ def _try(directory: Path) -> None:
         pass
 
 
-def _user_path() -> Path:
-    return Path(tempfile.gettempdir(), f"npu_tensor-{os.getuid()}")
-
-
 def _is_safe(directory: Path) -> bool:
     """Whether kernels in it cannot be those of others, which checksums do not tell.
 
     Whoever names a cache directory trusts it; the name of this user's temporary one is free for everybody to take.
     """
-    if directory != _user_path():
+    if directory != user_temporary_path():
         return True
     try:
         found = directory.lstat()

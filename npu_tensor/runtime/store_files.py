@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from npu_tensor.version import VERSION
+
 __all__ = [
     "DAMAGED",
     "FILE",
@@ -137,12 +139,6 @@ def sidecar_text(
     failure: str | None = None,
 ) -> bytes:
     """The sidecar of an entry: JSON whose last member is the SHA-256 of everything before that member."""
-    from importlib import metadata
-
-    try:
-        package = metadata.version("npu-tensor")
-    except metadata.PackageNotFoundError:  # Run from its sources.
-        package = ""
     rest = {
         "format": FORMAT,
         "name": name,
@@ -154,7 +150,7 @@ def sidecar_text(
             for suffix, content in contents.items()
         },
         "build_seconds": round(build_seconds, 3),
-        "package": package,
+        "package": VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     start = json.dumps(rest, indent=1).removesuffix("\n}").encode()
@@ -162,12 +158,31 @@ def sidecar_text(
 
 
 def parse_sidecar(content: bytes) -> dict[str, Any]:
-    """What a sidecar says. Raises Damage if one byte differs from what was written."""
+    """What a sidecar says. Raises Damage if one byte differs from what was written, or if that was no JSON object."""
     start = content[:-_CHECKSUM_BYTES]
     if content[-_CHECKSUM_BYTES:] != _CHECKSUM_START + hashlib.sha256(start).hexdigest().encode() + _CHECKSUM_END:
         raise Damage("the description does not have its checksum")
-    description: dict[str, Any] = json.loads(content)
+    try:
+        description = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Damage(f"the description is not JSON: {error}") from None
+    if not isinstance(description, dict):
+        raise Damage("the description is not a JSON object")
     return description
+
+
+def _is_complete(description: Mapping[str, Any]) -> bool:
+    """Whether a description has all that is read of it to find an entry, or to say how a build failed."""
+    files, failure = description.get("files"), description.get("failure", "?")
+    texts = ("name", "key") if failure is None else ("name", "key", "failure", "created")
+    return (
+        all(isinstance(description.get(field), str) for field in texts)
+        and isinstance(files, dict)
+        and all(
+            SUFFIX.fullmatch(suffix) and isinstance(record, dict) and record.keys() >= {"bytes", "sha256"}
+            for suffix, record in files.items()
+        )
+    )
 
 
 def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
@@ -180,8 +195,10 @@ def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
     except OSError:
         return None
     description = parse_sidecar(content)
-    if description["format"] != FORMAT:
+    if description.get("format") != FORMAT:
         return None
+    if not _is_complete(description):
+        raise Damage("the description lacks fields, or they are of other types")
     for suffix, expected in description["files"].items():
         try:
             data = (directory / (stem + suffix)).read_bytes()

@@ -14,7 +14,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import threading
 import time
 import warnings
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from npu_tensor import events
-from npu_tensor.config import config
+from npu_tensor.config import config, user_temporary_path
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_contents import File, Item, Leftover, describe, scan
 from npu_tensor.runtime.store_directories import SCRATCH_PREFIX, writable
@@ -54,6 +53,10 @@ _CHECK_AFTER: Final = 1 / 16  # Of the limit: what one process writes before it 
 
 _written: dict[Path, int] = {}
 _written_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # A child gets it released.
+    os.register_at_fork(
+        before=_written_lock.acquire, after_in_parent=_written_lock.release, after_in_child=_written_lock.release
+    )
 
 
 @dataclass
@@ -235,7 +238,7 @@ def _remove_locks(root: Path, before: float) -> None:
 
 def _remove_scratch(before: float) -> None:
     """Remove directories of builds whose process was killed."""
-    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*"):
+    for path in user_temporary_path().parent.glob(f"{SCRATCH_PREFIX}*"):
         found = _SCRATCH.fullmatch(path.name)
         modified = _modified(path)
         if found and modified is not None and modified < before and not _is_alive(int(found[1])):

@@ -171,3 +171,33 @@ def test_reading_while_another_thread_changes_the_tensor_in_place() -> None:
         x.add_(1)
     thread.join()
     assert not failures, failures[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_while_another_thread_plans_can_plan() -> None:
+    program = """
+import os, threading
+import npu_tensor as nt
+from npu_tensor import schedule
+
+x = nt.ones(64).realize()
+holding, done = threading.Event(), threading.Event()
+
+def plan():
+    with schedule._lock:
+        holding.set()
+        done.wait(60)
+
+thread = threading.Thread(target=plan)
+thread.start()
+holding.wait()
+child = os.fork()
+if child == 0:
+    os._exit(int((x * 2 + 1).sum().item() != 192))
+print(os.waitpid(child, 0)[1])
+done.set()
+thread.join()
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "0\n", done.stderr

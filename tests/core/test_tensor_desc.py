@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,12 @@ def test_what_cannot_be_shown_on_a_line_is_escaped_or_cut() -> None:
         TensorDesc.parse("(" * 100_000)
 
 
+@pytest.mark.parametrize("text", [None, b"(1,1,1,1)/f32", 5, ["(1,1,1,1)/f32"]])
+def test_what_is_no_text(text: Any) -> None:
+    with pytest.raises(nt.ArgumentError, match="a tensor descriptor is a text"):
+        TensorDesc.parse(text)
+
+
 @pytest.mark.parametrize("text", ["(4,8,1,1)/f32/(4,16,128,128)", "(4,8,1,1)/bf16/(2,8,64,64)"])
 def test_strides_that_look_like_bytes_warn(text: str) -> None:
     with pytest.warns(UserWarning, match="these may be bytes"):
@@ -96,6 +103,19 @@ def test_from_a_shape() -> None:
         TensorDesc.of((3, 0), nt.float32)
     with pytest.raises(nt.ArgumentError, match="strides of one element or more, not -1"):
         TensorDesc.of((3,), nt.float32, (-1,))
+    assert TensorDesc.of(np.array([2, 3]), nt.float32).ne == (3, 2, 1, 1)  # type: ignore[arg-type]
+    for strides in ((1,), (1, 2, 3)):
+        with pytest.raises(nt.ShapeError, match=r"\[3, 4\] needs as many strides"):
+            TensorDesc.of((3, 4), nt.float32, strides)
+
+
+@pytest.mark.parametrize("extents", [(1.5,), ("a",), (2, None), 5, None, "12"])
+def test_extents_and_strides_are_integers(extents: Any) -> None:
+    with pytest.raises(nt.ArgumentError, match="the extents of a tensor are integers"):
+        TensorDesc.of(extents, nt.float32)
+    if extents is not None:
+        with pytest.raises(nt.ArgumentError, match="the strides of a tensor are integers"):
+            TensorDesc.of((3,), nt.float32, extents)
 
 
 extents = st.tuples(*[st.integers(1, 6)] * 4)

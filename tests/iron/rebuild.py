@@ -54,7 +54,7 @@ def rebuild(module: Any, original: Design) -> Design:
     return Design(
         original.name,
         ARCHES[module.device.partition("_")[0]],
-        module.columns,
+        _columns(module, original),
         tuple(host),
         tuple(map(_fifo, module.fifos)),
         tuple(_link(link, module) for link in module.links),
@@ -77,6 +77,12 @@ def parameter_words(module: Any) -> dict[str, list[int]]:
             words[operation.buffer].append(operation.value)
         started = started or type(operation).__name__ == "Transfer"
     return words
+
+
+def _columns(module: Any, original: Design) -> int:
+    """Those of the device; it is all of the array where the design wants more than 4 columns of 8."""
+    wide = original.columns > 4 and module.columns == original.array.columns
+    return original.columns if wide else module.columns
 
 
 def _type(type: Any) -> ObjectType:

@@ -20,7 +20,7 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Request
-from npu_tensor.runtime.build import iron
+from npu_tensor.runtime.build import iron, process
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.build.iron_worker import parameter_offsets
@@ -66,7 +66,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """mlir-aie 1.4.1, Peano and xclbinutil are installed, as far as this process sees; where their wheels lie."""
     for variable, value in environment("1.4.1", tmp_path).items():
         if variable == "PYTHONPATH":
-            monkeypatch.setattr(sys, "path", [*value.split(os.pathsep), *sys.path])
+            for place in reversed(value.split(os.pathsep)):
+                monkeypatch.syspath_prepend(place)
         else:
             monkeypatch.setenv(variable, value)
     monkeypatch.setenv("AIE_XCLBINUTIL", str(program(tmp_path / "xclbinutil")))
@@ -81,9 +82,10 @@ def build(directory: Path, design: Design | None = None) -> dict[str, Path]:
         assert "aie" not in sys.modules
 
 
-def failure(directory: Path) -> str:
+def failure(directory: Path, transient: bool = False) -> str:
     with pytest.raises(BuildError) as caught:
         build(directory)
+    assert caught.value.transient is transient
     return str(caught.value)
 
 
@@ -161,7 +163,11 @@ def test_ingredients_are_flags_and_headers_of_each_source() -> None:
 def test_one_build_makes_everything(release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_VERSION", release)
     files = build(tmp_path / "work")
-    assert tuple(files) == IronBackend.suffixes
+    assert tuple(files) == (*IronBackend.suffixes, "_program.py")
+    text = files["_program.py"].read_text()
+    compile(text, "_program.py", "exec")
+    assert "int32 *, int32 *" in text
+    assert str(tmp_path) not in text
     for suffix in (".xclbin", ".pdi"):
         assert files[suffix].read_text().startswith(f"stand-in of mlir-aie {release}: {suffix[1:]} of module ")
     content = files["_insts.bin"].read_bytes()
@@ -226,7 +232,31 @@ def test_a_missing_xclbinutil_is_named(site: Path, tmp_path: Path, monkeypatch: 
 def test_a_build_that_does_not_end(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_HANG", "1")
     with config.scope(build_seconds=2):
-        assert "NPU_TENSOR_BUILD_SECONDS" in failure(tmp_path / "work")
+        assert "NPU_TENSOR_BUILD_SECONDS" in failure(tmp_path / "work", transient=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "transient"),
+    [
+        ("[Peano] compilation failed:\nk.cc:1:1: error: no", False),
+        ("[Peano] compilation failed:\nclang++: error: unable to execute command: Killed", True),
+        ("[Peano] compilation failed", True),  # What it says of a Peano that was killed.
+        ("[aiecc] Compilation failed with exit code 1:\nerror: no", False),
+        ("[aiecc] Compilation failed with exit code -9:\n", True),
+    ],
+)
+def test_accidents_of_the_compilers_are_told_from_errors(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, transient: bool
+) -> None:
+    """In place of the process that builds, one that fails as that does, with the reason in its file and in its log."""
+    program = f"import pathlib; pathlib.Path('reason.txt').write_text({said!r}); raise SystemExit({said!r})"
+    real = process.run
+
+    def run(command: Any, *rest: Any) -> None:
+        real([sys.executable, "-c", program], *rest)
+
+    monkeypatch.setattr(iron, "run", run)
+    assert failure(tmp_path / "work", transient) == said
 
 
 def test_an_installation_that_cannot_be_imported(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from npu_tensor.pregen.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.library import KernelLibrary
 
-SUFFIXES = (".json", ".pdi", ".xclbin", "_insts.bin", "_parameters.json")
+SUFFIXES = (".json", ".pdi", ".xclbin", "_insts.bin", "_parameters.json", "_program.py")
 
 
 @pytest.mark.parametrize("release", ["1.3.1", "1.4.1"])

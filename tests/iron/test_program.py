@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import hashlib
 import os
 import subprocess
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from designs import EXAMPLES, Example
 from hypothesis import given, settings
@@ -156,6 +158,26 @@ def _ends(tile: Tile) -> Iterator[tuple[str, tuple[Tile, list[Tile]]]]:
 
 
 # --- markers
+
+
+@pytest.mark.parametrize("number", [np.float64(0.1), np.int64(3)])
+def test_numbers_of_numpy_are_written_as_those_of_python(number: Any) -> None:
+    def body(x: Any, y: Any, function: Any) -> None:
+        function(x.acquire(1), y.acquire(1), number)
+        x.release(1)
+        y.release(1)
+
+    text = program(some_design([body]), DIALECTS["1.4"])
+    assert f"nt_test(in0_object, out0_object, {number.item()})" in text
+
+
+# Wider parts of an array than 4 columns have no column to begin at in the xclbins of mlir-aie up to 1.4.0.
+@pytest.mark.parametrize(
+    ("columns", "device"), [(1, "NPU2Col1"), (4, "NPU2Col4"), (5, "NPU2"), (7, "NPU2"), (8, "NPU2")]
+)
+def test_device_of_a_number_of_columns(columns: int, device: str) -> None:
+    text = program(dataclasses.replace(some_design([]), columns=columns), DIALECTS["1.3.4"])
+    assert f"Program({device}(), runtime)" in text
 
 
 def test_markers_are_different_int32() -> None:

@@ -47,6 +47,44 @@ def test_a_command_that_a_signal_ended_may_be_tried_again(tmp_path: Path) -> Non
     assert caught.value.transient
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
+        "c++: fatal error: Terminated signal terminated program cc1plus",
+        "collect2: fatal error: ld terminated with signal 9 [Killed]",
+        "clang: error: unable to execute command: Killed",
+        "LLVM ERROR: out of memory\nAllocation failed",
+        "cc1plus: out of memory allocating 65536 bytes after a total of 8192 bytes",
+        "virtual memory exhausted: Cannot allocate memory",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "Traceback (most recent call last):\nMemoryError",
+        "subprocess.CalledProcessError: Command '['aiecc']' died with <Signals.SIGKILL: 9>.",
+        "ld: final link failed: No space left on device",
+        "k.cc:1: fatal error: error writing to /tmp/k.s: Disk quota exceeded",
+    ],
+)
+def test_a_driver_whose_compiler_met_with_an_accident_may_be_started_again(tmp_path: Path, said: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        run(python(f"print({said!r}); raise SystemExit(1)"), tmp_path, tmp_path / "build.log", 60)
+    assert caught.value.transient
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "g++: internal compiler error: Segmentation fault signal terminated program cc1plus",
+        "error: 'aie.tile' op allocated buffers exceeded available memory",
+        "ld.lld: error: section '.text' will not fit in region 'program': overflowed by 96 bytes",
+    ],
+)
+def test_what_fails_each_time_is_no_accident(tmp_path: Path, said: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        run(python(f"print({said!r}); raise SystemExit(1)"), tmp_path, tmp_path / "build.log", 60)
+    assert not caught.value.transient
+
+
 def test_a_command_that_does_not_exist_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no-such-compiler cannot be started"):
         run(["no-such-compiler"], tmp_path, tmp_path / "build.log", 60)
@@ -59,8 +97,10 @@ def test_the_time_limit_ends_the_command_and_its_children(tmp_path: Path) -> Non
         f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {child!r}]); "
         f"open({str(pid)!r}, 'w').write(str(child.pid)); print('waiting', flush=True); child.wait()"
     )
-    with pytest.raises(BuildError, match=r"ended after 2 s \(NPU_TENSOR_BUILD_SECONDS sets the limit\)\nwaiting"):
+    said = r"ended after 2 s \(NPU_TENSOR_BUILD_SECONDS sets the limit\)\nwaiting"
+    with pytest.raises(BuildError, match=said) as caught:
         run(python(program), tmp_path, tmp_path / "build.log", 2)
+    assert caught.value.transient
     status = Path(f"/proc/{pid.read_text()}/stat")
     for _ in range(100):
         if not status.exists() or status.read_text().split()[2] == "Z":

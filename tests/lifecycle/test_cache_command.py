@@ -83,7 +83,7 @@ def test_the_directory_that_took_its_place_is_listed_and_cleared_too(
     assert str(instead) in result.output
     assert str(cannot) not in result.output
     assert "1 entries" in invoke("verify").output
-    assert invoke("clear", NAME).output.startswith(f"{instead}: removed 1 entries")
+    assert invoke("clear", NAME).output.startswith(f"{instead}: removed 1 entry, ")
     assert invoke("ls").output == f"{cannot}: nothing\n"
 
 
@@ -150,7 +150,8 @@ def test_clear_by_name_and_all_of_ours(store: Store, root: Path) -> None:
     assert result.exit_code == 0
     assert "removed 2 entries" in result.output
     assert [row["name"] for row in json.loads(invoke("ls", "--json").output)] == [key_of("object"), "mul-2bf16"]
-    assert "removed 2 entries" in invoke("clear").output
+    assert "removed 1 entry, 3 files, " in invoke("clear", "mul-*").output
+    assert "removed 1 entry, 1 file, " in invoke("clear").output
     assert [path.name for path in root.iterdir()] == ["notes.txt"]
 
 

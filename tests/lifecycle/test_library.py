@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,14 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from npu_tensor.cli import main
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.artifact import ABI, Artifact, Request
+from npu_tensor.runtime.build.host import HostBackend
 from npu_tensor.runtime.keys import description, design_digest, kernel_key
 from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.precompiled import KernelDirectory
+from npu_tensor.runtime.sim import host_compiler
 
 NAME = "neg-256i32-256i32"
 
@@ -75,7 +85,7 @@ class FakeBackend:
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         return None if ingredients.get("flags") else "this processor lacks wings"
 
-    def build(self, request: Request, directory: Path) -> dict[str, Path]:
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
         self.built.append(request.name)
         if self.failure:
             raise BuildError(self.failure)
@@ -170,11 +180,27 @@ def test_every_flipped_byte_of_a_ready_kernel_is_noticed(tmp_path: Path) -> None
     with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
         for position in range(len(whole)):
             path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
-            with pytest.raises(BuildError, match="is damaged"):
+            with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="is damaged"):
                 KernelLibrary(backend).find(wanted)
         path.unlink()
         with pytest.raises(BuildError, match="cannot be read"):
             KernelLibrary(backend).find(wanted)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_changed_description_is_never_taken_for_the_kernel(tmp_path: Path, manifest: bool) -> None:
+    backend, wanted = FakeBackend(), request()
+    directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k", manifest)
+    path = directory / ("manifest.json" if manifest else "k.json")
+    whole = json.loads(path.read_text())
+    described = whole["kernels"]["k"] if manifest else whole
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
+        assert KernelLibrary(backend).find(wanted).origin == "precompiled"
+        for change in ({"name": "abs-256i32-256i32"}, {"columns": 2}, {"tensors": []}, {"op_params": "00"}):
+            changed = {**described, "made_from": {**described["made_from"], **change}}
+            path.write_text(json.dumps({"format": 1, "kernels": {"k": changed}} if manifest else changed))
+            with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="its key is not"):
+                KernelLibrary(backend).find(wanted)
 
 
 def test_a_kernel_for_another_processor_is_not_loaded(tmp_path: Path) -> None:
@@ -235,21 +261,6 @@ def test_a_bad_manifest_is_a_reason_and_the_kernel_is_built(tmp_path: Path, text
         with config.scope(jit=False), pytest.raises(BuildError, match=r"manifest\.json"):
             KernelLibrary(FakeBackend()).find(request())
         assert KernelLibrary(FakeBackend()).find(request()).origin == "built"
-
-
-def test_a_manifest_cannot_name_files_outside_of_its_directory(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_bytes(b"x")
-    record = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
-    made_from = {"arch": "aie2p", "backend": "fake", "design": design_digest(design()), "abi": ABI}
-    entry = {"name": NAME, "key": "0" * 64, "made_from": made_from, "files": {"/../../secret": record}}
-    directory = tmp_path / "ready" / "aie2p"
-    directory.mkdir(parents=True)
-    (directory / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"k": entry}}))
-    with (
-        config.scope(kernel_dirs=(tmp_path / "ready",), jit=False),
-        pytest.raises(BuildError, match="leaves the directory"),
-    ):
-        KernelLibrary(FakeBackend()).find(request())
 
 
 def test_a_kernel_directory_that_does_not_exist_is_an_error_that_names_the_variable(
@@ -318,7 +329,7 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
 
     class Slow(FakeBackend):
-        def build(self, request: Request, directory: Path) -> dict[str, Path]:
+        def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
             meeting.wait(30)  # passed only if the other build is going on
             return super().build(request, directory)
 
@@ -326,6 +337,7 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
         library = KernelLibrary(Slow())
         wanted = [request(design(f"// {number}")) for number in range(2)]
         library.prepare(wanted)
+        assert [library.find(one).origin for one in wanted] == ["built", "built"]
         assert [library.find(one).origin for one in wanted] == ["memory", "memory"]
 
 
@@ -353,7 +365,7 @@ from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.library import KernelLibrary
 
 class Endless(FakeBackend):
-    def build(self, request, directory):
+    def build(self, request, directory, force=False):
         self.built.append(request.name)
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         run([sys.executable, "-c", "import time; time.sleep(600)"], directory, directory / "build.log", 600)
@@ -368,3 +380,106 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("interrupted 1\n", 0), done.stderr
+
+
+FILE_OF_X = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+MADE_FROM = {
+    "arch": "aie2p",
+    "backend": "fake",
+    "design": design_digest(design()),
+    "abi": ABI,
+    "ingredients": {"flags": ["-O2"]},
+}
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """What a manifest says about the kernel of `request()`, with some fields changed."""
+    made_from = changes.get("made_from", MADE_FROM)
+    key = hashlib.sha256(json.dumps(made_from, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return {"name": NAME, "key": key, "made_from": made_from, "files": {".bin": FILE_OF_X}} | changes
+
+
+@pytest.mark.parametrize(
+    ("kernels", "says"),
+    [
+        ({"a\0b": described()}, "is no file name"),
+        ({"a\ud800b": described()}, "is not JSON"),
+        ({"a/b": described()}, "is no file name"),
+        ({".": described()}, "is no file name"),
+        ({"": described()}, "is no file name"),
+        ({"n" * 300: described()}, "cannot be read"),
+        ({"k": described(files={"\ud800": FILE_OF_X})}, "is not JSON"),
+        ({"k": described(files={".b\0n": FILE_OF_X})}, "is no suffix of a file"),
+        ({"k": described(files={"": FILE_OF_X})}, "is no suffix of a file"),
+        ({"k": described(files={"/../../k.bin": FILE_OF_X})}, "is no suffix of a file"),
+        ({"k": described(name="\ud800")}, "is not JSON"),
+        ({"k": described(made_from=MADE_FROM | {"abi": "\ud800"})}, "is not JSON"),
+        ({"k": described(made_from=MADE_FROM | {"abi": {}})}, "has ABI {}"),
+        ({"k": described(made_from=MADE_FROM | {"ingredients": 5})}, "made on another machine"),
+        ({"k": described(made_from=MADE_FROM | {"ingredients": {"flags": []}})}, "another machine"),
+        ({"k": described(files={"_insts.bin": FILE_OF_X})}, "cannot be read"),
+    ],
+)
+def test_whatever_a_manifest_holds_is_a_reason(kernels: dict[str, Any], says: str, tmp_path: Path) -> None:
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / "k.bin").write_bytes(b"x")
+    (directory / "manifest.json").write_text(json.dumps({"format": 1, "kernels": kernels}))
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
+        with pytest.raises(BuildError, match=says) as raised:
+            KernelLibrary(FakeBackend()).find(request())
+        str(raised.value).encode()  # can be printed
+        # The same kernel as it should be is taken.
+        (directory / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"k": described()}}))
+        assert KernelLibrary(FakeBackend()).find(request()).origin == "precompiled"
+
+
+def test_whatever_lies_in_a_directory_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / os.fsdecode(b"\xff.json")).write_text("{")  # no name of a kernel
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
+        for name in (NAME, "n" * 300):
+            with pytest.raises(BuildError, match=f"has no {name}"):
+                KernelLibrary(FakeBackend()).find(request(name=name))
+        (directory / "a.json").mkdir()
+        with pytest.raises(BuildError, match=r"Is a directory: .*a\.json"):
+            KernelLibrary(FakeBackend()).find(request())
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert "Permission denied" in str(KernelDirectory(tmp_path / "ready").find(request(), FakeBackend()))
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+def test_a_failed_build_is_tried_again_after_the_command_that_its_error_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that fails for a while, for reasons that are in no key."""
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    wrapper, broken = tmp_path / "c++", tmp_path / "broken"
+    wrapper.write_text(
+        f"""#!/bin/sh
+case " $* " in *' -shared '*) [ ! -e '{broken}' ] || {{ echo 'error: out of licences' >&2; exit 1; }} ;; esac
+exec {compiler} "$@"
+"""
+    )
+    wrapper.chmod(0o755)
+    broken.touch()
+    monkeypatch.setenv("CXX", str(wrapper))
+    text = """#include <cstdint>
+extern "C" void nt_negate(const std::int32_t* x, std::int32_t* y) { for (int i = 0; i < 64; ++i) y[i] = -x[i]; }
+"""
+    wanted = request(design(text), "neg-[1]-256i32")
+    with pytest.raises(BuildError, match="out of licences"):
+        KernelLibrary(HostBackend()).find(wanted)
+    broken.unlink()
+    with pytest.raises(BuildError, match="is not tried again") as raised:
+        KernelLibrary(HostBackend()).find(wanted)
+    command = re.search(r"to try again: npu-tensor (.*), or NPU_TENSOR_FORCE_RECOMPILE=1", str(raised.value))
+    assert command is not None
+    done = CliRunner().invoke(main, shlex.split(command[1]))
+    assert done.exit_code == 0, done.output
+    assert KernelLibrary(HostBackend()).find(wanted).origin == "built"

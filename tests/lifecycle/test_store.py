@@ -180,6 +180,36 @@ def test_a_damaged_entry_is_set_aside_and_built_again(
     assert event.path == str(path.with_suffix(".json"))
 
 
+def with_checksum(covered: str) -> str:
+    return f'{covered},\n "checksum": "{hashlib.sha256(covered.encode()).hexdigest()}"\n}}\n'
+
+
+@pytest.mark.parametrize("field", ["failure", "files", "key", "name"])
+@pytest.mark.parametrize("value", [None, 1, [], "x", {"x": {}}, {"\0": {"bytes": 0, "sha256": ""}}])
+def test_a_description_that_nobody_wrote_is_damage(store: Store, root: Path, field: str, value: object) -> None:
+    for lacking in (False, True):
+        path = write_by_hand(root, NAME, KEY, b"by hand")
+        written = json.loads(path.read_text())
+        del written["checksum"]
+        changed = written | {field: value}
+        if lacking:
+            del changed[field]
+        path.write_text(with_checksum(json.dumps(changed)[:-1]))
+        assert (store.find(FOLDER, NAME, KEY) is None) is (changed != written)
+        assert store.failure(FOLDER, NAME, KEY) is None
+
+
+@pytest.mark.parametrize("covered", ["", "garbage", "[1", '{"a": 1}, {"format": 1', '{"format": ' + "[" * 100_000])
+def test_a_checksum_makes_no_description(
+    store: Store, root: Path, emitted: list[events.Event], covered: str
+) -> None:
+    path = write_by_hand(root, NAME, KEY, b"by hand")
+    path.write_text(with_checksum(covered))
+    assert store.find(FOLDER, NAME, KEY) is None
+    put(store)
+    assert [type(event) for event in emitted] == [events.CacheDamaged]
+
+
 def test_a_missing_file_is_damage(store: Store) -> None:
     put(store).with_suffix(".so").unlink()
     assert store.find(FOLDER, NAME, KEY) is None
@@ -254,6 +284,25 @@ def test_the_message_of_a_failed_build_names_a_command_that_works(store: Store, 
     assert store.failure(FOLDER, name, KEY) is None
 
 
+def test_what_fails_because_of_another_build_is_not_remembered_too(store: Store, root: Path) -> None:
+    inner: Builder = Failing(BuildError("library.cc:1: error"))
+
+    def outer(directory: Path) -> dict[str, Path]:
+        library, _ = store.get_or_build(FOLDER, "library", key_of("library"), inner, {})
+        return {".so": library.files[".so"]}
+
+    for _ in range(2):
+        with pytest.raises(BuildError, match=r"library\.cc:1: error") as caught:
+            store.get_or_build(FOLDER, NAME, KEY, outer, {})
+    assert inner.calls == 1
+    assert [path.name[:8] for path in (root / FOLDER).glob("*.json")] == ["library_"]
+    found = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
+    assert found
+    assert clear(root, found[1]).entries == 1
+    inner = Builder()
+    assert store.get_or_build(FOLDER, NAME, KEY, outer, {})[1]
+
+
 def signalled() -> BuildError:
     error = BuildError("the compiler was ended by signal 9")
     error.transient = True
@@ -267,7 +316,6 @@ def signalled() -> BuildError:
         (MemoryError(), MemoryError),
         (KeyboardInterrupt(), KeyboardInterrupt),
         (signalled(), BuildError),
-        (BuildError("ld: final link failed: No space left on device"), BuildError),
     ],
 )
 def test_what_may_go_better_next_time_is_not_remembered(

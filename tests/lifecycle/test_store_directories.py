@@ -28,12 +28,13 @@ from store_entries import (
 )
 
 from npu_tensor import events
+from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime import store_directories
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import Store
-from npu_tensor.runtime.store_upkeep import clear
+from npu_tensor.runtime.store_upkeep import clear, collect
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
@@ -210,3 +211,35 @@ def test_objects_of_the_cpu_device_go_the_same_way(tmp_path: Path, own_temporary
     os.utime(path, (0, 0))
     assert compile_once().statistics.disk_hits == 1
     assert path.stat().st_mtime > 0
+
+
+@pytest.fixture
+def _no_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where no directory for temporary files can be written."""
+
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("_no_temporary_directory")
+def test_without_a_directory_for_temporary_files_what_is_there_is_used(store: Store, root: Path) -> None:
+    write_by_hand(root, NAME, KEY, b"by hand")
+    assert store.find(FOLDER, NAME, KEY) is not None
+    with pytest.raises(BuildError, match="No usable temporary directory"):
+        store.get_or_build(FOLDER, "another", key_of("b"), Builder(), {})
+    assert collect(root, 0).entries == 1
+    with config.scope(cache_path=""):
+        assert config.cache_dir == Path(f"/tmp/npu_tensor-{os.getuid()}")
+
+
+@pytest.mark.usefixtures("_no_temporary_directory")
+def test_the_cpu_device_needs_no_directory_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nowhere = below_a_file(tmp_path)
+    monkeypatch.setattr(store_directories, "user_temporary_path", lambda: nowhere / "temporary")
+    engine = Engine(host_target().create_target_machine(), "test", nowhere / "cpu")
+    with pytest.warns(RuntimeWarning, match="not kept"):
+        assert engine.compile("define i64 @f() {\n  ret i64 41\n}\n", "f")["f"] != 0

@@ -207,3 +207,31 @@ def test_a_builder_may_be_killed_at_any_moment(root: Path, tmp_path: Path) -> No
     assert names(tmp_path / "temporary") == set()
     assert len(scan(root).items) == 5
     assert scan(root).leftovers == []
+
+
+FORKED = f"""{PRELUDE}
+import threading
+from npu_tensor.runtime import store_directories, store_upkeep
+held = threading.Event()
+
+def hold():
+    with {{"directories": store_directories._lock, "upkeep": store_upkeep._written_lock}}[sys.argv[3]]:
+        held.set()
+        time.sleep(0.3)
+
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(15)  # ends a child that waits for a thread that it does not have
+    check(Store(root).get_or_build(FOLDER, "kernel", key_of(1), build(1), {{}})[0], 1)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("lock", ["directories", "upkeep"])
+def test_a_fork_while_another_thread_holds_a_lock(root: Path, tmp_path: Path, lock: str) -> None:
+    process = run(FORKED, root, tmp_path / "log", lock)
+    process.communicate(timeout=60)
+    assert process.returncode == 0

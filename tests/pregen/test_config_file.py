@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
+from npu_tensor.errors import ArgumentError
 from npu_tensor.pregen import config_file, kernel_source
 from npu_tensor.pregen.config_file import Problem, load, parse, read
 from npu_tensor.pregen.entry import Entry
@@ -119,6 +120,8 @@ def test_missing_keys(key: str) -> None:
         ({"kernel_source": "none.py"}, "/kernel_source: Kernel source not found: 'none.py' (searched "),
         ({"kernel_source": "n" * 5000}, "/kernel_source: Kernel source not found: 'nnn"),
         ({"kernel_source": "a\0b"}, "/kernel_source: Kernel source not found: 'a\\x00b'"),
+        ({"kernel_source": "../stubs.py"}, "/kernel_source: Kernel source not found: '../stubs.py' (searched "),
+        ({"kernel_source": "/bin/sh"}, "/kernel_source: Kernel source not found: '/bin/sh' (searched "),
         ({"kernel_source": [1]}, "/kernel_source: must be a string that is not empty, not [1]"),
         ({"arch": "aie9"}, "/arch: 'aie9' is not one of aie2, aie2p"),
         ({"arch": ["aie2"]}, "/arch: ['aie2'] is not one of aie2, aie2p"),
@@ -306,3 +309,15 @@ def test_any_change_of_a_valid_kernel(valid: dict[str, Any], data: st.DataObject
 def test_any_file(content: bytes) -> None:
     with contextlib.suppress(nt.NpuTensorError):
         parse(content)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kernels": [], "kernels": []}',
+        '{"kernels": [{"kernel_name": "ggml_op_add", "kernel_name": "ggml_op_sub"}]}',
+    ],
+)
+def test_a_field_that_is_there_twice_is_an_error(text: str) -> None:
+    with pytest.raises(ArgumentError, match=r"Failed to load configuration: the field '\w+' is there twice"):
+        config_file.parse(text.encode())

@@ -11,14 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 import npu_tensor as nt
 from npu_tensor.cli.gen_kernels import gen_kernels
-from npu_tensor.config import config
 from npu_tensor.pregen import generate
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.sim import host_compiler
@@ -262,6 +259,29 @@ def test_kernel_sources_of_a_directory(tmp_path: Path, two: Path) -> None:
     assert invoke("--config", two, "--dry-run", "--kernels-dir", tmp_path / "none").exit_code == 2
 
 
+def test_a_configuration_runs_no_files_elsewhere(tmp_path: Path) -> None:
+    """It may come from somebody else, and kernel sources are run, also to check it."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    ran = tmp_path / "ran"
+    elsewhere = tmp_path / "there" / "ops.py"
+    elsewhere.write_text(f"import os\nos.mkdir({str(ran)!r})\ndef twice(x):\n    return x + x\n")
+    entry = {**json.loads(PRODUCTION)["kernels"][0], "kernel_name": "twice"}
+    entry["input_tensors"] = entry["input_tensors"][:1]
+    path = tmp_path / "here" / "a.json"
+    for source in (str(elsewhere), "../there/ops.py", "x/../../there/ops.py"):
+        path.write_text(json.dumps({"kernels": [{**entry, "kernel_source": source}]}))
+        for mode in ("--dry-run", "--list"):
+            done = invoke("--config", path, mode)
+            assert done.exit_code == 1
+            assert f"/kernels/0/kernel_source: Kernel source not found: {source!r} (searched " in done.stderr
+            assert "; it is outside of them, and --kernels-dir can name its directory)" in done.stderr
+    assert not ran.exists()
+    path.write_text(json.dumps({"kernels": [{**entry, "kernel_source": str(elsewhere)}]}))
+    assert invoke("--config", path, "--dry-run", "--kernels-dir", elsewhere.parent).exit_code == 0
+    assert ran.exists()
+
+
 def test_options_that_are_missing_or_wrong(tmp_path: Path, two: Path) -> None:
     for arguments in ([], ["--config", two], ["--config", two, "--output-dir", two], ["--config", two, "--jobs", -1]):
         assert invoke(*arguments).exit_code == 2
@@ -315,68 +335,3 @@ def test_both_names_and_both_places_are_installed() -> None:
     for name in ("npu-tensor-gen-kernels", "ggml-hsa-gen-kernels"):
         script = metadata.EntryPoint(name, project["project"]["scripts"][name], "console_scripts")
         assert script.load() is gen_kernels
-
-
-# --- the documented production workflow
-
-
-PROGRAM = """
-import json
-import numpy as np
-import npu_tensor as nt
-
-values = np.random.default_rng(3).standard_normal((2, 4096), dtype=np.float32)
-with nt.default_device("cpu"):
-    x, y = (nt.from_numpy(value) for value in values)
-    half_x, half_y = x.to(nt.bfloat16).realize(), y.to(nt.bfloat16).realize()
-results = half_x + half_y, x[:1024] + y[:1024]
-print(json.dumps([[row["op"], row["device"], row["why"]] for row in nt.explain(*results).rows]))
-nt.realize(*results)
-nt.set_default_device("cpu")
-print(json.dumps([result.to(nt.float32).tolist() for result in results]))
-"""
-
-
-@needs_compiler
-def test_the_production_workflow(tmp_path: Path) -> None:
-    """Development: generate with the documented configurations. Production: unpack, and use no compiler at all."""
-    development, production = tmp_path / "development", tmp_path / "opt"
-    development.mkdir()
-    production.mkdir()
-    for name, text in (("model-kernels.json", PRODUCTION), ("add.json", STRUCTURE)):
-        (development / name).write_text(text)
-        output = development / "model-kernels"
-        done = invoke("--config", development / name, "--output-dir", output, "--target", "host", "--verbose")
-        assert done.exit_code == 0, done.stderr
-    archive = tmp_path / "model-kernels.tar.gz"
-    subprocess.run(["tar", "czf", archive, "model-kernels/"], cwd=development, check=True)
-    subprocess.run(["tar", "xzf", archive], cwd=production, check=True)
-    (development / "model-kernels").rename(development / "gone")
-    (tmp_path / "nothing").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={
-            "PATH": str(tmp_path / "nothing"),
-            "HOME": str(tmp_path / "home"),
-            "GGML_HSA_KERNEL_DIR": str(production / "model-kernels"),
-            "GGML_HSA_JIT_COMPILE": "0",
-            "NPU_TENSOR_DEVICE": "sim:npu1?float32=emulate",
-            "NPU_TENSOR_FALLBACK": "error",
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows, (halves, floats) = map(json.loads, done.stdout.splitlines())
-    used = {why.partition("precompiled as ")[2].partition(";")[0] for op, _, why in rows if op == "add"}
-    assert used == {"add_bf16_4096_model", "add_f32_1024"}
-    for _, device, _ in rows:
-        assert device in ("sim:npu1?float32=emulate", "-")
-    x, y = np.random.default_rng(3).standard_normal((2, 4096), dtype=np.float32)
-    exact = (x.astype(ml_dtypes.bfloat16) + y.astype(ml_dtypes.bfloat16)).astype(np.float32)
-    np.testing.assert_array_equal(np.array(halves, np.float32), exact)
-    np.testing.assert_allclose(np.array(floats, np.float32), x[:1024] + y[:1024], rtol=2.0**-22, atol=2.0**-24)
-    assert config.kernel_dirs == ()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
@@ -20,6 +25,8 @@ from npu_tensor.pregen.entry import Entry
 from npu_tensor.pregen.generate import Built
 from npu_tensor.runtime.artifact import Request
 from npu_tensor.runtime.library import KernelLibrary
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakeBackend:
@@ -44,7 +51,7 @@ class FakeBackend:
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         return None
 
-    def build(self, request: Request, directory: Path) -> dict[str, Path]:
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
         self.built.append(request.name)
         if self.fails and request.name.startswith(self.fails):
             raise BuildError("the compiler does not like it")
@@ -225,6 +232,8 @@ def test_two_processes_share_a_directory(
         for done in [processes.submit(run, [entry(op)], tmp_path / "made") for op in ("add", "mul")]:
             assert done.result() == 1
     assert sorted(manifest(tmp_path / "made")) == ["my_add", "my_div", "my_mul"]
+    # No lock is left, which would be copied with the kernels.
+    assert not [path for path in (tmp_path / "made").rglob("*") if path.name.startswith(".")]
 
 
 def test_files_of_two_kernels_have_different_names(
@@ -256,7 +265,42 @@ def test_without_a_compiler_nothing_is_begun(tmp_path: Path, backend: type[FakeB
 
 
 def test_a_worker_of_another_version_is_refused(backend: type[FakeBackend]) -> None:
-    assert generate.missing("host", "0.0.1") == "the worker has npu-tensor 0.1.0 instead of 0.0.1"
+    assert generate.missing("host", "0.0.1") == f"the worker has npu-tensor {nt.__version__} instead of 0.0.1"
+    assert generate.missing("host", nt.__version__) is None
+
+
+def test_sources_that_are_not_installed_know_their_version(tmp_path: Path) -> None:
+    """A copy of the package beside no distribution of it: recording, generating and the cache all name a version."""
+    shutil.copytree(ROOT / "npu_tensor", tmp_path / "npu_tensor", ignore=shutil.ignore_patterns("__pycache__"))
+    program = f"""
+import sys
+from importlib import metadata
+sys.path.insert(0, {str(tmp_path)!r})
+def distribution(name, found=metadata.Distribution.from_name):
+    if name == "npu-tensor":
+        raise metadata.PackageNotFoundError(name)
+    return found(name)
+metadata.Distribution.from_name = distribution
+import npu_tensor as nt
+from npu_tensor.pregen.generate import missing
+from npu_tensor.runtime.store_files import sidecar_text
+assert nt.__file__.startswith({str(tmp_path)!r})
+with nt.record_kernels("r.json"), nt.default_device("sim:npu2"):
+    nt.explain(nt.ones(64).to(nt.bfloat16))
+print(missing("iron", "0.0.1"))
+print(sidecar_text("n", "k", {{}}, {{}}, 0.0).decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"the worker has npu-tensor {nt.__version__}" in done.stdout
+    assert f'"package": "{nt.__version__}"' in done.stdout
+    assert nt.__version__ in json.loads((tmp_path / "r.json").read_text())["description"]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 2, "kernels": {}}', '{"format": 1, "kernels": {"a": {}}}'])

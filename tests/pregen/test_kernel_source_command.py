@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
 from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.pregen import representative
@@ -85,6 +86,16 @@ def test_names_of_a_configuration() -> None:
     assert "npu2 (aie2p)" in printed("add_bf16_4096", "--config", EXAMPLE, "--arch", "npu2")
 
 
+def test_names_that_do_not_say_all_are_found_in_a_recording(tmp_path: Path) -> None:
+    with nt.record_kernels(tmp_path / "model.json"), nt.default_device("sim:npu2"):
+        x = nt.ones(1024).to(nt.bfloat16).realize()
+        nt.explain((x * 2.5 + x).relu())
+    names = printed("--list", "--config", tmp_path / "model.json").split()
+    (fused,) = (name for name in names if "+" in name)
+    assert "npu2 (aie2p)" in printed(fused, "--config", tmp_path / "model.json")
+    assert "give --config FILE, written with NPU_TENSOR_RECORD=FILE" in invoke(fused, "--arch", "npu2").stderr
+
+
 def test_columns_and_float32() -> None:
     name = "gemm-by_columns-f32"
     assert "in 8 columns of npu2" in printed(name, "--arch", "npu2")
@@ -105,6 +116,9 @@ def test_columns_and_float32() -> None:
         (["rowwise-softmax-bf16", "--arch", "aie2"], "near are rowwise-soft_max-bf16"),
         (["add-1024bf16-1024bf16-1024bf16n", "--arch", "aie2"], "there is no kernel 'add-1024bf16-1024bf16-1024bf16n'"),
         (["add-1024bf16-512bf16-1024bf16", "--arch", "aie2"], "there is no kernel 'add-1024bf16-512bf16-1024bf16'"),
+        (["add-1024bf16-1024bf16-1024bf16n", "--arch", "aie2"], "give --config FILE"),
+        (["mul+add-64f32-64f32-number-23dccfe9da6f4f4c", "--arch", "aie2"], "give --config FILE"),
+        (["scale-64f32-64f32-23dccfe9da6f4f4c", "--arch", "aie2"], "give --config FILE"),
         (["neg-32x32bf16-32x32bf16", "--arch", "aie2"], "of this op for these tensors is neg-1024bf16-1024bf16"),
         (["add-1x2x3x4x5f32", "--arch", "aie2"], "there is no kernel"),
         (["add-1024q4-1024q4-1024q4", "--arch", "aie2"], "no dtype 'q4'"),

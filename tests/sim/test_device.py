@@ -6,7 +6,8 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import npu_tensor as nt
 from npu_tensor import events, schedule
 from npu_tensor.runtime.sim import device, host_compiler
 from npu_tensor.runtime.sim.device import parse
+from npu_tensor.task import Kernel
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -335,3 +337,25 @@ def test_values_of_rows_begin_at_words_in_every_column() -> None:
         result = nt.from_numpy(x).realize() + nt.from_numpy(y).realize() + nt.from_numpy(z).realize()
         assert nt.explain(result)[-1].device == "sim:npu2?cols=5"
         np.testing.assert_array_equal(result.numpy(), x + y + z)
+
+
+@needs_compiler
+def test_other_threads_plan_while_kernels_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    building, planned = threading.Event(), threading.Event()
+    prepare = device.SimulatedDevice.prepare
+
+    def slow(self: device.SimulatedDevice, kernels: Sequence[Kernel]) -> None:
+        building.set()
+        assert planned.wait(60)
+        prepare(self, kernels)
+
+    monkeypatch.setattr(device.SimulatedDevice, "prepare", slow)
+    x, y = bfloat16(48), nt.ones(48).realize()
+    with nt.default_device("sim:npu2?cols=2"):
+        thread = threading.Thread(target=lambda: (x * 3 + x).realize())
+        thread.start()
+        assert building.wait(60)
+        monkeypatch.undo()
+        assert (y * 5 - 1).tolist() == [4.0] * 48
+        planned.set()
+        thread.join()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +19,14 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
+from npu_tensor.pregen import config_file
+from npu_tensor.pregen.entry import Entry
+from npu_tensor.runtime.artifact import Request
+from npu_tensor.runtime.build.host import HostBackend
+from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import compile_source, reason
+from npu_tensor.runtime.store_upkeep import clear
 
 pytestmark = pytest.mark.skipif(reason() is not None, reason=str(reason()))
 
@@ -267,3 +275,87 @@ def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch, t
     wrapper.chmod(0o755)
     monkeypatch.setenv("CXX", f"{wrapper} --ignored {' '.join(default.command)}")
     assert host_compiler._compiler() == default._replace(command=(str(wrapper), "--ignored", *default.command))
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A directory: with a file "broken" in it, libraries do not compile; "compiled" has a line for each attempt."""
+    default = host_compiler._compiler()
+    assert isinstance(default, host_compiler._Compiler)
+    directory = tmp_path / "compiler"
+    directory.mkdir()
+    lines = (
+        "#!/bin/sh",
+        'case "$*" in *-shared*)',
+        f"    echo >> {directory}/compiled",
+        f"    if [ -e {directory}/broken ]; then echo 'error: broken'; exit 1; fi;;",
+        "esac",
+        f'exec {shlex.join(default.command)} "$@"',
+    )
+    (directory / "c++").write_text("\n".join(lines))
+    (directory / "c++").chmod(0o755)
+    monkeypatch.setenv("CXX", str(directory / "c++"))
+    return directory
+
+
+def add_request() -> Request:
+    operand = "(1024,1,1,1)/bf16"
+    kernel = {"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2", "exported_name": "add"}
+    (entry,) = config_file.read({"kernels": [{**kernel, "input_tensors": [operand] * 2, "output_tensor": operand}]})
+    assert isinstance(entry, Entry)
+    return entry.request()[-1]
+
+
+@pytest.mark.usefixtures("_empty_cache")
+@pytest.mark.parametrize("way", ["clear", "force"])
+def test_a_failed_build_is_tried_again_as_its_message_says(compiler: Path, tmp_path: Path, way: str) -> None:
+    (compiler / "broken").touch()
+    kernels, request = KernelLibrary(HostBackend()), add_request()
+    for _ in range(3):
+        with pytest.raises(BuildError, match="error: broken") as caught:
+            kernels.make(request)
+    assert (compiler / "compiled").read_text() == "\n"
+    (compiler / "broken").unlink()
+    if way == "clear":
+        found = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
+        assert found
+        clear(tmp_path, found[1])
+    assert kernels.make(request, force=way == "force").origin == "built"
+    assert (compiler / "compiled").read_text() == "\n" * 2
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_a_forced_build_compiles(compiler: Path) -> None:
+    kernels, request = KernelLibrary(HostBackend()), add_request()
+    kernels.make(request)
+    kernels.make(request)
+    assert (compiler / "compiled").read_text() == "\n"
+    kernels.make(request, force=True)
+    assert (compiler / "compiled").read_text() == "\n" * 2
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_a_loaded_library_is_not_the_file(tmp_path: Path) -> None:
+    kernel = answer(8)
+    entry = compile_one(kernel)
+    (path,) = libraries(tmp_path)
+    with path.open("r+b") as file:  # in place, as scp and rsync --inplace write
+        file.write(bytes(path.stat().st_size))
+    result = ctypes.c_int32(-1)
+    assert entry(ctypes.addressof(result)) is None
+    assert result.value == 8
+
+
+def test_what_cxx_says_is_never_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CXX", "'x")
+    assert reason() is None  # the next compiler is taken
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (reason() or "").startswith("no C++ compiler of this machine ('x) takes C++20")
+
+
+def test_flags_in_cxx_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = host_compiler._compiler()
+    assert isinstance(compiler, host_compiler._Compiler)
+    before = host_compiler.ingredients(SOURCE, "aie2")
+    monkeypatch.setenv("CXX", f"{' '.join(compiler.command)} -ftrapv")
+    assert host_compiler.ingredients(SOURCE, "aie2") != before

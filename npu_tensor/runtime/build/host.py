@@ -44,11 +44,11 @@ class HostBackend:
         lacking = set(str(ingredients.get("processor", "unknown")).split()) - host_target().features
         return f"this processor lacks {', '.join(sorted(lacking))}" if lacking else None
 
-    def build(self, request: Request, directory: Path) -> dict[str, Path]:
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
         """Compile every source, or take its library from the cache: kernels of several shapes share sources."""
         made = {}
         for suffix, (source, functions) in _sources(request.design).items():
-            library = host_compiler.library(source, request.design.array.arch, functions)
+            library = host_compiler.library(source, request.design.array.arch, functions, force)
             made[suffix] = directory / f"kernel{suffix}"
             shutil.copyfile(library.files[host_compiler.SUFFIX], made[suffix])
         return made

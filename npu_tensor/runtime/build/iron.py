@@ -4,9 +4,9 @@
     backend.missing()                       # None, or "no compiler: No module named 'aie' ..."
     files = backend.build(request, directory)
     files[".xclbin"], files["_insts.bin"], files[".pdi"], files["_parameters.json"]
+    files["_program.py"]                    # the IRON program with its C++, for whoever wants to see what was compiled
 
-Everything happens in directory/build, where the program, its C++ and what the compilers leave stay:
-`python -m npu_tensor.runtime.build.iron_worker DIRECTORY/build` repeats it. Not run on an NPU.
+Everything happens in directory/build, of which the caller keeps these files. Not run on an NPU.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Request
 from npu_tensor.runtime.build import headers, mlir_aie
-from npu_tensor.runtime.build.iron_worker import DESIGN, HEADERS, KERNEL, REASON, WORKER
+from npu_tensor.runtime.build.iron_worker import DESIGN, HEADERS, KERNEL, PROGRAM, REASON, WORKER
 from npu_tensor.runtime.build.process import run
 
 __all__ = ["IronBackend"]
+
+_ENDED: Final = re.compile(r"^\[Peano\] compilation failed$|exit code -9\b", re.MULTILINE)
+"""What mlir-aie says if a signal ended Peano, which then has said nothing, or aiecc."""
 
 
 class IronBackend:
@@ -59,10 +63,11 @@ class IronBackend:
         """Nothing of an xclbin runs on this machine's processor."""
         return None
 
-    def build(self, request: Request, directory: Path) -> dict[str, Path]:
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
         """Compile the request's design in a process of its own; its output goes to build.log.
 
-        Raises BuildError with what failed, or if it takes longer than NPU_TENSOR_BUILD_SECONDS.
+        force: makes no difference, as kernels share nothing. Raises BuildError with what failed, or if it takes longer
+        than NPU_TENSOR_BUILD_SECONDS.
         """
         found = mlir_aie.find()
         if isinstance(found, str):
@@ -74,9 +79,12 @@ class IronBackend:
         try:
             run(command, work, directory / "build.log", config.build_seconds, _environment(found, work))
         except BuildError as error:
-            reason = work / REASON
-            raise (BuildError(reason.read_text("utf-8")) if reason.is_file() else error) from None
-        return {suffix: work / f"{KERNEL}{suffix}" for suffix in self.suffixes}
+            if not (work / REASON).is_file():
+                raise
+            failed = BuildError((work / REASON).read_text("utf-8"))
+            failed.transient = error.transient or _ENDED.search(str(failed)) is not None
+            raise failed from None
+        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*self.suffixes, PROGRAM)}
 
 
 def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:

@@ -149,8 +149,10 @@ class _Body:
             if argument not in self.memory:
                 self.memory.append(argument)
             return "memory", self.memory.index(argument)
-        self.numbers.append(argument)
-        return type(argument).__name__
+        # Python's own numbers: the text of NumPy's has their type around it.
+        number = float(argument) if isinstance(argument, float) else int(argument)
+        self.numbers.append(number)
+        return type(number).__name__
 
 
 # --- text

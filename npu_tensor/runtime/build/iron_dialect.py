@@ -37,7 +37,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
         Dialect("1.2", "placement", placer=True, sequence_function=False, dynamic_argument=False, split_walks=False),
         Dialect("1.3.1", "placement", placer=True, sequence_function=False, dynamic_argument=False),
         Dialect("1.3.2", "tile", placer=False, sequence_function=False, dynamic_argument=False),
-        Dialect("1.3.4", "tile", placer=False, sequence_function=False, dynamic_argument=False),
+        Dialect("1.3.4", "tile", placer=False, sequence_function=False, dynamic_argument=True),
         Dialect("1.4", "tile", placer=False, sequence_function=True, dynamic_argument=True),
     )
 }

@@ -42,6 +42,11 @@ MARKER: Final = 0x6E000000
 WORDS: Final = 4096
 """Runtime parameters, and words of one, that have markers."""
 
+WIDEST_PART: Final = 4
+"""Columns of the widest part of an array that a program takes instead of all of it. Up to mlir-aie 1.4.0, aiecc names
+no column where a wider one may begin (start_columns of the xclbin's partition), so that it could not be loaded.
+"""
+
 
 def marker(parameter: int, word: int) -> int:
     """What stands for a word of a runtime parameter in the instruction stream: a positive int32, each once.
@@ -68,8 +73,8 @@ class _Program:
         self.names = Names(design)
         self.placed = cores(design, self.names.taken)
         self.sources = {function.source.name: function.source for function in design.functions}
-        columns = "" if design.columns == design.array.columns else f"Col{design.columns}"
-        self.device = design.array.device.upper() + columns
+        part = design.columns < design.array.columns and design.columns <= WIDEST_PART
+        self.device = design.array.device.upper() + f"Col{design.columns}" * part
 
     def text(self) -> str:
         """All of it."""

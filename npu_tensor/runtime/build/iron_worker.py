@@ -1,9 +1,9 @@
 """What builds one kernel with mlir-aie, as a process: `python -m npu_tensor.runtime.build.iron_worker DIRECTORY`.
 
-DIRECTORY is the current directory, to be written to, and holds the pickled design. It gets the IRON program, its C++
-and objects, the module as text, and kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: by name of
-each runtime parameter, where its words stand in the instruction stream, counted in 32-bit words. If that fails, it gets
-the reason instead, and the exit code is 1.
+DIRECTORY is the current directory, to be written to, and holds the pickled design. It gets the IRON program as
+kernel_program.py, its C++ and objects, the module as text, and kernel.xclbin, kernel_insts.bin, kernel.pdi and
+kernel_parameters.json: by name of each runtime parameter, where its words stand in the instruction stream, counted in
+32-bit words. If that fails, it gets the reason instead, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.iron_program import dialect, marker, program
 
-__all__ = ["DESIGN", "HEADERS", "KERNEL", "REASON", "WORKER", "build", "parameter_offsets"]
+__all__ = ["DESIGN", "HEADERS", "KERNEL", "PROGRAM", "REASON", "WORKER", "build", "parameter_offsets"]
 
 WORKER: Final = "npu_tensor.runtime.build.iron_worker"
 """Name of this module, which is another one when it runs."""
@@ -35,12 +35,13 @@ HEADERS: Final = Path(__file__).parents[2] / "kernels" / "include"
 DESIGN: Final = "design.pickle"
 REASON: Final = "reason.txt"
 KERNEL: Final = "kernel"
+PROGRAM: Final = "_program.py"
 
 
 def build(directory: Path) -> None:
     """Build the design in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves the module."""
     design: Design = pickle.loads((directory / DESIGN).read_bytes())
-    path = directory / "program.py"
+    path = directory / f"{KERNEL}{PROGRAM}"
     path.write_text(program(design, dialect(mlir_aie.dialect_name())), "utf-8")
     lowered = _execute(path)
     module = lowered.module()

@@ -31,7 +31,8 @@ from npu_tensor.errors import BuildError
 __all__ = ["Toolchain", "compile_core", "compile_module", "dialect_name", "find"]
 
 INSTALL: Final = (
-    "`source scripts/env_setup.sh` installs mlir-aie and Peano, or install the wheels mlir_aie and llvm-aie"
+    "`source scripts/env_setup.sh` (of a wheel: share/npu_tensor/scripts/env_setup.sh in its environment) installs"
+    " mlir-aie and Peano, or install the wheels mlir_aie and llvm-aie"
 )
 
 XCLBINUTIL: Final = (

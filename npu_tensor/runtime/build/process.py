@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -23,6 +25,13 @@ __all__ = ["end_all", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
+
+_ACCIDENT: Final = re.compile(
+    "|".join([*map(os.strerror, (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)), r"\bKilled\b", r"\bTerminated signal\b"])
+    + r"|\bSIGKILL\b|[Oo]ut of memory\b|memory exhausted|\bbad_alloc\b|\bMemoryError\b"
+)
+"""What compilers say if they lack memory or disk, or if a signal that is none of their errors ended one of them: gcc,
+as its driver, "Killed signal terminated program cc1plus", clang "unable to execute command: Killed"."""
 
 _running: Final[set[subprocess.Popen[bytes]]] = set()
 if hasattr(os, "register_at_fork"):  # They are the parent's to end.
@@ -51,7 +60,7 @@ def run(
     """Run `command` in `directory`, adding its output to `log`. environment: what differs from this process's.
 
     Raises BuildError with the end of the log if the command fails, and ends it with all of its children if it takes
-    longer than `seconds`. `transient` of the error tells that a signal ended the command, which may not happen again.
+    longer than `seconds`. The error is `transient` if time, memory or disk did not suffice, or if a signal ended it.
     """
     start = time.perf_counter()
     with log.open("ab") as output:
@@ -78,15 +87,18 @@ def run(
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 limit = f"{command[0]} was ended after {seconds:g} s (NPU_TENSOR_BUILD_SECONDS sets the limit)"
-                raise BuildError(f"{limit}\n{_tail(log, before)}".rstrip()) from None
+                failed = BuildError(f"{limit}\n{_tail(log, before)}".rstrip())
+                failed.transient = True
+                raise failed from None
             raise
         finally:
             _running.discard(process)
     if config.jit_verbose:
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
-        failed = BuildError(_tail(log, before).rstrip() or f"{shlex.join(command)} failed with exit code {code}")
-        failed.transient = code < 0
+        said = _tail(log, before).rstrip()
+        failed = BuildError(said or f"{shlex.join(command)} failed with exit code {code}")
+        failed.transient = code < 0 or _ACCIDENT.search(said) is not None
         raise failed
 
 

@@ -6,13 +6,14 @@ It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 
@@ -82,6 +83,7 @@ class SimulatedDevice:
         self.target = parse(uri)
         self.array = SimulatedArray(self.target.array, self.target.columns)
         self.lock = threading.RLock()
+        _devices.add(self)
         self._designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
@@ -115,6 +117,19 @@ class SimulatedDevice:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(id(design))
             return loaded
+
+
+_devices: WeakSet[SimulatedDevice] = WeakSet()
+
+
+def _in_child() -> None:
+    """Threads that held a lock do not exist in a forked process."""
+    for device in _devices:
+        device.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 class SimulatedKernel:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import os
 import platform
 import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -32,7 +34,17 @@ from npu_tensor.runtime.keys import canonical
 from npu_tensor.runtime.store import Entry as StoredEntry
 from npu_tensor.runtime.store import store
 
-__all__ = ["CompiledSource", "Entry", "compile_source", "ingredients", "library", "load", "reason", "toolchain"]
+__all__ = [
+    "CompiledSource",
+    "Entry",
+    "compile_source",
+    "ingredients",
+    "library",
+    "load",
+    "load_library",
+    "reason",
+    "toolchain",
+]
 
 Entry = Callable[..., bytes | None]
 """Takes addresses and numbers; returns what went wrong, if anything."""
@@ -100,7 +112,11 @@ def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
     """The first usable compiler. The arguments are the environment that decides which one that is."""
     tried = []
     for candidate in (cxx, "c++", "g++", "clang++"):
-        command = shlex.split(candidate or "")
+        try:
+            command = shlex.split(candidate or "")
+        except ValueError:  # a quote without its other one
+            tried.append(str(candidate))
+            continue
         if not command or shutil.which(command[0], path=path) is None:
             continue
         environment = {**os.environ, "LC_ALL": "C"}
@@ -137,26 +153,55 @@ def ingredients(source: Source, arch: Arch) -> dict[str, Any]:
     compiler = _compiler()
     return {
         "compiler": "" if isinstance(compiler, _Failed) else compiler.identity,
-        "flags": [*_VISIBLE_FLAGS, *_arch_flags(arch), *source.flags],
+        "flags": [*_own_flags(compiler), *_VISIBLE_FLAGS, *_arch_flags(arch), *source.flags],
         "headers": headers.digests(source.text + _ENTRIES_INCLUDE, _INCLUDES),
     }
+
+
+def _own_flags(compiler: _Compiler | _Failed) -> tuple[str, ...]:
+    """What CXX says behind the program."""
+    return () if isinstance(compiler, _Failed) else compiler.command[1:]
 
 
 def _arch_flags(arch: Arch) -> tuple[str, ...]:
     return (f"-D__AIE_ARCH__={_ARCH_NUMBER[arch]}",)
 
 
-class CompiledSource:
-    """The functions of one source, callable."""
+_spelling: Final = itertools.count()
 
-    def __init__(self, path: Path, source: Source, functions: Sequence[KernelFunction]) -> None:
+
+def load_library(content: bytes) -> ctypes.CDLL:
+    """A shared library from its bytes. Raises OSError.
+
+    A file that is loaded stays mapped: whoever writes to it changes the code that runs. So a private copy is loaded,
+    from memory where the system has such files, because temporary directories may forbid to run what lies there.
+    """
+    if not (hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")):
+        with tempfile.NamedTemporaryFile(suffix=SUFFIX) as file:
+            file.write(content)
+            file.flush()
+            return ctypes.CDLL(file.name)
+    with open(os.memfd_create("npu_tensor"), "wb") as file:
+        file.write(content)
+        file.flush()
+        # Numbers of files come again, and the loader takes one name for one library: spell each in another way.
+        spelling = f"{next(_spelling):b}".replace("0", "./").replace("1", ".//")
+        return ctypes.CDLL(f"/proc/self/fd/{spelling}{file.fileno()}")
+
+
+class CompiledSource:
+    """The functions of one source, callable. content: of the shared library."""
+
+    def __init__(self, content: bytes, source: Source, functions: Sequence[KernelFunction]) -> None:
         try:
-            self._library = ctypes.CDLL(str(path))
+            self._library = load_library(content)
         except OSError as error:
             raise BuildError(f"the object of {source.name} cannot be loaded: {error}") from None
         for function in functions:
             if not hasattr(self._library, function.symbol):
                 raise BuildError(f'the object of {source.name} has no extern "C" function {function.symbol}')
+            if not hasattr(self._library, f"nt_host_entry_{function.symbol}"):
+                raise BuildError(f"the object of {source.name} was compiled without an entry for {function.symbol}")
 
     def entry(self, function: KernelFunction) -> Entry:
         """How to call one of the functions that were given to `compile_source`.
@@ -176,11 +221,17 @@ _loaded: dict[str, CompiledSource] = {}
 def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunction]) -> CompiledSource:
     """The library at `path`, whose contents have this digest, with the functions that it was made for.
 
-    Equal libraries are loaded once. Raises BuildError if it cannot be loaded or a function is missing.
+    Equal libraries are loaded once. Raises BuildError if it cannot be loaded, is another now, or lacks a function.
     """
     known = _loaded.get(sha256)
     if known is None:
-        known = _loaded.setdefault(sha256, CompiledSource(path, source, functions))
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise BuildError(f"the object of {source.name} cannot be read: {error}") from None
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise BuildError(f"{path} was changed after it had been verified")
+        known = _loaded.setdefault(sha256, CompiledSource(content, source, functions))
     return known
 
 
@@ -194,8 +245,10 @@ def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunctio
     return load(made.files[SUFFIX], made.description["files"][SUFFIX]["sha256"], source, functions)
 
 
-def library(source: Source, arch: Arch, functions: Sequence[KernelFunction] = ()) -> StoredEntry:
-    """The shared library of a source in the cache, its one file under SUFFIX; compiled if it is not there.
+def library(
+    source: Source, arch: Arch, functions: Sequence[KernelFunction] = (), force: bool = False
+) -> StoredEntry:
+    """The shared library of a source in the cache, its one file under SUFFIX; compiled if it is not there, or `force`.
 
     With functions, the library can be called by the simulator, which checks their arguments when it is compiled.
     Raises BuildError.
@@ -213,7 +266,7 @@ def library(source: Source, arch: Arch, functions: Sequence[KernelFunction] = ()
     }
     key = hashlib.sha256(canonical(made_from)).hexdigest()
     build = partial(_build, compiler, arch, source, entries, functions)
-    found, _ = store.get_or_build(f"{arch}-{toolchain()}", source.name, key, build, made_from)
+    found, _ = store.get_or_build(f"{arch}-{toolchain()}", source.name, key, build, made_from, force)
     return found
 
 
