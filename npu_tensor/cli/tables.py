@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -10,10 +11,15 @@ from rich.text import Text
 
 __all__ = ["print_table"]
 
+WIDEST: Final = 1000
+"""Characters of a line that programs read: names must stay in one piece."""
+
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under headings, as wide as the terminal."""
+    """Print rows under headings, as wide as the terminal; into a file or pipe, as wide as they are."""
     console = Console()
+    if not console.is_terminal:
+        console.width = WIDEST
 
     def text(cell: object) -> Text:
         # Text, so that the brackets of "float32[500, 10]" are not read as markup; without what stdout cannot write.

@@ -217,10 +217,13 @@ def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
 
 
 def _evict(root: Path, items: Iterable[Item], surplus: float, before: float, removed: Removed) -> None:
-    """Remove the first items, in all `surplus` bytes, but none that was used after `before`."""
-    entries, size = removed.entries, removed.bytes
+    """Remove the first items, in all `surplus` bytes, but none that was used between `before` and now.
+
+    What was used in the future was used before the clock was set back.
+    """
+    entries, size, now = removed.entries, removed.bytes, time.time()
     for item in items:
-        if removed.bytes - size >= surplus or item.used > before:
+        if removed.bytes - size >= surplus or before < item.used <= now:
             break
         removed.remove(root, item, only_unchanged=True)
     if removed.entries > entries:

@@ -309,3 +309,13 @@ def dead_process() -> int:
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid
+
+
+def test_a_clock_that_was_set_back_does_not_keep_the_cache_full(store: Store, root: Path) -> None:
+    keys = fill(store, root, 4)
+    in_a_year = time.time() + 365 * 86400
+    for path in (root / FOLDER).glob("*.json"):
+        os.utime(path, (in_a_year, in_a_year))
+    total = sum(item.bytes for item in scan(root).items)
+    assert collect(root, total // 2, spared=60).entries >= 2
+    assert sum(kept(store, keys)) <= 2
