@@ -383,7 +383,7 @@ class Config:
         The setting, else $XDG_CACHE_HOME/npu_tensor, else $HOME/.cache/npu_tensor, else `user_temporary_path`.
         """
         if self.cache_path:
-            return Path(self.cache_path).expanduser()
+            return Path(os.path.expanduser(self.cache_path))  # leaves "~nobody" as it is
         if os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME"):
             from platformdirs import user_cache_path
 

@@ -201,12 +201,13 @@ class Jitted(Generic[P, R]):
         replay = self._replays.get(key)
         if replay is None:
             replay = _compile_replay(self._capture(args, kwargs, tensors))
-            while len(self._replays) >= MAX_SIGNATURES:
-                self._replays.pop(next(iter(self._replays)))
-            self._replays[key] = replay
             self._captures += 1
+            if default_device() == key[0]:  # else the plan may be for either
+                while len(self._replays) >= MAX_SIGNATURES:
+                    self._replays.pop(next(iter(self._replays)))
+                self._replays[key] = replay
             self._warn_if_many()
-        if flat:
+        if flat and default_device() == key[0]:
             self._latest = replay
         return cast(R, replay(tuple(tensors)))
 

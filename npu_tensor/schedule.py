@@ -228,8 +228,7 @@ def reset_plans() -> None:
     """Forget all plans; those of functions captured by jit stay."""
     with _lock:
         for placement in _placements.values():
-            placement.plans.clear()
-            placement.single_plans.clear()
+            placement.plans, placement.single_plans = {}, {}  # Those that are being made do not come back.
 
 
 def reset() -> None:
@@ -373,7 +372,9 @@ def realize(nodes: Sequence[Node]) -> None:
             node.inputs = ()
             node.depth = 0
     (_, last), *others = reversed(found.nodes)
-    if not others and last.call is not None and len(last.call.operands) == made.size - 1:
+    # Another thread may have changed the placement meanwhile.
+    lasting = _active.plans.get(found.signature) is made
+    if lasting and not others and last.call is not None and len(last.call.operands) == made.size - 1:
         keep(_active.single_plans, last.call, made)
 
 

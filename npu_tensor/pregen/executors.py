@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.runtime.build.process import end_all
+from npu_tensor.runtime.build.process import Group
 
 __all__ = ["open_executor"]
 
@@ -37,12 +37,13 @@ def open_executor(address: str | None = None, jobs: int = 0) -> Iterator[Executo
         with _cluster(_host_and_port(address)) as executor:
             yield executor
         return
-    pool = ThreadPoolExecutor(jobs or config.build_jobs or os.cpu_count() or 1, "npu_tensor build")
+    group = Group()
+    pool = ThreadPoolExecutor(jobs or config.build_jobs or os.cpu_count() or 1, "npu_tensor build", group.enter)
     try:
         yield pool
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        end_all()
+        group.end()
         raise
     finally:
         pool.shutdown(cancel_futures=True)

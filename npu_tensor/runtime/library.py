@@ -20,7 +20,7 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Artifact, Backend, Request
-from npu_tensor.runtime.build.process import end_all
+from npu_tensor.runtime.build.process import Group
 from npu_tensor.runtime.build.progress import building
 from npu_tensor.runtime.keys import description, folder, kernel_key
 from npu_tensor.runtime.precompiled import KernelDirectory
@@ -46,11 +46,14 @@ class KernelLibrary:
         if design is None or design() is not request.design or known is None:
             known = self._look_up(request)
         elif isinstance(known, BuildError):
-            self._found.pop(id(request.design), None)
-            raise known
+            raise _with(known)
         if known.origin != "memory":
             self._remember(request.design, known._replace(origin="memory"))
         return known
+
+    def _has(self, design: Design) -> bool:
+        """Whether its files are known; what failed is tried again by whoever prepares it."""
+        return isinstance(self._found.get(id(design), (None, None))[1], Artifact)
 
     def _remember(self, design: Design, found: Artifact | BuildError) -> None:
         identity = id(design)
@@ -61,20 +64,21 @@ class KernelLibrary:
 
         What was begun ends with this call, also if an exception such as KeyboardInterrupt ends it.
         """
-        wanted = {id(request.design): request for request in requests if id(request.design) not in self._found}
+        wanted = {id(request.design): request for request in requests if not self._has(request.design)}
         if not wanted:
             return
-        pool = ThreadPoolExecutor(config.build_jobs or os.cpu_count() or 1, "npu_tensor build")
+        jobs, group = config.build_jobs or os.cpu_count() or 1, Group()
+        pool = ThreadPoolExecutor(jobs, "npu_tensor build", group.enter)
         try:
             builds = [(request.design, pool.submit(self._look_up, request)) for request in wanted.values()]
             for design, build in builds:
                 try:
                     self._remember(design, build.result())
                 except BuildError as error:
-                    self._remember(design, error)
+                    self._remember(design, _with(error))  # a copy: its traceback would keep the design
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            end_all()
+            group.end()
             raise
         finally:
             pool.shutdown()

@@ -97,6 +97,8 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    from npu_tensor.runtime.build.process import ended, is_ended
+
     path = root / LOCKS / f"{key[:16]}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Processes poll; the threads of one need not.
@@ -106,8 +108,10 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     try:
         lock = FileLock(path, timeout=-1 if wait else 0, poll_interval=0.01)
         try:
-            lock.acquire()
+            lock.acquire(cancel_check=is_ended)
         except Timeout:
+            if is_ended():
+                raise ended(f"{path} was not waited for any longer") from None
             raise BlockingIOError(f"{path} is held by somebody else") from None
         try:
             yield

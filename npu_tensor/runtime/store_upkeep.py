@@ -223,8 +223,10 @@ def _evict(root: Path, items: Iterable[Item], surplus: float, before: float, rem
     """
     entries, size, now = removed.entries, removed.bytes, time.time()
     for item in items:
-        if removed.bytes - size >= surplus or before < item.used <= now:
+        if removed.bytes - size >= surplus:
             break
+        if before < item.used <= now:  # Those of the future come last.
+            continue
         removed.remove(root, item, only_unchanged=True)
     if removed.entries > entries:
         events.emit(events.CacheEvicted(removed.entries - entries, removed.bytes - size))

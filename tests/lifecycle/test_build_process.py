@@ -152,3 +152,18 @@ def test_short_builds_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress.building("add-1024bf16"):
         pass
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "transient"),
+    [
+        ("g++: fatal error: Killed signal terminated program cc1plus", True),
+        ("virtual memory exhausted: Cannot allocate memory", True),
+        ("k.cc:3:9: error: expected ';'\n    3 |     catch (const std::bad_alloc &) // Out of memory, Killed", False),
+        ("k.cc:3:9: error: 'Killed' was not declared", False),
+    ],
+)
+def test_accidents_are_told_from_mistakes(tmp_path: Path, said: str, transient: bool) -> None:
+    with pytest.raises(BuildError) as caught:
+        run(python(f"print({said!r}); raise SystemExit(1)"), tmp_path, tmp_path / "build.log", 60)
+    assert caught.value.transient is transient

@@ -347,10 +347,30 @@ def test_what_cannot_be_prepared_fails_where_it_is_asked_for() -> None:
     library = KernelLibrary(backend)
     wanted = [request(design(f"// {number}")) for number in range(3)]
     library.prepare(wanted)
-    for one in wanted:
+    for one in (*wanted, *wanted):  # a plan may need a kernel several times
         with pytest.raises(BuildError, match="error: no"):
             library.find(one)
     assert len(backend.built) == 3
+
+
+def test_an_accident_counts_until_the_next_plan() -> None:
+    class Unlucky(FakeBackend):
+        def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+            if not self.built:
+                self.built.append(request.name)
+                failed = BuildError("killed")
+                failed.transient = True
+                raise failed
+            return super().build(request, directory, force)
+
+    backend, wanted = Unlucky(), request()
+    library = KernelLibrary(backend)
+    library.prepare([wanted])
+    for _ in range(2):
+        with pytest.raises(BuildError, match="killed"):
+            library.find(wanted)
+    library.prepare([wanted])
+    assert library.find(wanted).origin == "built"
 
 
 def test_an_interrupt_ends_builds_and_begins_no_others(tmp_path: Path) -> None:

@@ -359,3 +359,23 @@ def test_other_threads_plan_while_kernels_are_built(monkeypatch: pytest.MonkeyPa
         assert (y * 5 - 1).tolist() == [4.0] * 48
         planned.set()
         thread.join()
+
+
+@needs_compiler
+def test_a_placement_that_changes_while_kernels_are_built_stays_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = device.SimulatedDevice.prepare
+
+    def changing(self: device.SimulatedDevice, kernels: Sequence[Kernel]) -> None:
+        nt.set_default_device("cpu")
+        prepare(self, kernels)
+
+    monkeypatch.setattr(device.SimulatedDevice, "prepare", changing)
+    x = bfloat16(80).realize()
+    with nt.default_device("sim:npu1?cols=2"):
+        x.exp().realize()
+        assert nt.get_default_device() == "cpu"
+        assert nt.explain(x.exp())[-1].device == "cpu"
+        ran: list[events.Event] = []
+        with events.listen(ran.append):
+            x.exp().realize()
+        assert {event.device for event in ran if isinstance(event, events.KernelRan)} == {"cpu"}

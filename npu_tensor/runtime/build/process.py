@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,27 +22,64 @@ from typing import Final
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["end_all", "run"]
+__all__ = ["Group", "ended", "is_ended", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
 
 _ACCIDENT: Final = re.compile(
-    "|".join([*map(os.strerror, (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)), r"\bKilled\b", r"\bTerminated signal\b"])
+    "|".join(
+        [
+            *map(os.strerror, (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)),
+            r"\bKilled\b(?!')",
+            r"\bTerminated signal\b",
+        ]
+    )
     + r"|\bSIGKILL\b|[Oo]ut of memory\b|memory exhausted|\bbad_alloc\b|\bMemoryError\b"
 )
 """What compilers say if they lack memory or disk, or if a signal that is none of their errors ended one of them: gcc,
 as its driver, "Killed signal terminated program cc1plus", clang "unable to execute command: Killed"."""
 
-_running: Final[set[subprocess.Popen[bytes]]] = set()
-if hasattr(os, "register_at_fork"):  # They are the parent's to end.
-    os.register_at_fork(after_in_child=_running.clear)
+_SOURCE_LINE: Final = re.compile(r"^ *\d* \|.*$", re.MULTILINE)
+"""How compilers show the lines of a program that are wrong, which may say anything."""
 
 
-def end_all() -> None:
-    """End all commands that run; whoever waits for one gets a BuildError that is transient."""
-    for process in tuple(_running):
-        _end(process)
+class Group:
+    """Commands that end together: those of the threads that entered it."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.running: set[subprocess.Popen[bytes]] = set()
+
+    def enter(self) -> None:
+        """Let what this thread runs from now on belong to the group."""
+        _thread.group = self
+
+    def end(self) -> None:
+        """End all commands, those that are about to start too; who waits for one gets a transient BuildError."""
+        self.ended = True
+        for process in tuple(self.running):
+            _end(process)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.group = Group()
+
+
+_thread: Final = _Thread()
+
+
+def ended(message: str) -> BuildError:
+    """The error of what ended with its group."""
+    failed = BuildError(message)
+    failed.transient = True
+    return failed
+
+
+def is_ended() -> bool:
+    """Whether nobody waits any more for what this thread does."""
+    return _thread.group.ended
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -79,7 +117,10 @@ def run(
             )
         except OSError as error:
             raise BuildError(f"{command[0]} cannot be started: {error}") from None
-        _running.add(process)
+        group = _thread.group
+        group.running.add(process)
+        if group.ended:
+            _end(process)
         try:
             code = process.wait(seconds)
         except BaseException as error:
@@ -92,13 +133,13 @@ def run(
                 raise failed from None
             raise
         finally:
-            _running.discard(process)
+            group.running.discard(process)
     if config.jit_verbose:
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
         said = _tail(log, before).rstrip()
         failed = BuildError(said or f"{shlex.join(command)} failed with exit code {code}")
-        failed.transient = code < 0 or _ACCIDENT.search(said) is not None
+        failed.transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", said)) is not None
         raise failed
 
 

@@ -176,12 +176,16 @@ def load_library(content: bytes) -> ctypes.CDLL:
     A file that is loaded stays mapped: whoever writes to it changes the code that runs. So a private copy is loaded,
     from memory where the system has such files, because temporary directories may forbid to run what lies there.
     """
-    if not (hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")):
-        with tempfile.NamedTemporaryFile(suffix=SUFFIX) as file:
-            file.write(content)
-            file.flush()
-            return ctypes.CDLL(file.name)
-    with open(os.memfd_create("npu_tensor"), "wb") as file:
+    try:
+        memory = os.memfd_create("npu_tensor") if os.path.isdir("/proc/self/fd") else None
+    except (AttributeError, OSError):  # Not on this system, or forbidden: vm.memfd_noexec=2.
+        memory = None
+    if memory is None:
+        with tempfile.NamedTemporaryFile(suffix=SUFFIX) as copy:
+            copy.write(content)
+            copy.flush()
+            return ctypes.CDLL(copy.name)
+    with open(memory, "wb") as file:
         file.write(content)
         file.flush()
         # Numbers of files come again, and the loader takes one name for one library: spell each in another way.
