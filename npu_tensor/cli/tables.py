@@ -27,7 +27,8 @@ def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[obj
 
     # A name that does not fit goes on in the next line instead of being cut.
     columns = (Column(heading, overflow="fold") for heading in headings)
-    table = Table(*columns, title=text(title), title_justify="left")
+    table = Table(*columns)
     for row in rows:
         table.add_row(*map(text, row))
+    console.print(text(title), style="italic")  # not the table's own title, which is folded to the table's width
     console.print(table)
