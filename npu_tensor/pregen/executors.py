@@ -8,16 +8,14 @@ Both are executors as `concurrent.futures` has them. A thread only waits: each c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
-from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.runtime.build.process import Group
+from npu_tensor.runtime.build.process import build_threads
 
 __all__ = ["open_executor"]
 
@@ -37,16 +35,8 @@ def open_executor(address: str | None = None, jobs: int = 0) -> Iterator[Executo
         with _cluster(_host_and_port(address)) as executor:
             yield executor
         return
-    group = Group()
-    pool = ThreadPoolExecutor(jobs or config.build_jobs or os.cpu_count() or 1, "npu_tensor build", group.enter)
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        group.end()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with build_threads(jobs) as threads:
+        yield threads
 
 
 def _host_and_port(address: str) -> str:

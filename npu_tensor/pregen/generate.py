@@ -13,7 +13,6 @@ Nothing of it names a place on this machine, so the directory can be moved. Prog
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections import deque
@@ -31,8 +30,8 @@ from npu_tensor.runtime.build.host import HostBackend
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.keys import description, kernel_key
 from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.precompiled import FORMAT, MANIFEST, file_record, read_manifest
-from npu_tensor.runtime.store_files import write_atomically
+from npu_tensor.runtime.precompiled import FORMAT, MANIFEST, read_manifest
+from npu_tensor.runtime.store_files import file_record, write_atomically
 from npu_tensor.version import VERSION
 
 __all__ = ["BACKENDS", "Built", "TargetName", "build", "generate", "missing"]
@@ -144,11 +143,7 @@ def _result(future: Future[T]) -> T:
 
 
 def _records(contents: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    """Size and SHA-256 of each file, as `file_record` gives them."""
-    return {
-        suffix: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for suffix, content in contents.items()
-    }
+    return {suffix: file_record(content) for suffix, content in contents.items()}
 
 
 class _Folder:
@@ -169,7 +164,7 @@ class _Folder:
         if before is None:
             return None
         try:
-            found = {suffix: file_record(self.path / f"{exported}{suffix}") for suffix in before["files"]}
+            found = _records({suffix: (self.path / f"{exported}{suffix}").read_bytes() for suffix in before["files"]})
         except OSError:
             return None
         return before["key"] if found == before["files"] else None

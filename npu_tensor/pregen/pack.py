@@ -9,7 +9,6 @@ files are the same bytes. Python's `python -m zipfile -e` and unzip read it too,
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -24,6 +23,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.precompiled import MANIFEST, read_manifest
+from npu_tensor.runtime.store_files import file_record
 
 __all__ = ["pack", "unpack"]
 
@@ -60,7 +60,7 @@ def pack(directory: Path, archive: Path) -> int:
         with ZipFile(temporary, "x") as file:
             for name, expected in sorted(listed.items()):
                 content = _inside(directory, name).read_bytes()
-                records[name] = _record(content)
+                records[name] = file_record(content)
                 if expected is not None and any(records[name][field] != expected[field] for field in records[name]):
                     raise ArgumentError(f"{directory / name} is damaged; generate the kernels again")
                 file.writestr(_member(name), content)
@@ -90,10 +90,6 @@ def _inside(directory: Path, name: str) -> Path:
     if not path.resolve().is_relative_to(directory.resolve()):
         raise ArgumentError(f"{path} is a link that leads out of {directory}")
     return path
-
-
-def _record(content: bytes) -> dict[str, Any]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _member(name: str) -> ZipInfo:
@@ -151,7 +147,7 @@ def _checked(file: ZipFile) -> Iterator[tuple[str, bytes]]:
         raise ArgumentError(f"its files have more than {LARGEST_PACK} bytes")
     for name, member in members.items():
         content = _read(file, member, LARGEST_FILE)
-        if records[name] != _record(content):
+        if records[name] != file_record(content):
             raise ArgumentError(f"{name!r} is not what the pack lists")
         yield name, content
 

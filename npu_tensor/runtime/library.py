@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -20,7 +18,7 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Artifact, Backend, Request
-from npu_tensor.runtime.build.process import Group
+from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
 from npu_tensor.runtime.keys import description, folder, kernel_key
 from npu_tensor.runtime.precompiled import KernelDirectory
@@ -67,21 +65,13 @@ class KernelLibrary:
         wanted = {id(request.design): request for request in requests if not self._has(request.design)}
         if not wanted:
             return
-        jobs, group = config.build_jobs or os.cpu_count() or 1, Group()
-        pool = ThreadPoolExecutor(jobs, "npu_tensor build", group.enter)
-        try:
-            builds = [(request.design, pool.submit(self._look_up, request)) for request in wanted.values()]
+        with build_threads() as threads:
+            builds = [(request.design, threads.submit(self._look_up, request)) for request in wanted.values()]
             for design, build in builds:
                 try:
                     self._remember(design, build.result())
                 except BuildError as error:
                     self._remember(design, _with(error))  # a copy: its traceback would keep the design
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            group.end()
-            raise
-        finally:
-            pool.shutdown()
 
     def make(self, request: Request, force: bool = False) -> Artifact:
         """The kernel from the cache, or built here, even if building is off for programs.

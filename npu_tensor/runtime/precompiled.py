@@ -10,7 +10,6 @@ in the reason.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -24,9 +23,9 @@ from npu_tensor import events
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.artifact import ABI, Artifact, Backend, Request
 from npu_tensor.runtime.keys import design_digest, kernel_key
-from npu_tensor.runtime.store_files import SUFFIX
+from npu_tensor.runtime.store_files import SUFFIX, file_record
 
-__all__ = ["EXPORTED_NAME", "MANIFEST", "KernelDirectory", "file_record", "read_description", "read_manifest"]
+__all__ = ["EXPORTED_NAME", "MANIFEST", "KernelDirectory", "read_description", "read_manifest"]
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -35,12 +34,6 @@ EXPORTED_NAME: Final = re.compile(r"[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=,-]*", re.AS
 """What the files of a kernel may be called, without their suffixes."""
 
 _TEXTS: Final = ("arch", "backend", "design")
-
-
-def file_record(path: Path) -> dict[str, Any]:
-    """Size in bytes and SHA-256 of a file."""
-    content = path.read_bytes()
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def read_description(value: object, where: str) -> dict[str, Any]:
@@ -144,7 +137,7 @@ def _verified(directory: Path, exported: str, description: Mapping[str, Any], ba
     files = {suffix: directory / f"{exported}{suffix}" for suffix in description["files"]}
     for suffix, path in files.items():
         try:
-            actual = file_record(path)
+            actual = file_record(path.read_bytes())
         except OSError as error:
             return f"{path} cannot be read: {error.strerror}"
         if any(actual[field] != description["files"][suffix][field] for field in actual):

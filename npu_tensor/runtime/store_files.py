@@ -38,6 +38,7 @@ __all__ = [
     "SUFFIX",
     "TEMPORARY",
     "Damage",
+    "file_record",
     "file_stem",
     "locked",
     "move_aside",
@@ -121,6 +122,11 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
         mine.release()
 
 
+def file_record(content: bytes) -> dict[str, Any]:
+    """What descriptions say of a file: its size in bytes and its SHA-256 in hexadecimal."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Make a file that others see whole or not at all. Raises OSError and leaves nothing behind."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.temporary")
@@ -149,10 +155,7 @@ def sidecar_text(
         "key": key,
         "failure": failure,
         "made_from": made_from,
-        "files": {
-            suffix: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            for suffix, content in contents.items()
-        },
+        "files": {suffix: file_record(content) for suffix, content in contents.items()},
         "build_seconds": round(build_seconds, 3),
         "package": VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

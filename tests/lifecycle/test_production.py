@@ -23,32 +23,9 @@ from npu_tensor.runtime.sim import host_compiler
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 # Both examples of the documentation of ggml-hsa's tool, unedited.
-FORMAT_EXAMPLE = """{
-    "kernels": [
-        {
-            "kernel_name": "ggml_op_add",
-            "kernel_source": "binary_ops.py",
-            "arch": "aie2",
-            "input_tensors": ["(1024,1,1,1)/f32", "(1024,1,1,1)/f32"],
-            "output_tensor": "(1024,1,1,1)/f32",
-            "exported_name": "add_f32_1024"
-        }
-    ]
-}
-"""
-DEPLOYMENT_EXAMPLE = """   {
-       "kernels": [
-           {
-               "kernel_name": "ggml_op_add",
-               "kernel_source": "binary_ops.py",
-               "arch": "aie2",
-               "input_tensors": ["(4096,1,1,1)/bf16", "(4096,1,1,1)/bf16"],
-               "output_tensor": "(4096,1,1,1)/bf16",
-               "exported_name": "add_bf16_4096_model"
-           }
-       ]
-   }
-"""
+GOLDEN = Path(__file__).parents[1] / "golden"
+FORMAT_EXAMPLE = (GOLDEN / "ggml_hsa_format.json").read_text()
+DEPLOYMENT_EXAMPLE = (GOLDEN / "ggml_hsa_deployment.json").read_text()
 
 APPLICATION = """
 import json

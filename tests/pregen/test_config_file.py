@@ -20,31 +20,9 @@ from npu_tensor.pregen.config_file import Problem, load, parse, read
 from npu_tensor.pregen.entry import Entry
 
 # Both examples of the documentation of ggml-hsa's tool, unedited.
-FORMAT_EXAMPLE = """{
-    "kernels": [
-        {
-            "kernel_name": "ggml_op_add",
-            "kernel_source": "binary_ops.py",
-            "arch": "aie2",
-            "input_tensors": ["(1024,1,1,1)/f32", "(1024,1,1,1)/f32"],
-            "output_tensor": "(1024,1,1,1)/f32",
-            "exported_name": "add_f32_1024"
-        }
-    ]
-}"""
-DEPLOYMENT_EXAMPLE = """   {
-       "kernels": [
-           {
-               "kernel_name": "ggml_op_add",
-               "kernel_source": "binary_ops.py",
-               "arch": "aie2",
-               "input_tensors": ["(4096,1,1,1)/bf16", "(4096,1,1,1)/bf16"],
-               "output_tensor": "(4096,1,1,1)/bf16",
-               "exported_name": "add_bf16_4096_model"
-           }
-       ]
-   }
-"""
+GOLDEN = Path(__file__).parents[1] / "golden"
+FORMAT_EXAMPLE = (GOLDEN / "ggml_hsa_format.json").read_text()
+DEPLOYMENT_EXAMPLE = (GOLDEN / "ggml_hsa_deployment.json").read_text()
 
 
 I8 = {"dtype": "i8"}

@@ -26,34 +26,10 @@ SHARE = ROOT / "share" / "npu_tensor" / "examples"
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 no_mlir_aie = pytest.mark.skipif(IronBackend().missing() is None, reason="mlir-aie is installed")
 
-STRUCTURE = """{
-    "kernels": [
-        {
-            "kernel_name": "ggml_op_add",
-            "kernel_source": "binary_ops.py",
-            "arch": "aie2",
-            "input_tensors": ["(1024,1,1,1)/f32", "(1024,1,1,1)/f32"],
-            "output_tensor": "(1024,1,1,1)/f32",
-            "exported_name": "add_f32_1024"
-        }
-    ]
-}
-"""
-"""The two configurations in the documentation of ggml-hsa's tool, as they are: this one and PRODUCTION."""
-
-PRODUCTION = """{
-    "kernels": [
-        {
-            "kernel_name": "ggml_op_add",
-            "kernel_source": "binary_ops.py",
-            "arch": "aie2",
-            "input_tensors": ["(4096,1,1,1)/bf16", "(4096,1,1,1)/bf16"],
-            "output_tensor": "(4096,1,1,1)/bf16",
-            "exported_name": "add_bf16_4096_model"
-        }
-    ]
-}
-"""
+# Both examples of the documentation of ggml-hsa's tool, unedited.
+GOLDEN = Path(__file__).parents[1] / "golden"
+STRUCTURE = (GOLDEN / "ggml_hsa_format.json").read_text()
+PRODUCTION = (GOLDEN / "ggml_hsa_deployment.json").read_text()
 
 
 def invoke(*arguments: object) -> Result:

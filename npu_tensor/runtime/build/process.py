@@ -14,15 +14,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["Group", "ended", "is_ended", "run"]
+__all__ = ["Group", "build_threads", "ended", "is_ended", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
@@ -68,6 +69,24 @@ class _Thread(threading.local):
 
 
 _thread: Final = _Thread()
+
+
+@contextmanager
+def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
+    """Threads for builds, which wait for processes. If an exception ends the block, what they run ends too.
+
+    jobs: builds at once; 0 = `config.build_jobs`, or all cores if that is 0 too.
+    """
+    group = Group()
+    pool = ThreadPoolExecutor(jobs or config.build_jobs or os.cpu_count() or 1, "npu_tensor build", group.enter)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        group.end()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def ended(message: str) -> BuildError:

@@ -30,7 +30,7 @@ from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.keys import canonical
+from npu_tensor.runtime.keys import kernel_key
 from npu_tensor.runtime.store import Entry as StoredEntry
 from npu_tensor.runtime.store import store
 
@@ -268,7 +268,7 @@ def library(
         "toolchain": toolchain(),
         **ingredients(source, arch),
     }
-    key = hashlib.sha256(canonical(made_from)).hexdigest()
+    key = kernel_key(made_from)
     build = partial(_build, compiler, arch, source, entries, functions)
     found, _ = store.get_or_build(f"{arch}-{toolchain()}", source.name, key, build, made_from, force)
     return found
