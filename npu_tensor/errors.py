@@ -59,7 +59,15 @@ class ArgumentError(NpuTensorError, ValueError):
 
 
 class DeviceError(NpuTensorError, RuntimeError):
-    """The device does not exist on this machine or cannot be used."""
+    """The device does not exist on this machine or cannot be used.
+
+    code: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE or INCOMPATIBLE where a device was asked for; UNAVAILABLE if it
+    exists and cannot be used.
+    """
+
+    def __init__(self, message: str, code: str = "UNAVAILABLE") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class BuildError(NpuTensorError, RuntimeError):

@@ -31,8 +31,8 @@ from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
+from npu_tensor.runtime.operands import pack, unpack
 from npu_tensor.runtime.sim.array import SimulatedArray
-from npu_tensor.runtime.sim.device import pack, unpack
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Refusal, Task
 from npu_tensor.tensor import RECORDERS, Tensor

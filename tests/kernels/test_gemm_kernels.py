@@ -26,9 +26,10 @@ from npu_tensor.kernels.gemm_design import Batch, design
 from npu_tensor.kernels.gemm_epilogue import Epilogue
 from npu_tensor.kernels.gemm_tiles import BLOCKS, Problem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.runtime.operands import pack, unpack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import SimulatedArray
-from npu_tensor.runtime.sim.device import SimulatedDevice, pack, unpack
+from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.task import Fusion, Refusal, Task
 
 Array = np.ndarray[Any, Any]

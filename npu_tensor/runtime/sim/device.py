@@ -5,7 +5,6 @@ It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections import OrderedDict
@@ -21,21 +20,19 @@ from npu_tensor import events, kernels
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
-from npu_tensor.dtypes import DType
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import FUSION, Float32, HostOperand, Offer, Target
-from npu_tensor.ops.declare import Call
+from npu_tensor.kernels.offer import FUSION, Float32, Offer, Target
 from npu_tensor.runtime.artifact import Artifact, Request
 from npu_tensor.runtime.build import host
 from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.reference import located
+from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, pack, unpack, word
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
-__all__ = ["SimulatedDevice", "pack", "parse", "unpack"]
+__all__ = ["SimulatedDevice", "parse"]
 
 Array = np.ndarray[Any, Any]
 
@@ -160,7 +157,7 @@ class SimulatedKernel:
         prediction = predict(counters, design.array)
         self.seconds = prediction.seconds
         self.reason = f"{offer.reason}; {_origin(artifact)}; simulated: {summary(counters, prediction)}"
-        buffers = [DeviceBuffer(_nbytes(operand)) for operand in offer.operands]
+        buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
 
         def run(values: list[Any]) -> None:
             made = [owner.allocator.allocate(output.nbytes) for output in task.outputs]
@@ -169,17 +166,17 @@ class SimulatedKernel:
                     if operand.number is not None and not operand.output:
                         source = task.inputs[operand.number]
                         assert source.dtype is not None
-                        elements = _elements(values[source.item], source.dtype)
-                        _check_indexes(operand, elements, task.call)
+                        elements = flat(values[source.item], source.dtype)
+                        check_indexes(operand, elements, task.call)
                         pack(operand, elements, buffer.host)
                         buffer.to_device()
-                words = [_word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
+                words = [word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
                 counted = owner.load(design, artifact).run([buffer.device for buffer in buffers], words)
                 for operand, buffer in zip(offer.operands, buffers, strict=True):
                     if operand.number is not None and operand.output:
                         buffer.from_device()
                         result = task.outputs[operand.number]
-                        unpack(operand, buffer.host, _elements(made[operand.number], result.dtype))
+                        unpack(operand, buffer.host, flat(made[operand.number], result.dtype))
             for output, memory in zip(task.outputs, made, strict=True):
                 values[output.item] = memory
             if events.listeners:
@@ -217,60 +214,3 @@ def _event(task: Task, uri: str, counters: Counters, prediction: Prediction) -> 
         prediction.seconds,
         prediction.limit,
     )
-
-
-def _nbytes(operand: HostOperand) -> int:
-    return math.prod(operand.padded) * np.dtype(operand.dtype).itemsize
-
-
-def _elements(buffer: Any, dtype: DType) -> Array:
-    """A tensor's whole buffer as a flat array."""
-    array: Array = buffer.as_array((buffer.nbytes // dtype.itemsize,), dtype.numpy)
-    return array
-
-
-def _word(value: float, kind: str) -> int:
-    """A number as the 32 bits that a core gets. An integer that needs more wraps, as the arithmetic does."""
-    if kind == "int32":
-        return int(np.array(value, np.int64).astype(np.int32))
-    return int(np.array(value, kind).view(np.int32))
-
-
-def _strided(elements: Array, operand: HostOperand) -> Array:
-    layout = operand.layout
-    strides = tuple(stride * elements.itemsize for stride in layout.strides)
-    return np.lib.stride_tricks.as_strided(elements[layout.offset :], layout.shape, strides)
-
-
-def _check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> None:
-    """Raise DimensionError, an IndexError, for an index that is out of range: the array would find nothing there."""
-    if operand.indexes is None:
-        return
-    assert call is not None
-    name, extent = operand.indexes
-    given = _strided(elements, operand)
-    if given.min() < 0 or given.max() >= extent:
-        raise located(IndexError(f"{name} is out of range for extent {extent}: {given.min()} to {given.max()}"), call)
-
-
-def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:
-    """The host buffer in its padded shape, and the part of it that the tensor fills."""
-    dtype = np.dtype(operand.dtype)
-    whole = memory[: _nbytes(operand)].view(dtype).reshape(operand.padded)
-    return whole, whole[tuple(slice(extent) for extent in operand.layout.shape)]
-
-
-def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
-    """Fill a host buffer (bytes) from a tensor's whole buffer (flat, in the tensor's dtype)."""
-    whole, inside = _inside(operand, memory)
-    if inside.shape != whole.shape:
-        whole[...] = operand.padding
-    with np.errstate(all="ignore"):
-        inside[...] = _strided(elements, operand)
-
-
-def unpack(operand: HostOperand, memory: Array, elements: Array) -> None:
-    """Store what a host buffer (bytes) holds in a tensor's whole buffer (flat, in the tensor's dtype)."""
-    _, inside = _inside(operand, memory)
-    with np.errstate(all="ignore"):
-        _strided(elements, operand)[...] = inside

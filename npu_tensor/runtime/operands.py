@@ -1,0 +1,75 @@
+"""How tensors become the host buffers of a design, and how these become tensors again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import DType
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.ops.declare import Call
+from npu_tensor.runtime.reference import located
+
+__all__ = ["check_indexes", "flat", "host_bytes", "pack", "unpack", "word"]
+
+Array = np.ndarray[Any, Any]
+
+
+def host_bytes(operand: HostOperand) -> int:
+    """Bytes of the host buffer."""
+    return math.prod(operand.padded) * np.dtype(operand.dtype).itemsize
+
+
+def flat(buffer: Any, dtype: DType) -> Array:
+    """A tensor's whole buffer as a flat array."""
+    array: Array = buffer.as_array((buffer.nbytes // dtype.itemsize,), dtype.numpy)
+    return array
+
+
+def word(value: float, kind: str) -> int:
+    """A number as the 32 bits that a core gets. An integer that needs more wraps, as the arithmetic does."""
+    if kind == "int32":
+        return int(np.array(value, np.int64).astype(np.int32))
+    return int(np.array(value, kind).view(np.int32))
+
+
+def _strided(elements: Array, operand: HostOperand) -> Array:
+    layout = operand.layout
+    strides = tuple(stride * elements.itemsize for stride in layout.strides)
+    return np.lib.stride_tricks.as_strided(elements[layout.offset :], layout.shape, strides)
+
+
+def check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> None:
+    """Raise DimensionError, an IndexError, for an index that is out of range: the array would find nothing there."""
+    if operand.indexes is None:
+        return
+    assert call is not None
+    name, extent = operand.indexes
+    given = _strided(elements, operand)
+    if given.min() < 0 or given.max() >= extent:
+        raise located(IndexError(f"{name} is out of range for extent {extent}: {given.min()} to {given.max()}"), call)
+
+
+def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:
+    """The host buffer in its padded shape, and the part of it that the tensor fills."""
+    dtype = np.dtype(operand.dtype)
+    whole = memory[: host_bytes(operand)].view(dtype).reshape(operand.padded)
+    return whole, whole[tuple(slice(extent) for extent in operand.layout.shape)]
+
+
+def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
+    """Fill a host buffer (bytes) from a tensor's whole buffer (flat, in the tensor's dtype)."""
+    whole, inside = _inside(operand, memory)
+    if inside.shape != whole.shape:
+        whole[...] = operand.padding
+    with np.errstate(all="ignore"):
+        inside[...] = _strided(elements, operand)
+
+
+def unpack(operand: HostOperand, memory: Array, elements: Array) -> None:
+    """Store what a host buffer (bytes) holds in a tensor's whole buffer (flat, in the tensor's dtype)."""
+    _, inside = _inside(operand, memory)
+    with np.errstate(all="ignore"):
+        _strided(elements, operand)[...] = inside
