@@ -148,7 +148,8 @@ def _padded(
     """A host buffer of at least `elements`: the outermost extent grows, the innermost one to `pitch`."""
     inner = (*shape[1:-1], pitch) if pitch is not None and len(shape) > 1 else shape[1:]
     outer = max(shape[0], -(-elements // math.prod(inner)))
-    return HostOperand(operand.number, output, Layout(shape, strides, operand.offset), (outer, *inner), operand.dtype)
+    layout = Layout(shape, strides, operand.offset)
+    return HostOperand(operand.number, output, layout, (outer, *inner), operand.dtype, padding=None)
 
 
 def carrier(channels: tuple[tuple[int, ...], ...], inputs: tuple[Operand, ...]) -> int:

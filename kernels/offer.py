@@ -37,7 +37,8 @@ class HostOperand(NamedTuple):
     number: which of the task's inputs, or of its outputs if `output`; None for a scratch buffer.
     layout: where the elements lie in the tensor's own buffer; its shape is the shape of what is copied.
     padded: extents of the host buffer, C order, each at least that of `layout`. dtype: of the host buffer's elements;
-    values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`.
+    values are converted, rounding to nearest even. padding: value of the elements outside of `layout.shape`; None if
+    it does not matter.
     indexes: name and extent where the values are indices; one that is not in [0, extent) is an IndexError.
     """
 
@@ -46,7 +47,7 @@ class HostOperand(NamedTuple):
     layout: Layout
     padded: tuple[int, ...]
     dtype: str
-    padding: float = 0
+    padding: float | None = 0
     indexes: tuple[str, int] | None = None
 
 

@@ -13,6 +13,7 @@ from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
 from npu_tensor import schedule as _schedule
 from npu_tensor.config import config
+from npu_tensor.devices import list_devices
 from npu_tensor.display import explain
 from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.functional import Generator, manual_seed
@@ -25,6 +26,7 @@ from npu_tensor.resources import (
     memory_stats,
     set_default_device,
     set_num_threads,
+    synchronize,
 )
 from npu_tensor.tensor import FUNCTIONS, Tensor, realize
 from npu_tensor.version import VERSION as _VERSION
@@ -52,6 +54,14 @@ def __getattr__(name: str) -> object:
         from npu_tensor.pregen.record import record_kernels
 
         return record_kernels
+    if name == "selftest":
+        from npu_tensor.self_test import selftest
+
+        return selftest
+    if name == "compile":
+        from npu_tensor.pregen.ahead_of_time import compile
+
+        return compile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -77,12 +87,15 @@ __all__ = [
     "get_default_device",
     "get_num_threads",
     "jit",
+    "list_devices",
     "manual_seed",
     "memory_stats",
     "realize",
     "record_kernels",
+    "selftest",
     "set_default_device",
     "set_num_threads",
+    "synchronize",
     # A star import must not hide Python's own sum, any, float and the like.
     *sorted(name for name in _NAMES if not hasattr(builtins, name)),
 ]

@@ -132,7 +132,7 @@ TRUTH = Kind(_truth, "1, true, yes or on, or 0, false, no, off or nothing")
 TEXT = Kind(_text, "text")
 PATHS = Kind(_paths, f"paths separated by {os.pathsep!r}")
 DIRECTORY_NAME = Kind(_directory_name, "letters, digits and . _ + -")
-VISIBLE_DEVICES = words_like(r"\d+|[A-Z]{3}-[0-9A-Z]+", "numbers or identifiers such as AIE-0123456789abcdef")
+VISIBLE_DEVICES = words_like(r"-?\d+|[A-Z]{3}-[0-9A-Z]+", "numbers or identifiers such as AIE-0123456789abcdef")
 GGML_SWITCH = GgmlSwitch()
 
 
@@ -170,7 +170,7 @@ class Config:
         "NPU_TENSOR_DEVICE",
         "cpu",
         TEXT,
-        "what `nt.set_default_device` is called with at the start: cpu, sim:npu1, sim:npu2",
+        "what `nt.set_default_device` is called with at the start: cpu, npu, npu://<id>, sim:npu1, sim:npu2x2",
     )
     fallback: Literal["allow", "warn", "error"] = _setting(
         "NPU_TENSOR_FALLBACK",
@@ -270,32 +270,58 @@ class Config:
         "what stands for the versions of mlir-aie and Peano in keys and in the cache; default: those installed",
     )
 
+    kernel_format: Literal["xclbin", "elf"] = _setting(
+        "NPU_TENSOR_KERNEL_FORMAT",
+        "xclbin",
+        one_of("xclbin", "elf"),
+        "what is built for an NPU: xclbin, or elf (on aie2p, with mlir-aie 1.4.0 or later, for kernels without runtime "
+        "parameters; the others stay xclbins)",
+    )
+
+    strict: bool = _setting(
+        "NPU_TENSOR_STRICT",
+        False,
+        TRUTH,
+        "raise LaunchError where a kernel fails on an NPU, instead of finishing on the CPU",
+    )
+    self_check: bool = _setting(
+        "NPU_TENSOR_SELF_CHECK",
+        True,
+        TRUTH,
+        "compare the first result of every kernel on an NPU with the CPU's, once per kernel and driver",
+    )
+    launch_seconds: int = _setting(
+        "NPU_TENSOR_LAUNCH_SECONDS",
+        10,
+        at_least(1),
+        "how long a launch on an NPU may take; the driver's own limit is a few seconds",
+    )
     backend: tuple[str, ...] = _setting(
         "NPU_TENSOR_BACKEND",
         ("auto",),
         words_like("auto|npu|sim|cpu", "auto, npu, sim or cpu"),
-        "kinds of devices that may be used. Not read yet: the XRT runtime will",
+        "kinds of devices that may be used besides the CPU; auto = all",
         GGML_HSA=GgmlSwitch(("auto",), ("sim", "cpu")),
     )
     visible_devices: tuple[str, ...] | None = _setting(
         "NPU_VISIBLE_DEVICES",
         None,
         VISIBLE_DEVICES,
-        "NPUs that exist for this process, by number or identifier; nothing = none. Not read yet: the XRT runtime will",
+        "NPUs that exist for this process, by number or identifier; nothing or -1 = none",
         ROCR_VISIBLE_DEVICES=VISIBLE_DEVICES,
     )
     xrt_path: tuple[Path, ...] = _setting(
         "NPU_TENSOR_XRT_PATH",
         (),
         PATHS,
-        "where XRT and pyxrt are looked for first. Not read yet: the XRT runtime will",
+        "where XRT and pyxrt are looked for first",
         XILINX_XRT=PATHS,
     )
     libhsa_path: tuple[Path, ...] = _setting(
         "NPU_TENSOR_LIBHSA_PATH",
         (),
         PATHS,
-        "where libhsa-runtime64 is looked for first. Not read yet: device discovery will",
+        "where libhsa-runtime64, which only `npu-tensor doctor` reports, is looked for first",
         IREE_HAL_AMDGPU_LIBHSA_PATH=PATHS,
         ROCM_PATH=PATHS,
     )
@@ -303,19 +329,19 @@ class Config:
         "NPU_TENSOR_POLICY",
         "latency",
         one_of("latency", "cpu_time", "energy", "always"),
-        "what decides between the NPU and the CPU. Not read yet: the XRT runtime will",
+        "what decides between the NPU and the CPU. Not read yet: placement by cost will",
     )
     max_contexts: int = _setting(
         "NPU_TENSOR_MAX_CONTEXTS",
         0,
         at_least(0),
-        "hardware contexts kept open; 0 = by array, 6 or 16. Not read yet: the XRT runtime will",
+        "hardware contexts kept open; 0 = as many as the driver accepts, at first 6 or 16 by array",
     )
     kernel_targets: tuple[str, ...] = _setting(
         "NPU_TENSOR_KERNEL_TARGETS",
         (),
         words_like("aie2|aie2p", "aie2 or aie2p"),
-        "arrays whose kernels are put into a wheel. Not read yet: the build of the wheel will",
+        "arrays whose kernels `python -m npu_tensor.pregen --builtin` makes for a wheel; nothing = all",
     )
 
     _origins: dict[str, str] = field(default_factory=dict)

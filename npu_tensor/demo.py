@@ -17,6 +17,7 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.display import Explanation
+from npu_tensor.runtime.device_uri import parse_uri, split_uris
 
 __all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
 
@@ -82,8 +83,12 @@ def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
 
 
 def emulating(uri: str) -> str:
-    """The URI of a simulated device, which then takes float32 as well, unless it says what to do with it."""
-    if not uri.startswith("sim:") or "float32=" in uri:
+    """The URIs with float32 emulated by NPUs, real or simulated, that do not say what to do with it."""
+    return ",".join(map(_emulating, split_uris(uri)))
+
+
+def _emulating(uri: str) -> str:
+    if parse_uri(uri).scheme == "cpu" or "float32=" in uri:
         return uri
     return f"{uri}{'&' if '?' in uri else '?'}float32=emulate"
 
@@ -124,7 +129,7 @@ def complaints(results: Sequence[Result]) -> list[str]:
     ]
     for result in results:
         devices = [row.device for row in result.explanation if row.device != "-"]
-        there = devices.count(result.device)
+        there = sum(device in split_uris(result.device) for device in devices)
         if 2 * there < len(devices):
             found.append(f"{result.dtype}: only {there} of {len(devices)} ops run on {result.device}")
     accuracies = [result.accuracy for result in results]

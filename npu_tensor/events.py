@@ -16,6 +16,9 @@ __all__ = [
     "CacheDamaged",
     "CacheEvicted",
     "CacheHit",
+    "ContextClosed",
+    "ContextOpened",
+    "DeviceFault",
     "Event",
     "Fallback",
     "KernelBuilt",
@@ -124,6 +127,37 @@ class KernelSimulated(Event):
     ddr_bytes: int
     seconds: float
     limit: str
+
+
+@dataclass(frozen=True)
+class ContextOpened(Event):
+    """A kernel was loaded into a hardware context of an NPU. contexts: how many this process has there now."""
+
+    kernel: str
+    device: str
+    contexts: int
+
+
+@dataclass(frozen=True)
+class ContextClosed(Event):
+    """A hardware context was given up to make room. contexts: how many this process has left there."""
+
+    kernel: str
+    device: str
+    contexts: int
+
+
+@dataclass(frozen=True)
+class DeviceFault(Event):
+    """A launch on an NPU failed, and the CPU computes `launches` launches that it has taken along, or raises if strict.
+
+    kernel: the one that failed, as far as is known.
+    """
+
+    kernel: str
+    device: str
+    cause: str
+    launches: int
 
 
 @dataclass(frozen=True)

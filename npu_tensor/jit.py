@@ -321,6 +321,9 @@ def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
         lines.append(f"            step{number}(values)")
         lines += [f"            values[{item}] = None" for item in last_uses]
     lines += [f"            values[{item}] = values[{base}]" for item, base in made.aliases] + ["            pass"]
+    for number, device in enumerate(made.asynchronous):
+        namespace[f"synchronize{number}"] = device.synchronize
+        lines.append(f"            synchronize{number}()")
     return [
         *lines,
         "    except USER_ERRORS:",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from npu_tensor.task import Output, Task
 
@@ -24,19 +24,23 @@ def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
     return found[::-1]
 
 
-def with_donors(tasks: Sequence[Task], kept: Iterable[int]) -> list[Task]:
+def with_donors(tasks: Sequence[Task], kept: Iterable[int], elsewhere: Container[int] = ()) -> list[Task]:
     """The tasks, where an element-wise result overwrites a temporary operand that dies with it.
 
     The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
     the positions that are written, and have elements of the same size and as many: a small result must not keep a
-    large buffer alive.
+    large buffer alive. elsewhere: positions of tasks that another device than the processor may run: what it has
+    read or made may have copies there, and is never overwritten.
     """
     made: dict[int, int] = {}
+    shared: set[int] = set()
+    for position, task in enumerate(tasks):
+        if position in elsewhere:
+            shared |= _items(task)
     result = []
     for task, dying in zip(tasks, last_uses(tasks, kept), strict=True):
-        result.append(
-            _donate(task, {item: made[item] for item in dying if item in made}) if task.kind == "map" else task
-        )
+        own = {item: made[item] for item in dying if item in made and item not in shared}
+        result.append(_donate(task, own) if task.kind == "map" else task)
         made.update((output.item, output.nbytes) for output in task.outputs)
     return result
 

@@ -18,14 +18,16 @@ __all__ = [
     "memory_stats",
     "set_default_device",
     "set_num_threads",
+    "synchronize",
 ]
 
 
 def set_default_device(uri: str) -> None:
     """Let the device at `uri` take every op that it has a kernel for, from now on; the CPU runs the rest.
 
-    uri: "cpu", "sim:npu1" or "sim:npu2", the latter two with options such as "?cols=4&float32=emulate"; or several,
-    separated by commas, the preferred one first. Holds for the whole process. Raises DeviceError.
+    uri: "cpu", "npu" (all NPUs), "npu:0", "npu://<id>", or simulated "sim:npu1", "sim:npu2", with options such as
+    "?cols=4&float32=emulate"; or several, separated by commas, the preferred one first. Holds for the whole process.
+    Raises DeviceError.
     """
     schedule.set_default_device(uri)
 
@@ -44,6 +46,11 @@ def default_device(uri: str) -> Iterator[None]:
         yield
     finally:
         schedule.set_default_device(previous)
+
+
+def synchronize() -> None:
+    """Wait until the NPUs have ended everything that was realized with `wait=False`. Raises what went wrong."""
+    schedule.synchronize()
 
 
 def set_num_threads(threads: int) -> None:

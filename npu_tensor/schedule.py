@@ -24,10 +24,12 @@ from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, keep
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import ReferenceDevice
-from npu_tensor.task import Device, HostDevice, Kernel, Refusal, Step, Task
+from npu_tensor.task import AsynchronousDevice, Device, HostDevice, Kernel, Refusal, Step, Task
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from npu_tensor.runtime.device_uri import DeviceUri
 
 __all__ = [
     "USER_ERRORS",
@@ -38,14 +40,15 @@ __all__ = [
     "default_device",
     "devices",
     "host_devices",
+    "host_step",
     "launch_error",
     "placement_changed",
     "plan",
-    "preferred_uris",
     "realize",
     "reset",
     "reset_plans",
     "set_default_device",
+    "synchronize",
 ]
 
 MAX_PLANS = 4096
@@ -70,6 +73,7 @@ class Plan:
     """What will run for one structure. `graph` is frozen; item numbers index the list of values.
 
     steps: each with the items that nobody needs afterwards. aliases: kept views -> item whose buffer they share.
+    asynchronous: devices of steps that return before their work is done.
     """
 
     graph: nx.DiGraph
@@ -77,9 +81,13 @@ class Plan:
     steps: tuple[tuple[Step, tuple[int, ...]], ...]
     aliases: tuple[tuple[int, int], ...]
     size: int
+    asynchronous: tuple[AsynchronousDevice, ...] = ()
 
-    def run(self, values: list[Any]) -> None:
-        """Run all steps on the list of values, whose leaves are filled in; leaves kept items in it."""
+    def run(self, values: list[Any], wait: bool = True) -> None:
+        """Run all steps on the list of values, whose leaves are filled in; leaves kept items in it.
+
+        wait: whether asynchronous devices have ended their work when this returns.
+        """
         if events.listeners or config.debug:
             self._run_observed(values)
         else:
@@ -89,11 +97,18 @@ class Plan:
                     values[item] = None
         for item, base in self.aliases:
             values[item] = values[base]
+        for device in self.asynchronous:
+            if wait:
+                device.synchronize()
+            else:
+                device.submit()
 
     def _run_observed(self, values: list[Any]) -> None:
         for (step, dying), placed in zip(self.steps, self.placed, strict=True):
             start = time.perf_counter()
             step(values)
+            for device in self.asynchronous:
+                device.synchronize()  # so that the time is that of this step
             seconds = time.perf_counter() - start
             out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in placed.task.outputs)
             events.emit(events.KernelRan(placed.task.name, placed.kernel.device, out, seconds, self))
@@ -129,6 +144,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 _host_devices: list[HostDevice] = []
+_opened_devices: dict[str, Device] = {}
 _placements: dict[str, _Placement] = {}
 _active = _Placement("")
 """At first one without a URI: `default_device` reads the setting when it is asked."""
@@ -163,41 +179,71 @@ def host_devices() -> list[HostDevice]:
 
 
 def devices() -> list[Device]:
-    """The devices in order of preference; those of the host come last and take what the others refuse."""
+    """The devices in order of preference; those of the host come last and take what the others refuse.
+
+    A device that NPU_TENSOR_DEVICE names and that is not there is left out with a warning, unless NPU_TENSOR_FALLBACK
+    forbids the CPU. Raises DeviceError for what is no device.
+    """
     if not _active.devices:
         uris = default_device()
         try:
-            opened = _opened(uris)
+            opened = _opened(uris, alone=config.fallback == "error")
         except DeviceError as error:
-            raise DeviceError(f"{config.origin('device')}={uris!r}: {error}") from None
+            raise DeviceError(f"{config.origin('device')}={uris!r}: {error}", error.code) from None
         _active.devices.extend([*opened, *host_devices()])
     return _active.devices
 
 
-def preferred_uris(uris: str) -> list[str]:
-    """The devices of a list of URIs that come before the host, which takes everything. Raises DeviceError."""
-    found: list[str] = []
-    for uri in map(str.strip, uris.split(",")):
-        scheme = uri.partition(":")[0]
-        if scheme == "cpu":
-            break
-        if scheme != "sim":
-            raise DeviceError(f"device {uri!r} does not exist here; there are cpu, sim:npu1 and sim:npu2")
-        from npu_tensor.runtime.sim.device import parse
+def _opened(uris: str, alone: bool) -> list[Device]:
+    """The devices that can be had; with a warning for each of the others, unless nothing was named that could take
+    their place. alone: whether the CPU cannot, because it was not named.
+    """
+    from npu_tensor.runtime.device_uri import split_uris
+    from npu_tensor.runtime.devices import preferred_uris
 
-        parse(uri)
-        found.append(uri)
+    wanted = preferred_uris(uris)
+    found: list[Device] = []
+    missing: list[DeviceError] = []
+    for uri in wanted:
+        try:
+            found.append(_device_at(uri))
+        except DeviceError as error:
+            missing.append(error)
+    instead = bool(found) or not alone or len(split_uris(uris)) > len(wanted)
+    if missing and not instead:
+        raise missing[0]
+    for left_out in missing:
+        warnings.warn(f"left out: {left_out}", RuntimeWarning, stacklevel=2)
     return found
 
 
-def _opened(uris: str) -> list[Device]:
-    return [_simulated(uri) for uri in preferred_uris(uris)]
+def _device_at(uri: DeviceUri) -> Device:
+    """One object per URI: what was opened stays open."""
+    device = _opened_devices.get(uri.text)
+    if device is None:
+        from npu_tensor.runtime.devices import open_device
+
+        device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
+    return device
 
 
-def _simulated(uri: str) -> Device:
-    from npu_tensor.runtime.sim.device import SimulatedDevice
+def host_step(task: Task) -> Step:
+    """The step that computes a task on this machine's processor. Raises BuildError."""
+    for device in host_devices():
+        answer = device.claim(task)
+        if not isinstance(answer, Refusal):
+            try:
+                return answer.bind()
+            except BuildError:
+                continue
+    raise AssertionError(f"the processor does not take {task.name}")
 
-    return SimulatedDevice(uri, allocator())
+
+def synchronize() -> None:
+    """Wait until everything that asynchronous devices were asked for has ended. Raises what went wrong."""
+    for device in list(_opened_devices.values()):
+        if isinstance(device, AsynchronousDevice):
+            device.synchronize()
 
 
 def default_device() -> str:
@@ -217,7 +263,7 @@ def set_default_device(uris: str) -> None:
     with _lock:
         made = _placements.get(uris)
         if made is None:
-            made = _Placement(uris, [*_opened(uris), *host_devices()])
+            made = _Placement(uris, [*_opened(uris, alone=True), *host_devices()])
             _placements[uris] = made
         _active = made
     for changed in placement_changed:
@@ -235,13 +281,21 @@ def reset() -> None:
     """Forget all plans and devices, so that settings of the devices are read again."""
     reset_plans()
     _host_devices.clear()
+    if _opened_devices:
+        from npu_tensor.runtime.devices import close_devices
+
+        _opened_devices.clear()
+        close_devices()
     _warn_of_fallback.cache_clear()
     for placement in _placements.values():
         placement.devices.clear()
 
 
 class _Draft(NamedTuple):
-    """A plan whose kernels are not bound yet: the graph, what each kernel does, and what the first device says."""
+    """A plan whose kernels are not bound yet: the graph, and what each kernel does.
+
+    answers: of the devices before the host's, for each task. Those of the host's are asked when it is their turn.
+    """
 
     devices: tuple[Device, ...]
     graph: nx.DiGraph
@@ -249,7 +303,7 @@ class _Draft(NamedTuple):
     cut: Tasks
     aliases: tuple[tuple[int, int], ...]
     needed_after: set[int]
-    answers: list[tuple[Task, Kernel | Refusal]]
+    answers: list[tuple[Task, list[Kernel | Refusal]]]
 
 
 def plan(found: Capture) -> Plan:
@@ -263,7 +317,7 @@ def plan(found: Capture) -> Plan:
     start = time.perf_counter()
     with _lock:
         draft, plans = _draft(found, tuple(devices())), _active.plans
-    draft.devices[0].prepare([answer for _, answer in draft.answers if not isinstance(answer, Refusal)])
+    _prepare(draft)
     with _lock:
         ready = plans.get(found.signature)
         if ready is None:
@@ -283,9 +337,27 @@ def _draft(found: Capture, devices: tuple[Device, ...]) -> _Draft:
     aliases = {**cut.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
     ordered = tuple((item, _root(item, aliases)) for item in aliases)
     needed_after = {base for _, base in ordered} | {item for item in found.keep if item not in aliases}
-    work = with_donors(cut.tasks, needed_after)
-    answers = [(task, devices[0].claim(task)) for task in work]
-    return _Draft(devices, graph, size, cut, ordered, needed_after, answers)
+    others = devices[: -len(host_devices())]
+    answers = [[device.claim(task) for device in others] for task in cut.tasks]
+    elsewhere = {position for position, given in enumerate(answers) if any(map(_takes, given))}
+    work = with_donors(cut.tasks, needed_after, elsewhere)
+    return _Draft(devices, graph, size, cut, ordered, needed_after, list(zip(work, answers, strict=True)))
+
+
+def _takes(answer: Kernel | Refusal) -> bool:
+    return not isinstance(answer, Refusal)
+
+
+def _prepare(draft: _Draft) -> None:
+    """Let every device build what it is the first to take, several at once."""
+    wanted: dict[int, list[Kernel]] = {}
+    for _, answers in draft.answers:
+        for number, answer in enumerate(answers):
+            if not isinstance(answer, Refusal):
+                wanted.setdefault(number, []).append(answer)
+                break
+    for number, kernels in wanted.items():
+        draft.devices[number].prepare(kernels)
 
 
 def _bound(draft: _Draft, nodes: int, start: float) -> Plan:
@@ -294,7 +366,11 @@ def _bound(draft: _Draft, nodes: int, start: float) -> Plan:
     placed = tuple(_place(task, answer, draft.devices) for task, answer in draft.answers)
     dying = last_uses(draft.cut.tasks, draft.needed_after)
     steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
-    made = Plan(nx.freeze(draft.graph), placed, steps, draft.aliases, draft.size)
+    used = {entry.kernel.device for entry in placed}
+    asynchronous = tuple(
+        device for device in draft.devices if isinstance(device, AsynchronousDevice) and device.uri in used
+    )
+    made = Plan(nx.freeze(draft.graph), placed, steps, draft.aliases, draft.size, asynchronous)
     seconds = time.perf_counter() - start
     if events.listeners:
         events.emit(events.PlanBuilt(nodes, len(steps), seconds, made))
@@ -309,19 +385,19 @@ def _root(item: int, aliases: dict[int, int]) -> int:
     return item
 
 
-def _place(task: Task, preferred: Kernel | Refusal, devices: Sequence[Device]) -> Placed:
-    """The first device that claims the task and can build its kernel. preferred: what the first of them answers."""
+def _place(task: Task, answers: Sequence[Kernel | Refusal], devices: Sequence[Device]) -> Placed:
+    """The first device that claims the task and can build its kernel. answers: of the first devices."""
     refusals: list[str] = []
-    for device in devices:
+    for number, device in enumerate(devices):
         if refusals and device is host_devices()[0]:
             _fall_back(task.name, "; ".join(refusals))
-        answer = preferred if device is devices[0] else device.claim(task)
+        answer = answers[number] if number < len(answers) else device.claim(task)
         reason = answer.reason
         if not isinstance(answer, Refusal):
             start = time.perf_counter()
             try:
                 step = answer.bind()
-            except BuildError as error:
+            except (BuildError, DeviceError) as error:
                 reason = str(error)
             else:
                 if events.listeners:
@@ -350,9 +426,12 @@ def _warn_of_fallback(op: str, device: str, reason: str) -> None:
     warnings.warn(f"{op} runs on the CPU and not on {device}: {reason}", RuntimeWarning, stacklevel=2)
 
 
-def realize(nodes: Sequence[Node]) -> None:
-    """Compute the values of `nodes` and of every intermediate result that a living Tensor names."""
-    if len(nodes) == 1 and _realize_single(nodes[0]):
+def realize(nodes: Sequence[Node], wait: bool = True) -> None:
+    """Compute the values of `nodes` and of every intermediate result that a living Tensor names.
+
+    wait: whether asynchronous devices have ended their work when this returns; whoever looks at a value waits for it.
+    """
+    if len(nodes) == 1 and _realize_single(nodes[0], wait):
         return
     found = capture(nodes)
     if not found.nodes:
@@ -364,7 +443,7 @@ def realize(nodes: Sequence[Node]) -> None:
         if value is PLACEHOLDER:
             raise no_value_yet()
         values[item] = value
-    _run(made, values, [node for _, node in found.nodes])
+    _run(made, values, [node for _, node in found.nodes], wait)
     for item, node in found.nodes:
         value = values[item]
         if value is not None and item in found.keep:
@@ -378,7 +457,7 @@ def realize(nodes: Sequence[Node]) -> None:
         keep(_active.single_plans, last.call, made)
 
 
-def _realize_single(node: Node) -> bool:
+def _realize_single(node: Node, wait: bool) -> bool:
     """The short way for one op whose operands are all data: most of what a user does line by line."""
     made = _active.single_plans.get(node.call)  # type: ignore[arg-type]
     if made is None:
@@ -394,17 +473,17 @@ def _realize_single(node: Node) -> bool:
                 return False
         values.append(operand)
     values.append(None)
-    _run(made, values, (node,))
+    _run(made, values, (node,), wait)
     node.value = values[-1]
     node.inputs = ()
     node.depth = 0
     return True
 
 
-def _run(made: Plan, values: list[Any], nodes: Sequence[Node]) -> None:
+def _run(made: Plan, values: list[Any], nodes: Sequence[Node], wait: bool) -> None:
     """Run a plan; a step that fails raises LaunchError, errors that the user's values cause keep their class."""
     try:
-        made.run(values)
+        made.run(values, wait)
     except NpuTensorError as error:
         lines = dict.fromkeys(node.line for node in nodes if node.call is error.call)
         raise type(error)(f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__

@@ -143,6 +143,7 @@ def _methods() -> str:
 
 _PUBLIC_IMPORTS = """\
 from npu_tensor.config import config as config
+from npu_tensor.devices import list_devices as list_devices
 from npu_tensor.display import explain as explain
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.errors import (
@@ -153,6 +154,7 @@ from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
+from npu_tensor.pregen.ahead_of_time import compile as compile
 from npu_tensor.pregen.record import record_kernels as record_kernels
 from npu_tensor.resources import default_device as default_device
 from npu_tensor.resources import empty_cache as empty_cache
@@ -161,6 +163,8 @@ from npu_tensor.resources import get_num_threads as get_num_threads
 from npu_tensor.resources import memory_stats as memory_stats
 from npu_tensor.resources import set_default_device as set_default_device
 from npu_tensor.resources import set_num_threads as set_num_threads
+from npu_tensor.resources import synchronize as synchronize
+from npu_tensor.self_test import selftest as selftest
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize"""
 

@@ -7,13 +7,25 @@ or a `Refusal` that says why not. Claiming is a look-up and must not raise; a ke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Device", "Fusion", "HostDevice", "Input", "Kernel", "Output", "Prologue", "Refusal", "Step", "Task"]
+__all__ = [
+    "AsynchronousDevice",
+    "Device",
+    "Fusion",
+    "HostDevice",
+    "Input",
+    "Kernel",
+    "Output",
+    "Prologue",
+    "Refusal",
+    "Step",
+    "Task",
+]
 
 T = TypeVar("T")
 
@@ -139,6 +151,23 @@ class Device(Protocol):
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Do for all these kernels of its own what takes long in `bind`, several at once. Fails as `bind` will."""
+        ...
+
+
+@runtime_checkable
+class AsynchronousDevice(Device, Protocol):
+    """A device whose steps return before their work is done. Whoever looks at a result waits for it."""
+
+    def submit(self) -> None:
+        """Begin with everything that its steps have asked for."""
+        ...
+
+    def synchronize(self) -> None:
+        """Return when all of that has ended. Raises what went wrong."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
         ...
 
 

@@ -72,8 +72,9 @@ class Tensor(Methods):
 
     @property
     def device(self) -> str:
-        """URI of the device that holds or will hold the value."""
-        return "cpu"
+        """URI of the device whose memory holds the value: "cpu" unless an NPU has computed it."""
+        home = getattr(self._node.value, "home", None)
+        return "cpu" if home is None else str(home.uri)
 
     @property
     def itemsize(self) -> int:
@@ -130,10 +131,13 @@ class Tensor(Methods):
 
     # --- looking at the value
 
-    def realize(self) -> Tensor:
-        """Compute the value now, if it has not been, and return self."""
+    def realize(self, wait: bool = True) -> Tensor:
+        """Compute the value now, if it has not been, and return self.
+
+        wait: False lets an NPU compute while the program goes on; looking at the value, or `synchronize`, waits.
+        """
         if self._node.value is None:
-            _realize_nodes((self._node,))
+            _realize_nodes((self._node,), wait)
         return self
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -255,11 +259,11 @@ def _note_change(tensor: Tensor, frame: FrameType) -> None:
         watch.changes.append((tensor, tensor._node, user_frame(frame)))
 
 
-def realize(*tensors: Tensor) -> None:
-    """Compute several tensors at once; what they share is computed once."""
+def realize(*tensors: Tensor, wait: bool = True) -> None:
+    """Compute several tensors at once; what they share is computed once. wait: see `Tensor.realize`."""
     pending = tuple(tensor._node for tensor in tensors if tensor._node.value is None)
     if pending:
-        _realize_nodes(pending)
+        _realize_nodes(pending, wait)
 
 
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:

@@ -151,12 +151,6 @@ def test_ops_lists_every_op() -> None:
     assert "element-wise" in rows["silu"]
 
 
-def test_ops_page_is_up_to_date() -> None:
-    result = invoke("ops", "--markdown")
-    assert result.exit_code == 0
-    assert (ROOT / "docs" / "ops.md").read_text("utf-8") == result.output
-
-
 def test_info_names_versions_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "cache_path", str(tmp_path))
     result = invoke("info", columns=1000)

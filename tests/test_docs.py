@@ -1,18 +1,23 @@
-"""The Python code in README, CONTRIBUTING and docs/ runs. Blocks of one file are one program, in order.
+"""The Python code in README, CONTRIBUTING and docs/ runs, and what is generated there follows from the code.
 
-A block preceded by an HTML comment that starts with `not run:` and gives the reason is left out.
+Blocks of one file are one program, in order. A block preceded by an HTML comment that starts with `not run:` and gives
+the reason is left out.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from npu_tensor.cli.docs import docs
 from npu_tensor.config import Config
+from npu_tensor.runtime.device_uri import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
@@ -76,15 +81,77 @@ def test_links_to_files_lead_somewhere(path: Path) -> None:
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-def test_every_setting_is_documented() -> None:
-    text = (ROOT / "docs" / "index.md").read_text("utf-8")
-    rows = [
-        f"| {code(row['variable'])} | {code(row['aliases'])} | {code(row['default'])} | {row['doc']} |"
-        for row in Config.table()
-    ]
-    assert [line for line in text.splitlines() if line.startswith(("| `NPU_TENSOR_", "| `NPU_VISIBLE_"))] == rows
+# --- what is generated
 
 
-def code(words: str) -> str:
-    """Each word of a list in the type of code."""
-    return ", ".join(f"`{word}`" for word in words.split(", ") if word)
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A copy of the pages, as the code has them."""
+    shutil.copytree(ROOT / "docs", tmp_path, dirs_exist_ok=True)
+    assert docs_command("--write", tmp_path).exit_code == 0
+    return tmp_path
+
+
+def docs_command(mode: str, directory: Path) -> Result:
+    return CliRunner().invoke(docs, [mode, "--directory", str(directory)])
+
+
+def test_generated_tables_are_up_to_date() -> None:
+    done = docs_command("--check", ROOT / "docs")
+    assert done.exit_code == 0, done.output
+
+
+def test_every_setting_and_every_option_has_a_row(pages: Path) -> None:
+    first = re.findall(r"^\| `([^`]+)` \|", (pages / "index.md").read_text("utf-8"), re.MULTILINE)
+    assert [name for name in first if name.startswith("NPU_")] == [row["variable"] for row in Config.table()]
+    assert [name for name in first if name in OPTIONS] == [*OPTIONS]
+
+
+@pytest.mark.parametrize(
+    ("page", "before", "after"),
+    [
+        ("index.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_LAZY` |"),
+        ("index.md", "| `cols` |", "| `columns` |"),
+        ("index.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_NEW` |  |  | a row too many |\n| `NPU_TENSOR_EAGER` |"),
+        ("ops.md", "| `relu` |", "| `rely` |"),
+    ],
+)
+def test_what_differs_is_shown_and_can_be_written(pages: Path, page: str, before: str, after: str) -> None:
+    path = pages / page
+    right = path.read_text("utf-8")
+    path.write_text(right.replace(before, after, 1), "utf-8")
+    found = docs_command("--check", pages)
+    assert found.exit_code == 1
+    assert f"--- {path}" in found.stdout
+    assert f"\n-{after.splitlines()[0]}" in found.stdout
+    assert docs_command("--write", pages).stdout == f"{path}: written\n"
+    assert path.read_text("utf-8") == right
+    assert (docs_command("--check", pages).exit_code, docs_command("--check", pages).output) == (0, "")
+
+
+def test_what_people_write_is_left_alone(pages: Path) -> None:
+    path = pages / "index.md"
+    ours = "## Sloth\n\n| a | table |\n|---|---|\n| of | ours |"
+    path.write_text(path.read_text("utf-8").replace("## Laziness", ours), "utf-8")
+    before = path.read_text("utf-8")
+    assert docs_command("--check", pages).exit_code == 0
+    docs_command("--write", pages)
+    assert path.read_text("utf-8") == before
+
+
+def test_a_table_that_is_gone_and_a_page_that_is_gone(pages: Path) -> None:
+    index = (pages / "index.md").read_text("utf-8")
+    (pages / "index.md").write_text(index.replace("| variable |", "| name |"))
+    for mode in ("--check", "--write"):
+        done = docs_command(mode, pages)
+        assert done.exit_code == 1
+        assert "index.md must have the line '| variable | also | default | meaning |' once" in done.stderr
+    (pages / "index.md").write_text(index)
+    (pages / "ops.md").unlink()
+    assert docs_command("--check", pages).exit_code == 1
+    assert docs_command("--write", pages).stdout == f"{pages / 'ops.md'}: written\n"
+
+
+def test_the_command_is_told_what_to_do(tmp_path: Path) -> None:
+    for arguments in ([], ["--check", "--write"], ["--check", "--directory", str(tmp_path / "none")]):
+        assert CliRunner().invoke(docs, arguments).exit_code == 2

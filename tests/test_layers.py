@@ -32,9 +32,11 @@ LAYERS = (
     ("schedule",),
     ("_methods",),
     ("tensor",),
-    ("functional", "display", "jit", "pregen", "resources"),
+    ("functional", "devices", "display", "jit", "machine", "pregen", "resources"),
+    ("self_test",),
+    ("self_test",),
     ("",),
-    ("demo", "kernel_functions", "stubs"),
+    ("demo", "doctor", "kernel_functions", "stubs"),
     ("build", "cli"),
     ("__main__",),
 )

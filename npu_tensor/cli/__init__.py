@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import click
@@ -18,19 +16,22 @@ from npu_tensor import demo as digits_demo
 from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
+from npu_tensor.cli.device_option import device_option
+from npu_tensor.cli.devices import devices as devices_command
+from npu_tensor.cli.docs import OP_HEADINGS, op_row
+from npu_tensor.cli.docs import docs as docs_command
+from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
 from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
+from npu_tensor.cli.selftest import selftest as selftest_command
 from npu_tensor.cli.tables import print_table
 from npu_tensor.config import config
-from npu_tensor.functional import GGML_NAMES
 from npu_tensor.logs import follow_setting
-from npu_tensor.ops import OPS, Op
-from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.ops import OPS
 
-__all__ = ["main", "ops_page"]
+__all__ = ["main"]
 
-OP_HEADINGS = ("op", "GGML name", "dtypes", "kernel family")
 DEPENDENCIES = ("numpy", "networkx", "ml_dtypes", "llvmlite")
 
 
@@ -56,7 +57,18 @@ def main() -> None:
         click.echo(f"Warning: {error}", err=True)
 
 
-for command in (archs_command, cache_command, config_command, kernel_source_command, pack_command, unpack_command):
+for command in (
+    archs_command,
+    cache_command,
+    config_command,
+    devices_command,
+    docs_command,
+    doctor_command,
+    kernel_source_command,
+    pack_command,
+    selftest_command,
+    unpack_command,
+):
     main.add_command(command)
 
 
@@ -68,12 +80,7 @@ for command in (archs_command, cache_command, config_command, kernel_source_comm
     show_default=True,
     help="Element type of weights and activations.",
 )
-@click.option(
-    "--device",
-    default="cpu",
-    show_default=True,
-    help="Device that computes: cpu, sim:npu1 or sim:npu2, also with options as in sim:npu2?cols=4.",
-)
+@device_option()
 def demo(dtype: str, device: str) -> None:
     """Read handwritten digits with a small network.
 
@@ -106,51 +113,9 @@ def demo(dtype: str, device: str) -> None:
 
 
 @main.command()
-@click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
-def ops(markdown: bool) -> None:
+def ops() -> None:
     """List the ops: name, GGML name, dtypes, kernel family."""
-    if markdown:
-        click.echo(ops_page(), nl=False)
-    else:
-        print_table(f"{len(OPS)} ops", OP_HEADINGS, map(_op_row, OPS.values()))
-
-
-def _op_row(op: Op) -> tuple[str, ...]:
-    return op.name, op.ggml, op.dtypes, op.family
-
-
-def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def ops_page() -> str:
-    """The text of docs/ops.md: one table per family of declarations."""
-    lines = [
-        "# Ops",
-        "",
-        "Generated from the op registry; write it anew with `npu-tensor ops --markdown > docs/ops.md`.",
-        "",
-        f"{len(OPS)} ops. An op without a GGML name has no counterpart there.",
-    ]
-    headings = (*OP_HEADINGS, "meaning")
-    for module, declared in groupby(OPS.values(), key=attrgetter("module")):
-        lines += ["", f"## {module.capitalize()}", "", _markdown_row(headings), "|---" * len(headings) + "|"]
-        for op in declared:
-            meaning = op.doc.partition("\n")[0]
-            lines.append(_markdown_row((f"`{op.name}`", *_op_row(op)[1:], meaning)))
-    lines += [
-        "",
-        "## Functions made of several ops",
-        "",
-        "They record ops of the tables above, which fusion joins again where it can.",
-        "",
-        _markdown_row(("function", OP_HEADINGS[1], "meaning")),
-        "|---|---|---|",
-    ]
-    for name in sorted(FUNCTIONS.keys() - OPS.keys()):
-        meaning = (FUNCTIONS[name].__doc__ or "").partition("\n")[0]
-        lines.append(_markdown_row((f"`{name}`", GGML_NAMES.get(name, ""), meaning)))
-    return "\n".join(lines) + "\n"
+    print_table(f"{len(OPS)} ops", OP_HEADINGS, map(op_row, OPS.values()))
 
 
 @main.command()

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from npu_tensor import schedule
 from npu_tensor.cli.tables import print_table
 from npu_tensor.config import SETTINGS, as_text, config
 from npu_tensor.dataflow.array import configured_arch
 from npu_tensor.errors import NpuTensorError
+from npu_tensor.runtime.devices import preferred_uris
 
 __all__ = ["SettingRow", "config_command", "print_settings", "setting_rows"]
 
@@ -30,7 +30,7 @@ def _check_cpu_features() -> None:
 _CHECKS: Final[Mapping[str, Callable[[], object]]] = {
     "arch": configured_arch,
     "cpu_features": _check_cpu_features,
-    "device": lambda: schedule.preferred_uris(config.device),
+    "device": lambda: preferred_uris(config.device),
     "kernel_dirs": config.ready_kernel_dirs,
 }
 """What raises if the value of a setting cannot be used here, where its type does not say what is allowed."""

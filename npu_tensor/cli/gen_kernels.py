@@ -10,9 +10,8 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["gen_kernels"]
 
-EXAMPLES: Final = ("minimal", "example")
 logger = logging.getLogger("npu_tensor.pregen")
 
 
@@ -62,17 +60,11 @@ def _arch(context: click.Context, parameter: click.Parameter, names: Sequence[st
         raise click.BadParameter(str(error)) from None
 
 
-def _examples() -> Path:
-    """Directory of the examples: part of an installed package, share/npu_tensor/examples in a source tree."""
-    try:
-        return Path(str(resources.files("npu_tensor.pregen.examples")))
-    except ModuleNotFoundError:
-        return Path(__file__).resolve().parents[2] / "share" / "npu_tensor" / "examples"
-
-
 def _print_examples_dir(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(_examples())
+        from npu_tensor.pregen.config_file import examples
+
+        click.echo(examples())
         context.exit()
 
 
@@ -82,7 +74,7 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
     "config_file",
     metavar="FILE",
     required=True,
-    help=f"JSON with the kernels to make, or the name of one that is installed: {' or '.join(EXAMPLES)}.",
+    help="JSON with the kernels to make, or the name of one that is installed: minimal or example.",
 )
 @click.option(
     "--output-dir",
@@ -96,7 +88,13 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
     show_default=True,
     help="iron: for NPUs, with mlir-aie; host: for the simulated ones, with this machine's C++ compiler.",
 )
-@click.option("--arch", multiple=True, callback=_arch, help="Only kernels for this array: aie2, npu2, Strix and so on.")
+@click.option(
+    "--arch",
+    "--target-device",
+    multiple=True,
+    callback=_arch,
+    help="Only kernels for this array: aie2, npu2, Strix and so on.",
+)
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Builds at once; 0 or nothing: all cores.")
 @click.option(
     "--executor", metavar="dask://HOST:PORT", help="Let the workers of this Dask cluster build, which have a compiler."
@@ -173,9 +171,9 @@ def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tu
 
     Raises ArgumentError if there is nothing for these arrays.
     """
-    from npu_tensor.pregen.config_file import Problem, load
+    from npu_tensor.pregen.config_file import Problem, find, load
 
-    path = _examples() / f"{config_file}-kernel-config.json" if config_file in EXAMPLES else Path(config_file)
+    path = find(config_file)
     logger.info("Loading configuration from %s", path)
     found = load(path, kernels_dir)
     problems = [value for value in found if isinstance(value, Problem)]

@@ -98,6 +98,11 @@ ARRAY_NAMES: Final[Mapping[Arch, tuple[str, ...]]] = MappingProxyType(
             "Strix Point",
             "Strix Halo",
             "Krackan",
+            "Krackan 1",
+            "Krackan 2",
+            "Gorgon Point 1",
+            "Gorgon Point 2",
+            "Gorgon Point 3",
             "1022:17f0",
         ),
     }

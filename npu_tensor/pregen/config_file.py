@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
@@ -28,7 +29,10 @@ from npu_tensor.pregen.recorded import DEFAULT_FLOAT32
 from npu_tensor.runtime.precompiled import EXPORTED_NAME
 from npu_tensor.tensor_desc import TensorDesc
 
-__all__ = ["Problem", "entry", "load", "parse", "read"]
+__all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "parse", "read"]
+
+EXAMPLES: Final = ("minimal", "example")
+"""Configurations that are installed."""
 
 REQUIRED: Final = ("kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor", "exported_name")
 OPTIONAL: Final = ("op_params", "cols", "float32", "ops")
@@ -44,6 +48,19 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.pointer}: {self.message}" if self.pointer else self.message
+
+
+def examples() -> Path:
+    """Directory of the examples: part of an installed package, share/npu_tensor/examples in a source tree."""
+    try:
+        return Path(str(resources.files("npu_tensor.pregen.examples")))
+    except ModuleNotFoundError:
+        return Path(__file__).resolve().parents[2] / "share" / "npu_tensor" / "examples"
+
+
+def find(name: str) -> Path:
+    """The file of an installed example, or the path that the text is."""
+    return examples() / f"{name}-kernel-config.json" if name in EXAMPLES else Path(name)
 
 
 def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.pregen.entry import Entry
-from npu_tensor.runtime.artifact import Backend, Request
+from npu_tensor.runtime.artifact import Artifact, Backend, Request
 from npu_tensor.runtime.build.host import HostBackend
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.keys import description, kernel_key
@@ -34,7 +34,7 @@ from npu_tensor.runtime.precompiled import FORMAT, MANIFEST, read_manifest
 from npu_tensor.runtime.store_files import file_record, write_atomically
 from npu_tensor.version import VERSION
 
-__all__ = ["BACKENDS", "Built", "TargetName", "build", "generate", "missing"]
+__all__ = ["BACKENDS", "Built", "Folder", "TargetName", "build", "built_from", "generate", "missing"]
 
 T = TypeVar("T")
 
@@ -72,11 +72,15 @@ def build(request: Request, target: TargetName, known: str | None = None, force:
     backend = BACKENDS[target]()
     if kernel_key(description(request, backend)) == known:
         return None
-    artifact = KernelLibrary(backend).make(request, force)
+    return built_from(KernelLibrary(backend).make(request, force))
+
+
+def built_from(artifact: Artifact) -> Built:
+    """The kernel as it can be sent. Raises BuildError if its files are gone meanwhile."""
     try:
         contents = {suffix: path.read_bytes() for suffix, path in artifact.files.items()}
     except OSError as error:
-        raise BuildError(f"{request.name} was built, but cannot be read: {error}") from None
+        raise BuildError(f"{artifact.name} was built, but cannot be read: {error}") from None
     # Without what differs from build to build, such as the time it took.
     described = {field: artifact.description[field] for field in ("name", "key", "package", "made_from")}
     return Built({**described, "files": _records(contents)}, contents)
@@ -91,7 +95,7 @@ def generate(
     cannot be built is logged and left out. Raises ArgumentError if the directory has a manifest that is none,
     BuildError without a compiler, OSError if the directory cannot be written.
     """
-    folders = {arch: _Folder(directory / arch) for arch in sorted({entry.arch for entry in entries})}
+    folders = {arch: Folder(directory / arch) for arch in sorted({entry.arch for entry in entries})}
     reason = _result(executor.submit(missing, target, VERSION))
     if reason is not None:
         raise BuildError(reason)
@@ -146,8 +150,8 @@ def _records(contents: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     return {suffix: file_record(content) for suffix, content in contents.items()}
 
 
-class _Folder:
-    """The kernels of one arch in a directory of ready kernels."""
+class Folder:
+    """The kernels of one arch in a directory of ready kernels, `path`. What is written counts from `close` on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,6 +172,11 @@ class _Folder:
         except OSError:
             return None
         return before["key"] if found == before["files"] else None
+
+    def design(self, exported: str) -> str | None:
+        """The digest of the design of a kernel that is there; None if there is none of that name."""
+        there = self._written.get(exported) or self._before.get(exported)
+        return there["made_from"]["design"] if there else None
 
     def write(self, exported: str, built: Built) -> None:
         """Add the files of a kernel. Raises BuildError if they are damaged, or one of them is another kernel's."""

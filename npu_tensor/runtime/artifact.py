@@ -38,7 +38,8 @@ class Request(NamedTuple):
 class Artifact(NamedTuple):
     """The files of a kernel, complete and verified.
 
-    key: 64 hexadecimal digits. files: by suffix, such as ".so", ".xclbin", "_insts.bin". description: the JSON sidecar.
+    key: 64 hexadecimal digits. files: by suffix, such as ".so", ".xclbin", "_insts.bin" or ".elf"; all of one of the
+    back end's formats, perhaps among others. description: the JSON sidecar.
     """
 
     name: str
@@ -51,11 +52,11 @@ class Artifact(NamedTuple):
 class Backend(Protocol):
     """What turns a design into files.
 
-    name: "host" or "iron". suffixes: of the files that every artefact has.
+    name: "host" or "iron". formats: of each form that a kernel may have, the suffixes of the files it takes.
     """
 
     name: str
-    suffixes: tuple[str, ...]
+    formats: tuple[tuple[str, ...], ...]
 
     def missing(self) -> str | None:
         """Why nothing can be built here, and what to install, in one sentence; None if it can. Never raises."""

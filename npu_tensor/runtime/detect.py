@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arch
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
 
 __all__ = ["Detected", "detect_arch"]
 
@@ -58,7 +59,7 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
         for name in _names(said):
             return Detected(arch_of(name), f"{source}: {name}")
         tried.append(f"{source}: names no NPU that is known here")
-    raise DeviceError(f"there is no NPU to be found; say which array with aie2 or aie2p. Tried {'; '.join(tried)}")
+    raise DeviceError("\n  ".join(["there is no NPU to be found; say which array with aie2 or aie2p. Tried", *tried]))
 
 
 _SPELLINGS: Final = re.compile(
@@ -80,11 +81,9 @@ def _names(text: str) -> Iterator[str]:
 
 def _pyxrt() -> str:
     try:
-        import pyxrt
-
-        return str(pyxrt.device(0).get_info(pyxrt.xrt_info_device.name))
+        return str(open_device(0).get_info(pyxrt().xrt_info_device.name))
     except Exception as error:  # A binary module of another version may raise anything.
-        raise _Unknown(str(error) or type(error).__name__) from None
+        raise _Unknown(str(error).replace("\n", "\n  ") or type(error).__name__) from None
 
 
 def _output(*command: str) -> str:

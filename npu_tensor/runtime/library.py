@@ -1,4 +1,4 @@
-"""Where a kernel comes from: memory, directories of ready kernels, the cache, a build; in this order.
+"""Where a kernel comes from: memory, directories of ready kernels, those of the package last, the cache, a build.
 
     library = KernelLibrary(HostBackend())
     artifact = library.find(request)        # or BuildError with every reason
@@ -20,6 +20,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Artifact, Backend, Request
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
+from npu_tensor.runtime.builtin import ready_directories
 from npu_tensor.runtime.keys import description, folder, kernel_key
 from npu_tensor.runtime.precompiled import KernelDirectory
 from npu_tensor.runtime.store import store
@@ -113,7 +114,7 @@ class KernelLibrary:
         return artifact
 
     def _kernel_directories(self) -> Sequence[KernelDirectory]:
-        return [self._directories.setdefault(path, KernelDirectory(path)) for path in config.ready_kernel_dirs()]
+        return [self._directories.setdefault(path, KernelDirectory(path)) for path in ready_directories()]
 
     def _build(
         self, request: Request, place: str, key: str, described: dict[str, Any], force: bool

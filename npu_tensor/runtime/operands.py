@@ -63,7 +63,7 @@ def pack(operand: HostOperand, elements: Array, memory: Array) -> None:
     """Fill a host buffer (bytes) from a tensor's whole buffer (flat, in the tensor's dtype)."""
     whole, inside = _inside(operand, memory)
     if inside.shape != whole.shape:
-        whole[...] = operand.padding
+        whole[...] = operand.padding or 0
     with np.errstate(all="ignore"):
         inside[...] = _strided(elements, operand)
 

@@ -142,9 +142,9 @@ def _verified(directory: Path, exported: str, description: Mapping[str, Any], ba
             return f"{path} cannot be read: {error.strerror}"
         if any(actual[field] != description["files"][suffix][field] for field in actual):
             return _damaged(description["name"], path, "it is not what its description says")
-    for suffix in backend.suffixes:
-        if suffix not in files:
-            return f"{exported} in {directory} has no {suffix}"
+    lacking = [[suffix for suffix in suffixes if suffix not in files] for suffixes in backend.formats]
+    if all(lacking):
+        return f"{exported} in {directory} has no {' and no '.join(map(', '.join, lacking))}"
     return Artifact(description["name"], description["key"], files, "precompiled", {**description, "path": exported})
 
 
@@ -170,8 +170,9 @@ def _why_not(
             f"{exported} in {directory} was made from another design of {request.name} (other columns, float32 policy "
             "or version); generate it again"
         )
-    if os.path.exists(directory / f"{request.name}.xclbin"):
-        return f"{directory / request.name}.xclbin has no description ({request.name}.json)"
+    for suffix in (".xclbin", ".elf"):
+        if os.path.exists(directory / f"{request.name}{suffix}"):
+            return f"{directory / request.name}{suffix} has no description ({request.name}.json)"
     if os.path.exists(directory / f"{request.name}.pdi"):
         return f"{directory / request.name}.pdi is a bare PDI, which pyxrt cannot run: it needs the .xclbin"
     return f"{directory} has no {request.name}"

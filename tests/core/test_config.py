@@ -49,6 +49,10 @@ SWITCHES = ["cache_clear", "jit", "jit_verbose", "log"]
 
 # A text that is not allowed for each setting that does not take any text.
 BAD = {
+    "kernel_format": "pdi",
+    "launch_seconds": "0",
+    "self_check": "maybe",
+    "strict": "sometimes",
     "eager": "maybe",
     "fallback": "wran",
     "debug": "-1",

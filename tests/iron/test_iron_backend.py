@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from generations import PEANO, RELEASES, environment
 
 import npu_tensor
 from npu_tensor.config import config
-from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Request
@@ -24,18 +25,25 @@ from npu_tensor.runtime.build import iron, process
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.build.iron_worker import parameter_offsets
+from npu_tensor.runtime.keys import description, kernel_key
 
 HEADERS = Path(npu_tensor.__file__).parent / "kernels" / "include"
 WORDS = {"first": 3, "second": 1}
+XCLBIN = (".xclbin", "_insts.bin", ".pdi", "_parameters.json")
 SAYS = "clang version 21.0.0 (https://github.com/Xilinx/llvm-aie 0123456789abcdef0123456789abcdef01234567)"
 
 
-def negate(flags: tuple[str, ...] = ("-DTILE=256",), header: str = "nt/memory.hpp") -> Design:
+def negate(
+    flags: tuple[str, ...] = ("-DTILE=256",),
+    header: str = "nt/memory.hpp",
+    arch: Arch = "aie2p",
+    words: Mapping[str, int] = WORDS,
+) -> Design:
     """One core, one kernel function, two runtime parameters."""
-    d = Builder("negate", "aie2p", columns=1)
+    d = Builder("negate", arch, columns=1)
     x, y = d.host_buffer("x", "int32", 4096), d.host_buffer("y", "int32", 4096)
     tile = ObjectType("int32", (256,))
-    parameters = [d.parameter(name, Tile(0, 2), words) for name, words in WORDS.items()]
+    parameters = [d.parameter(name, Tile(0, 2), count) for name, count in words.items()]
     source = Source("negate", f'#include "{header}"\nextern "C" void nt_negate(int32 *, int32 *);\n', flags)
     function = d.function("nt_negate", [tile, tile, *(p.type for p in parameters)], source)
     fx = d.fifo("x0", tile, producer=Tile(0, 0), consumers=[Tile(0, 2)])
@@ -82,9 +90,9 @@ def build(directory: Path, design: Design | None = None) -> dict[str, Path]:
         assert "aie" not in sys.modules
 
 
-def failure(directory: Path, transient: bool = False) -> str:
+def failure(directory: Path, transient: bool = False, design: Design | None = None) -> str:
     with pytest.raises(BuildError) as caught:
-        build(directory)
+        build(directory, design)
     assert caught.value.transient is transient
     return str(caught.value)
 
@@ -163,7 +171,7 @@ def test_ingredients_are_flags_and_headers_of_each_source() -> None:
 def test_one_build_makes_everything(release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_VERSION", release)
     files = build(tmp_path / "work")
-    assert tuple(files) == (*IronBackend.suffixes, "_program.py")
+    assert tuple(files) == (*XCLBIN, "_program.py")
     text = files["_program.py"].read_text()
     compile(text, "_program.py", "exec")
     assert "int32 *, int32 *" in text
@@ -182,6 +190,82 @@ def test_one_build_makes_everything(release: str, site: Path, tmp_path: Path, mo
     assert command.startswith(f"stand-in of mlir-aie {release}: object for aie2p ")
     assert "-DTILE=256" in command.split()
     assert "nt_negate" in source
+
+
+# --- full ELFs
+
+
+@pytest.fixture
+def elf() -> Iterator[None]:
+    with config.scope(kernel_format="elf"):
+        yield
+
+
+@pytest.mark.usefixtures("elf")
+@pytest.mark.parametrize("release", ["1.4.0", "1.4.1"])
+def test_a_full_elf_is_all_that_is_made(
+    release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That its sequence loads the configuration first, the stand-in demands."""
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    design = negate(words={})
+    files = build(tmp_path / "work", design)
+    assert tuple(files) == (".elf", "_program.py")
+    assert files[".elf"].read_text().startswith(f"stand-in of mlir-aie {release}: full_elf of module ")
+    ingredients = IronBackend().ingredients(design)
+    assert (ingredients["format"], ingredients["kernel"]) == ("elf", "main:sequence")
+
+
+@pytest.mark.usefixtures("elf")
+@pytest.mark.parametrize("release", [release for release in RELEASES if not release.startswith("1.4")])
+def test_releases_without_full_elfs(
+    release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    reason = failure(tmp_path / "work", design=negate(words={}))
+    assert reason == "full ELFs need mlir-aie 1.4.0 or later; install that, or set NPU_TENSOR_KERNEL_FORMAT=xclbin"
+
+
+@pytest.mark.usefixtures("elf")
+@pytest.mark.parametrize("design", [negate(), negate(arch="aie2", words={})], ids=["parameters", "aie2"])
+def test_kernels_that_are_xclbins_in_any_case(site: Path, tmp_path: Path, design: Design) -> None:
+    assert tuple(build(tmp_path / "work", design)) == (*XCLBIN, "_program.py")
+    ingredients = IronBackend().ingredients(design)
+    assert (ingredients["format"], ingredients["kernel"]) == ("xclbin", "MLIR_AIE")
+
+
+@pytest.mark.parametrize(("words", "differ"), [({}, True), (WORDS, False)])
+def test_the_format_is_part_of_the_key(words: dict[str, int], differ: bool) -> None:
+    request = Request("negate", negate(words=words))
+    keys = set()
+    for format in ("xclbin", "elf"):
+        with config.scope(kernel_format=format):
+            keys.add(kernel_key(description(request, IronBackend())))
+    assert len(keys) == 1 + differ
+
+
+@pytest.mark.usefixtures("elf")
+def test_the_program_that_packs_elfs_is_missing(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_FAIL", "aiebu-asm")
+    reason = failure(tmp_path / "work", design=negate(words={}))
+    assert "'aiebu-asm' not found in search paths or PATH: aiebu-asm, which packs an ELF, is not on PATH" in reason
+    assert "libxrt-utils-npu" in reason
+
+
+@pytest.mark.usefixtures("elf")
+def test_a_release_that_does_not_let_modules_load_themselves(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ELF of such a module would run, and leave its results as they were."""
+    monkeypatch.setenv("AIE_STANDIN_OMIT", "load_pdi")
+    assert "no full ELF with a kernel main:sequence that loads its own" in failure(
+        tmp_path / "work", design=negate(words={})
+    )
+
+
+# --- failures
 
 
 def test_the_core_compiler_fails(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,5 +48,35 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(release: str, tm
             assert found.files[".xclbin"] == output / entry.arch / "add_bf16_1024.xclbin"
 
 
+PROGRAM = """
+import npu_tensor as nt
+from npu_tensor.pregen.ahead_of_time import compile
+
+x, w = nt.zeros(64, 128, dtype=nt.bfloat16), nt.zeros(128, 64, dtype=nt.bfloat16)
+made = compile(lambda x, w: (x @ w, x * 2), x, w, target="Strix", directory="kernels")
+print(*sorted(path.name for kernel in made.kernels for path in kernel.files.values()))
+"""
+
+
+@pytest.mark.parametrize(("format", "made"), [("xclbin", {".xclbin", ".pdi"}), ("elf", {".elf", ".xclbin", ".pdi"})])
+def test_the_kernels_of_a_function(format: str, made: set[str], tmp_path: Path) -> None:
+    """The number in one of them is a runtime parameter, so it is an xclbin in any case."""
+    (tmp_path / "xclbinutil").touch(0o755)
+    variables = {
+        **os.environ,
+        **environment("1.4.1", tmp_path),
+        "AIE_XCLBINUTIL": str(tmp_path / "xclbinutil"),
+        "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache"),
+        "NPU_TENSOR_KERNEL_FORMAT": format,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    names = done.stdout.split()
+    assert {Path(name).suffix for name in names} - {".json", ".bin", ".py"} == made
+    assert set(names) <= {path.name for path in (tmp_path / "kernels" / "aie2p").iterdir()}
+
+
 def _example() -> Path:
     return Path(__file__).parents[2] / "share" / "npu_tensor" / "examples" / "minimal-kernel-config.json"

@@ -552,6 +552,19 @@ def test_outputs_can_be_missing_without_an_error(tmp_path: Path) -> None:
     assert {path.suffix for path in (tmp_path / "work").glob("*.*")} == {".mlir", ".cc", ".o", ".bin"}
 
 
+def test_a_full_elf_takes_a_sequence_that_loads_its_device(tmp_path: Path) -> None:
+    (tmp_path / "copy.o").write_text("copy")
+    with installed("1.4.1"):
+        api = names("1.4.1")
+        plain = str(api.program())
+        with importlib.import_module("aie.iron").compile_context(_iron_full_elf=True):
+            loading = str(api.program())
+        api.compile_mlir_module(loading, full_elf_path=tmp_path / "design.elf", work_dir=tmp_path)
+        with pytest.raises(RuntimeError, match="must begin with a load_pdi"):
+            api.compile_mlir_module(plain, full_elf_path=tmp_path / "other.elf", work_dir=tmp_path)
+    assert [path.name for path in tmp_path.glob("*.elf")] == ["design.elf"]
+
+
 def test_compiling_can_hang(tmp_path: Path) -> None:
     with installed("1.4.1"):
         process = compiled(names("1.4.1"), tmp_path, AIE_STANDIN_HANG="1")

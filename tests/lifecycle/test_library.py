@@ -64,7 +64,7 @@ class FakeBackend:
     """Writes a file that names the design, and counts."""
 
     name = "fake"
-    suffixes: tuple[str, ...] = (".bin",)
+    formats: tuple[tuple[str, ...], ...] = ((".bin",),)
 
     def __init__(self) -> None:
         self.built: list[str] = []
@@ -201,6 +201,29 @@ def test_a_changed_description_is_never_taken_for_the_kernel(tmp_path: Path, man
             path.write_text(json.dumps({"format": 1, "kernels": {"k": changed}} if manifest else changed))
             with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="its key is not"):
                 KernelLibrary(backend).find(wanted)
+
+
+@pytest.mark.parametrize(
+    ("formats", "reason"),
+    [
+        (((".bin",),), ""),
+        (((".xclbin", "_insts.bin"), (".bin",)), ""),
+        (((".bin", "_insts.bin"), (".elf",)), "k in .* has no _insts.bin and no .elf$"),
+        (((".xclbin", "_insts.bin"),), "k in .* has no .xclbin, _insts.bin$"),
+    ],
+)
+def test_a_ready_kernel_has_all_files_of_one_format(
+    tmp_path: Path, formats: tuple[tuple[str, ...], ...], reason: str
+) -> None:
+    backend, wanted = FakeBackend(), request()
+    directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k")
+    backend.formats = formats
+    found = KernelDirectory(directory.parent).find(wanted, backend)
+    if reason:
+        assert isinstance(found, str)
+        assert re.fullmatch(reason, found)
+    else:
+        assert isinstance(found, Artifact)
 
 
 def test_a_kernel_for_another_processor_is_not_loaded(tmp_path: Path) -> None:

@@ -202,7 +202,8 @@ def test_list_prints_the_canonical_names(two: Path) -> None:
 
 def test_arrays_are_chosen_by_any_name(two: Path) -> None:
     for name, exported in (("aie2", "add_f32_1024"), ("npu1", "add_f32_1024"), ("Strix", "add_bf16_4096_model")):
-        assert invoke("--config", two, "--list", "--arch", name).stdout.split()[0] == exported
+        for option in ("--arch", "--target-device"):
+            assert invoke("--config", two, "--list", option, name).stdout.split()[0] == exported
     both = invoke("--config", two, "--list", "--arch", "npu1", "--arch", "npu2")
     assert both.stdout == invoke("--config", two, "--list").stdout
     unknown = invoke("--config", two, "--list", "--arch", "npu9")

@@ -33,7 +33,7 @@ class FakeBackend:
     """Writes files that name the kernel. What it does is shared by all objects, as builds make their own."""
 
     name = "fake"
-    suffixes: tuple[str, ...] = (".bin", "_insts.bin")
+    formats: tuple[tuple[str, ...], ...] = ((".bin", "_insts.bin"),)
     built: list[str]
     version = "fake1.0"
     absent: str | None = None
@@ -55,9 +55,9 @@ class FakeBackend:
         self.built.append(request.name)
         if self.fails and request.name.startswith(self.fails):
             raise BuildError("the compiler does not like it")
-        for suffix in self.suffixes:
+        for suffix in self.formats[0]:
             (directory / f"out{suffix}").write_text(f"{suffix} of {request.name} by {self.version}")
-        return {suffix: directory / f"out{suffix}" for suffix in self.suffixes}
+        return {suffix: directory / f"out{suffix}" for suffix in self.formats[0]}
 
 
 @pytest.fixture
@@ -220,14 +220,14 @@ def test_two_processes_share_a_directory(
 ) -> None:
     """Both have read the manifest before one writes it."""
     both = threading.Barrier(2)
-    close = generate._Folder.close
+    close = generate.Folder.close
 
-    def together(folder: generate._Folder) -> None:
+    def together(folder: generate.Folder) -> None:
         both.wait(30)
         close(folder)
 
     run([entry("div")], tmp_path / "made")
-    monkeypatch.setattr(generate._Folder, "close", together)
+    monkeypatch.setattr(generate.Folder, "close", together)
     with ThreadPoolExecutor(2) as processes:
         for done in [processes.submit(run, [entry(op)], tmp_path / "made") for op in ("add", "mul")]:
             assert done.result() == 1
@@ -251,7 +251,7 @@ def test_files_of_two_kernels_have_different_names(
 
 def test_files_that_a_kernel_no_longer_has_are_removed(tmp_path: Path, backend: type[FakeBackend]) -> None:
     run([entry()], tmp_path / "made")
-    backend.suffixes, backend.version = (".bin",), "fake2.0"
+    backend.formats, backend.version = ((".bin",),), "fake2.0"
     run([entry()], tmp_path / "made")
     assert sorted(path.name for path in (tmp_path / "made" / "aie2p").glob("my*")) == ["my_add.bin", "my_add.json"]
 

@@ -8,13 +8,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from weakref import ref
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor import events, schedule
+from npu_tensor.dataflow.design import Design
+from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.sim import device, host_compiler
+from npu_tensor.runtime.sim.array import LoadedDesign
 from npu_tensor.runtime.sim.device import parse
 from npu_tensor.task import Kernel
 
@@ -215,16 +219,21 @@ def test_designs_that_left_the_array_are_loaded_again(monkeypatch: pytest.Monkey
 @needs_compiler
 def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "MOST_LOADED", 1)
-    x = bfloat16(64)
+    load, loaded = device.SimulatedDevice.load, dict[int, ref[Design]]()
+
+    def note(self: device.SimulatedDevice, design: Design, artifact: Artifact) -> LoadedDesign:
+        loaded[id(design)] = ref(design)
+        return load(self, design, artifact)
+
+    monkeypatch.setattr(device.SimulatedDevice, "load", note)
+    x = bfloat16(5000)
     with nt.default_device("sim:npu1?cols=2"):
-        simulated = schedule.devices()[0]
-        assert isinstance(simulated, device.SimulatedDevice)
-        for n in (16, 32, 48):
-            (x[:n] + x[:n]).realize()
-        assert len(simulated._designs) > 1
+        for n in (1000, 3000, 5000):  # designs that no other device has
+            (x[:n] / 7).realize()
+        assert [reference() is None for reference in loaded.values()] == [False, False, False]
         schedule.reset_plans()
         gc.collect()
-        assert len(simulated._designs) == 1
+        assert [reference() is None for reference in loaded.values()] == [True, True, False]
 
 
 @needs_compiler

@@ -21,7 +21,7 @@ class HostBackend:
     """Makes one shared library per source of a design: ".so", and "_1.so" and so on where cores run different ones."""
 
     name = "host"
-    suffixes: tuple[str, ...] = (host_compiler.SUFFIX,)
+    formats: tuple[tuple[str, ...], ...] = ((host_compiler.SUFFIX,),)
 
     def missing(self) -> str | None:
         """Why there is no C++ compiler, or None."""

@@ -4,6 +4,7 @@
     backend.missing()                       # None, or "no compiler: No module named 'aie' ..."
     files = backend.build(request, directory)
     files[".xclbin"], files["_insts.bin"], files[".pdi"], files["_parameters.json"]
+    files[".elf"]                           # in place of these four where `kernel_format` says so
     files["_program.py"]                    # the IRON program with its C++, for whoever wants to see what was compiled
 
 Everything happens in directory/build, of which the caller keeps these files. Not run on an NPU.
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from npu_tensor.config import config
@@ -26,10 +28,16 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.artifact import Request
 from npu_tensor.runtime.build import headers, mlir_aie
-from npu_tensor.runtime.build.iron_worker import DESIGN, HEADERS, KERNEL, PROGRAM, REASON, WORKER
+from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
 from npu_tensor.runtime.build.process import run
 
-__all__ = ["IronBackend"]
+__all__ = ["IronBackend", "kernel_format"]
+
+KERNELS: Final[Mapping[Format, str]] = MappingProxyType({"xclbin": "MLIR_AIE", "elf": mlir_aie.ELF_KERNEL})
+"""What XRT calls the kernel of a file: aiecc's default for --xclbin-kernel-name, and see `mlir_aie.ELF_KERNEL`."""
+
+_LOADED_FROM_ELF: Final = frozenset({"aie2p"})
+"""Arrays that are configured by an ELF. mlir-aie calls that a feature of NPU2, and tests it there only."""
 
 _ENDED: Final = re.compile(r"^\[Peano\] compilation failed$|exit code -9\b", re.MULTILINE)
 """What mlir-aie says if a signal ended Peano, which then has said nothing, or aiecc."""
@@ -39,7 +47,7 @@ class IronBackend:
     """See `artifact.Backend`."""
 
     name: str = "iron"
-    suffixes: tuple[str, ...] = (".xclbin", "_insts.bin", ".pdi", "_parameters.json")
+    formats: tuple[tuple[str, ...], ...] = tuple(FILES.values())
 
     def missing(self) -> str | None:
         """Why nothing can be built here, and what to install; None if it can."""
@@ -52,15 +60,19 @@ class IronBackend:
         return config.toolchain_version or ("none" if isinstance(found, str) else found.name)
 
     def ingredients(self, design: Design) -> dict[str, Any]:
-        """Flags and headers of each source, and the code that lowers the design. The toolchain's name says the rest."""
+        """Flags and headers of each source, and the code that lowers the design. The toolchain's name says the rest.
+
+        Besides, what the runtime has to know: "format", and "kernel", what XRT calls the kernel in that file.
+        """
         sources = [
             {"flags": list(source.flags), "headers": headers.digests(source.text, [HEADERS])}
             for source in dict.fromkeys(function.source for function in design.functions)
         ]
-        return {"lowering": _lowering(), "sources": sources}
+        format = kernel_format(design)
+        return {"format": format, "kernel": KERNELS[format], "lowering": _lowering(), "sources": sources}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        """Nothing of an xclbin runs on this machine's processor."""
+        """Nothing of a kernel for an NPU runs on this machine's processor."""
         return None
 
     def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
@@ -75,7 +87,8 @@ class IronBackend:
         work = directory / "build"
         work.mkdir()
         (work / DESIGN).write_bytes(pickle.dumps(request.design))
-        command = [sys.executable, "-m", WORKER, str(work)]
+        format = kernel_format(request.design)
+        command = [sys.executable, "-m", WORKER, str(work), format]
         try:
             run(command, work, directory / "build.log", config.build_seconds, _environment(found, work))
         except BuildError as error:
@@ -84,7 +97,16 @@ class IronBackend:
             failed = BuildError((work / REASON).read_text("utf-8"))
             failed.transient = error.transient or _ENDED.search(str(failed)) is not None
             raise failed from None
-        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*self.suffixes, PROGRAM)}
+        return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], PROGRAM)}
+
+
+def kernel_format(design: Design) -> Format:
+    """What a design is built as: what NPU_TENSOR_KERNEL_FORMAT says where an ELF is possible, else an xclbin.
+
+    An ELF has no instruction stream of ours, in which the words of runtime parameters could be replaced.
+    """
+    possible = design.arch in _LOADED_FROM_ELF and not design.parameters
+    return "elf" if possible and config.kernel_format == "elf" else "xclbin"
 
 
 def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:

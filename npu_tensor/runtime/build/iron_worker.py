@@ -1,9 +1,12 @@
-"""What builds one kernel with mlir-aie, as a process: `python -m npu_tensor.runtime.build.iron_worker DIRECTORY`.
+"""What builds one kernel with mlir-aie, as a process of its own.
+
+    python -m npu_tensor.runtime.build.iron_worker DIRECTORY FORMAT
 
 DIRECTORY is the current directory, to be written to, and holds the pickled design. It gets the IRON program as
-kernel_program.py, its C++ and objects, the module as text, and kernel.xclbin, kernel_insts.bin, kernel.pdi and
-kernel_parameters.json: by name of each runtime parameter, where its words stand in the instruction stream, counted in
-32-bit words. If that fails, it gets the reason instead, and the exit code is 1.
+kernel_program.py, its C++ and objects, the module as text, and the files of the format. For "xclbin" these are
+kernel.xclbin, kernel_insts.bin, kernel.pdi and kernel_parameters.json: by name of each runtime parameter, where its
+words stand in the instruction stream, counted in 32-bit words. For "elf" it is kernel.elf, in which all of that is. If
+that fails, DIRECTORY gets the reason instead, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import logging
 import pickle
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
@@ -24,7 +29,18 @@ from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.iron_program import dialect, marker, program
 
-__all__ = ["DESIGN", "HEADERS", "KERNEL", "PROGRAM", "REASON", "WORKER", "build", "parameter_offsets"]
+__all__ = [
+    "DESIGN",
+    "FILES",
+    "HEADERS",
+    "KERNEL",
+    "PROGRAM",
+    "REASON",
+    "WORKER",
+    "Format",
+    "build",
+    "parameter_offsets",
+]
 
 WORKER: Final = "npu_tensor.runtime.build.iron_worker"
 """Name of this module, which is another one when it runs."""
@@ -37,26 +53,36 @@ REASON: Final = "reason.txt"
 KERNEL: Final = "kernel"
 PROGRAM: Final = "_program.py"
 
+Format = Literal["xclbin", "elf"]
+FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
+    {"xclbin": (".xclbin", "_insts.bin", ".pdi", "_parameters.json"), "elf": (".elf",)}
+)
+"""Suffixes of the files that a kernel takes, by its format."""
 
-def build(directory: Path) -> None:
+
+def build(directory: Path, format: Format) -> None:
     """Build the design in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves the module."""
     design: Design = pickle.loads((directory / DESIGN).read_bytes())
     path = directory / f"{KERNEL}{PROGRAM}"
     path.write_text(program(design, dialect(mlir_aie.dialect_name())), "utf-8")
     lowered = _execute(path)
-    module = lowered.module()
+    module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
     for name, text in lowered.SOURCES.items():
         source = directory / name
         source.write_text(text, "utf-8")
         flags = [f"-I{HEADERS}", *getattr(lowered, "FLAGS", {}).get(name, ())]
         mlir_aie.compile_core(source, source.with_suffix(".o"), design.arch, flags)
-    instructions = directory / f"{KERNEL}_insts.bin"
+    files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
+    if format == "elf":
+        mlir_aie.compile_module(module, directory, full_elf_path=files[".elf"])
+        return
+    instructions = files["_insts.bin"]
     mlir_aie.compile_module(
-        module, directory, directory / f"{KERNEL}.xclbin", instructions, directory / f"{KERNEL}.pdi"
+        module, directory, xclbin_path=files[".xclbin"], insts_path=instructions, pdi_path=files[".pdi"]
     )
     offsets = parameter_offsets(design, instructions.read_bytes())
-    (directory / f"{KERNEL}_parameters.json").write_text(json.dumps(offsets, indent=1) + "\n", "utf-8")
+    files["_parameters.json"].write_text(json.dumps(offsets, indent=1) + "\n", "utf-8")
 
 
 def parameter_offsets(design: Design, instructions: bytes) -> dict[str, list[int]]:
@@ -88,13 +114,13 @@ def _execute(path: Path) -> Any:
     return module
 
 
-def main(directory: Path) -> int:
+def main(directory: Path, format: Format) -> int:
     """Build, and say in REASON why it failed if it does. Returns the exit code."""
     # mlir-aie logs the commands that it runs and what they print.
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("aie").setLevel(logging.DEBUG)
     try:
-        build(directory)
+        build(directory, format)
     except Exception as error:
         traceback.print_exc()
         reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
@@ -104,4 +130,4 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    sys.exit(main(Path(sys.argv[1]).resolve(), cast(Format, sys.argv[2])))

@@ -3,9 +3,10 @@
     found = find()                     # Toolchain, or why there is none; imports nothing of it
     dialect_name()                     # "1.4": which generation of its Python interface is installed
     compile_core(source, object, "aie2p", flags)
-    compile_module(module, directory, xclbin=..., insts=..., pdi=...)
+    compile_module(module, directory, xclbin_path=..., insts_path=..., pdi_path=...)
+    compile_module(self_loading(program.module), directory, full_elf_path=...)
 
-The last three import `aie` and belong into a process of their own: it registers dialects for as long as the process
+The last four import `aie` and belong into a process of their own: it registers dialects for as long as the process
 lives and, in some generations, ends it on errors. What differs between generations is asked of the functions
 themselves: the versions of nightly packages do not order them. Read in the sources of mlir-aie 1.2 to 1.4.1.
 """
@@ -19,25 +20,38 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from npu_tensor.errors import BuildError
 
-__all__ = ["Toolchain", "compile_core", "compile_module", "dialect_name", "find"]
+__all__ = ["ELF_KERNEL", "Toolchain", "compile_core", "compile_module", "dialect_name", "find", "self_loading"]
 
 INSTALL: Final = (
     "`source scripts/env_setup.sh` (of a wheel: share/npu_tensor/scripts/env_setup.sh in its environment) installs"
     " mlir-aie and Peano, or install the wheels mlir_aie and llvm-aie"
 )
 
-XCLBINUTIL: Final = (
-    ": xclbinutil, which packs an xclbin, is not on PATH; install XRT (package libxrt-utils),"
-    " or `source /opt/xilinx/xrt/setup.sh`"
+PACKERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "xclbinutil": "packs an xclbin, is not on PATH; install XRT (package libxrt-utils)",
+        "aiebu-asm": "packs an ELF, is not on PATH; install XRT (package libxrt-utils-npu)",
+    }
+)
+"""Programs of XRT that aiecc starts by name, and what to say where they are missing."""
+
+ELF_KERNEL: Final = "main:sequence"
+"""What XRT calls the kernel of a full ELF: the names of the device and of its runtime sequence. Programs here leave the
+first as `Program.resolve_program` has it, and `Runtime.resolve` knows no other for the second.
+"""
+
+_LOADS_ITSELF: Final = re.compile(
+    r"aie\.device\(\w+\) @main\b.*aie\.runtime_sequence @sequence\b.*aiex\.npu\.load_pdi\b", re.DOTALL
 )
 
 
@@ -168,29 +182,55 @@ def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str
     _check_outputs([object_file], "Peano")
 
 
-def compile_module(module: object, directory: Path, xclbin: Path, insts: Path, pdi: Path) -> None:
+def self_loading(resolve: Callable[[], Any]) -> Any:
+    """The module that a program resolves, with a runtime sequence that loads the configuration of the array first.
+
+    An xclbin brings that configuration, a full ELF does not. Raises BuildError before mlir-aie 1.4.0.
+    """
+    from aie.utils.compile import compile_mlir_module
+
+    if "full_elf_path" not in inspect.signature(compile_mlir_module).parameters:
+        raise BuildError("full ELFs need mlir-aie 1.4.0 or later; install that, or set NPU_TENSOR_KERNEL_FORMAT=xclbin")
+    from aie.iron import compile_context
+
+    # What IRON itself does for full_elf=True. A release that took no notice would make an ELF that computes nothing.
+    with compile_context(_iron_full_elf=True):
+        module = resolve()
+    if _LOADS_ITSELF.search(str(module)) is None:
+        raise BuildError(
+            f"this mlir-aie makes no full ELF with a kernel {ELF_KERNEL} that loads its own configuration;"
+            " set NPU_TENSOR_KERNEL_FORMAT=xclbin"
+        )
+    return module
+
+
+def compile_module(module: object, directory: Path, **outputs: Path) -> None:
     """Compile a resolved module. directory: holds the object files that its cores link, and must be the current one.
 
-    Raises BuildError with what aiecc says, or if it says nothing and an output is missing all the same.
+    outputs: what to make, by the names that mlir-aie has for them: xclbin_path, insts_path, pdi_path; or full_elf_path
+    alone. Raises BuildError with what aiecc says, or if it says nothing and an output is missing all the same.
     """
     from aie.utils.compile import compile_mlir_module
 
     try:
         compile_mlir_module(
             mlir_module=str(module),
-            insts_path=str(insts),
-            pdi_path=str(pdi),
-            xclbin_path=str(xclbin),
             work_dir=str(directory),
             verbose=True,
+            **{name: str(path) for name, path in outputs.items()},
         )
     except RuntimeError as error:
         message = _message(error)
-        hint = XCLBINUTIL if "'xclbinutil'" in message else ""
+        hint = next((_without(packer) for packer in PACKERS if f"'{packer}'" in message), "")
         raise BuildError(f"mlir-aie does not compile the module:\n{message}{hint}") from None
     # aiecc leaves the xclbin out, with exit code 0, where it does not find the program that packs it.
-    unpacked = not (xclbin.exists() or os.environ.get("AIE_XCLBINUTIL") or shutil.which("xclbinutil"))
-    _check_outputs([xclbin, insts, pdi], "mlir-aie", XCLBINUTIL if unpacked else "")
+    xclbin = outputs.get("xclbin_path")
+    packed = xclbin is None or xclbin.exists() or os.environ.get("AIE_XCLBINUTIL") or shutil.which("xclbinutil")
+    _check_outputs([*outputs.values()], "mlir-aie", "" if packed else _without("xclbinutil"))
+
+
+def _without(packer: str) -> str:
+    return f": {packer}, which {PACKERS[packer]}, or `source /opt/xilinx/xrt/setup.sh`"
 
 
 def _message(error: BaseException) -> str:

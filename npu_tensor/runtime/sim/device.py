@@ -1,5 +1,7 @@
 """The simulated NPU as a device: `sim:npu1`, `sim:npu2`, with options as in `sim:npu2?cols=4&float32=emulate`.
 
+`sim:npu2x2` means two of them as one device.
+
 It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for, and runs that very design.
 """
 
@@ -10,57 +12,49 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache, cached_property
-from typing import Any, Final, get_args
-from urllib.parse import parse_qsl
-from weakref import WeakKeyDictionary, WeakSet, ref
-
-import numpy as np
+from typing import Any, Final
+from weakref import WeakSet
 
 from npu_tensor import events, kernels
-from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
+from npu_tensor.dataflow.cost import Counters, Prediction
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import FUSION, Float32, Offer, Target
-from npu_tensor.runtime.artifact import Artifact, Request
+from npu_tensor.kernels.offer import FUSION, Offer, Target
+from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.build import host
-from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.runtime.device_uri import SIMULATED, parse_uri, target
 from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.logical import LogicalDevice
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.offered import OfferedKernel
 from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, pack, unpack, word
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
-__all__ = ["SimulatedDevice", "parse"]
+__all__ = ["SimulatedDevice", "parse", "simulated"]
 
-Array = np.ndarray[Any, Any]
-
-DEVICES: Final = {array.device: array for array in ARRAYS.values()}
 MOST_LOADED: Final = 16
 """Designs that stay in an array; each takes some megabytes. One that had to leave is loaded again in milliseconds."""
 
 
 def parse(uri: str) -> Target:
-    """What a URI of a simulated NPU asks for. Raises DeviceError."""
-    name, _, query = uri.partition(":")[2].partition("?")
-    if name not in DEVICES:
-        raise DeviceError(f"{uri}: there is no simulated {name or 'device without a name'}; there are {_known()}")
-    array = DEVICES[name]
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    columns = options.pop("cols", str(array.columns))
-    float32 = options.pop("float32", "exact")
-    if options:
-        raise DeviceError(f"{uri}: unknown option {', '.join(options)}; there are cols and float32")
-    if not (columns.isdecimal() and 1 <= int(columns) <= array.columns):
-        raise DeviceError(f"{uri}: cols must be 1 to {array.columns}, not {columns!r}")
-    if float32 not in get_args(Float32):
-        raise DeviceError(f"{uri}: float32 must be one of {', '.join(get_args(Float32))}, not {float32!r}")
-    return Target(array, int(columns), float32)  # type: ignore[arg-type]
+    """What the kernels of a simulated NPU, or of several, are claimed for. Raises DeviceError."""
+    asked = parse_uri(uri)
+    if asked.scheme != "sim":
+        raise DeviceError(f"{uri} is not a simulated NPU", code="INVALID_ARGUMENT")
+    return target(asked, SIMULATED[asked.selectors[0]])
 
 
-def _known() -> str:
-    return ", ".join(f"sim:{name}" for name in DEVICES)
+def simulated(uri: str, allocator: Allocator) -> SimulatedDevice | LogicalDevice:
+    """The device at a URI: one simulated NPU, or as many as it says, `sim:npu2x2#0` and `sim:npu2x2#1`.
+
+    Raises DeviceError.
+    """
+    count = len(parse_uri(uri).selectors)
+    if count == 1:
+        return SimulatedDevice(uri, allocator)
+    return LogicalDevice(uri, [SimulatedDevice(uri, allocator, number) for number in range(count)])
 
 
 @cache
@@ -70,19 +64,24 @@ def library() -> KernelLibrary:
 
 
 class SimulatedDevice:
-    """One simulated NPU with memory of its own."""
+    """One simulated NPU with memory of its own. number: which one, at a URI of several; the name then ends with it."""
 
     fusion = FUSION
+    busy = 0
+    usable = True
 
-    def __init__(self, uri: str, allocator: Allocator) -> None:
-        self.uri = uri
+    def __init__(self, uri: str, allocator: Allocator, number: int | None = None) -> None:
+        self.uri = uri if number is None else f"{uri}#{number}"
         self.allocator = allocator
         self.target = parse(uri)
-        self.array = SimulatedArray(self.target.array, self.target.columns)
         self.lock = threading.RLock()
         _devices.add(self)
-        self._designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
+
+    @cached_property
+    def array(self) -> SimulatedArray:
+        """The array, with a thread of its own from the first design on."""
+        return SimulatedArray(self.target.array, self.target.columns)
 
     def claim(self, task: Task) -> SimulatedKernel | Refusal:
         """A kernel of one of the families, or what they say against the task."""
@@ -92,16 +91,6 @@ class SimulatedDevice:
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make the designs, and compile their functions for this machine."""
         library().prepare([kernel.request for kernel in kernels if isinstance(kernel, SimulatedKernel)])
-
-    def known(self, design: Design) -> Design:
-        """The one object that stands for all equal designs."""
-        with self.lock:
-            reference = self._designs.get(design)
-            known = reference() if reference is not None else None
-            if known is None:
-                known = design
-                self._designs[design] = ref(design)
-            return known
 
     def load(self, design: Design, artifact: Artifact) -> LoadedDesign:
         """A known design with its compiled functions, checked and in the array. Raises BuildError."""
@@ -129,34 +118,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-class SimulatedKernel:
+class SimulatedKernel(OfferedKernel):
     """An offer of a kernel family, run by the simulator. `seconds` is predicted for the real array."""
 
     def __init__(self, device: SimulatedDevice, task: Task, offer: Offer) -> None:
+        super().__init__(device.uri, task, offer)
         self.owner = device
-        self.task = task
-        self.offer = offer
-        self.device = device.uri
-        self.name = offer.family
-        self.seconds = 0.0
-        self.reason = offer.reason
-
-    @cached_property
-    def request(self) -> Request:
-        """What the kernel is, for the library."""
-        task = self.task
-        design = self.owner.known(self.offer.design())
-        return Request(kernel_name(task), design, tensor_descs(task), op_params(task))
 
     def bind(self) -> Step:
         """Find or compile the design's functions and return the step. Raises BuildError."""
         owner, offer, task, design = self.owner, self.offer, self.task, self.request.design
         artifact = library().find(self.request)
         owner.load(design, artifact)
-        counters = count(design)
-        prediction = predict(counters, design.array)
-        self.seconds = prediction.seconds
-        self.reason = f"{offer.reason}; {_origin(artifact)}; simulated: {summary(counters, prediction)}"
+        self.found(artifact, "simulated")
+        prediction = self.prediction[1]
         buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
 
         def run(values: list[Any]) -> None:
@@ -183,25 +158,6 @@ class SimulatedKernel:
                 events.emit(_event(task, owner.uri, counted, prediction))
 
         return run
-
-
-def _origin(artifact: Artifact) -> str:
-    """Where a kernel came from, for `explain`."""
-    if artifact.origin == "precompiled":
-        return f"precompiled as {artifact.description['path']}"
-    if artifact.origin == "built":
-        return f"built in {artifact.description['build_seconds']:.2f} s"
-    return f"from the {artifact.origin}" if artifact.origin == "cache" else "in memory"
-
-
-def summary(counters: Counters, prediction: Prediction) -> str:
-    """What a run costs the array, in words."""
-    cores = sum(cycles > 0 for cycles in counters.cycles.values())
-    busiest = max(counters.cycles.values(), default=0)
-    return (
-        f"{busiest:,} cycles on {cores} {'core' if cores == 1 else 'cores'}, {counters.ddr_bytes / 1e6:,.3g} MB of "
-        f"host memory, limited by {prediction.limit}"
-    )
 
 
 def _event(task: Task, uri: str, counters: Counters, prediction: Prediction) -> events.KernelSimulated:

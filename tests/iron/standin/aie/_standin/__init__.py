@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["COMMITS", "RELEASES", "VERSION", "since"]
+__all__ = ["COMMITS", "OMIT", "RELEASES", "VERSION", "since"]
 
 COMMITS = {
     "1.2": "343b015c7b2da8aea2f332c9479934f257e0b244",
@@ -18,6 +18,9 @@ COMMITS = {
 """Where each release was read. 1.2 and 1.3.0 are states of January and March 2026: the tags are not known."""
 
 RELEASES = tuple(COMMITS)
+
+OMIT = "AIE_STANDIN_OMIT"
+"""Variable: what is left out without an error, see aie.utils.compile, and "load_pdi", out of sequences of full ELFs."""
 
 _asked = os.environ.get("AIE_STANDIN_VERSION", "1.4")
 VERSION = {"1.3": "1.3.0", "1.4": "1.4.1"}.get(_asked, _asked)

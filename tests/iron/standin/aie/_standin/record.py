@@ -26,6 +26,7 @@ __all__ = [
     "Free",
     "Function",
     "Link",
+    "LoadPdi",
     "Loop",
     "MLIRError",
     "Module",
@@ -213,6 +214,13 @@ class Free(NamedTuple):
 
     def __str__(self) -> str:
         return f"aiex.dma_free_task(%t{self.task})"
+
+
+class LoadPdi(NamedTuple):
+    device: str
+
+    def __str__(self) -> str:
+        return f"aiex.npu.load_pdi {{device_ref = @{self.device}}}"
 
 
 class WriteParameter(NamedTuple):

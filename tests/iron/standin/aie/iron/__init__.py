@@ -12,6 +12,11 @@ from .worker import Worker
 
 __all__ = ["Buffer", "ExternalFunction", "Kernel", "ObjectFifo", "Program", "Runtime", "Worker"]
 
+if since("1.3.4"):
+    from ..utils.compile.jit.context import compile_context
+
+    __all__ += ["compile_context"]
+
 if since("1.4.0"):
     from .runtime import RuntimeData, TaskGroup
 

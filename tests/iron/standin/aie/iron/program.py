@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from .._standin import since
+from .._standin import OMIT, since
 from .._standin.record import Module, making
 from .._standin.signatures import checked
 from .._standin.verify import verify
+from ..utils.compile.jit.context import get_compile_arg
 from .buffer import Buffer
 from .dataflow import ObjectFifoHandle
 from .kernel import Kernel
@@ -42,7 +44,7 @@ class Program:
             if placer is not None:
                 placer.make_placement(device, self._rt, workers, fifos)
             self._resolve(device, workers, fifos)
-            self._rt.resolve()
+            self._rt.resolve(**_loading(device_name))
         verify(module)
         return module
 
@@ -64,6 +66,13 @@ class Program:
                 argument.resolve()
         for worker in workers:
             worker.resolve()
+
+
+def _loading(device_name: str) -> dict[str, str]:
+    """What a sequence is told if it is for a full ELF: the device that it has to load first."""
+    if not since("1.4.0") or not get_compile_arg("_iron_full_elf") or "load_pdi" in os.environ.get(OMIT, ""):
+        return {}
+    return {"load_pdi_device_ref": device_name}
 
 
 def _refuse_shared_tiles(workers: list[Worker]) -> None:

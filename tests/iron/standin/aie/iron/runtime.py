@@ -11,7 +11,7 @@ from typing import Any, get_origin
 import numpy as np
 
 from .._standin import since
-from .._standin.record import Argument, Await, Free, Transfer, current, type_of
+from .._standin.record import Argument, Await, Free, LoadPdi, Transfer, current, type_of
 from .._standin.signatures import checked
 from ..helpers.taplib import TensorAccessPattern
 from .buffer import Buffer
@@ -189,8 +189,8 @@ if since("1.4.0"):
                         argument.endpoint = RuntimeEndpoint(argument.shim_tile)
                     self.fifos.add(argument)
 
-        def resolve(self) -> None:
-            """Run the function."""
+        def resolve(self, *, load_pdi_device_ref: str | None = None) -> None:
+            """Run the function, after loading the configuration of a device if one is named."""
             module = current()
             for number, data in enumerate(self.data):
                 if data.op is not None:
@@ -202,6 +202,8 @@ if since("1.4.0"):
             token = _active.set(active)
             try:
                 with module.block(module.sequence):
+                    if load_pdi_device_ref is not None:
+                        module.add(LoadPdi(load_pdi_device_ref))
                     self._seq_fn(*self._inputs)
                     active.finalize()
             finally:

@@ -1,7 +1,7 @@
 """The functions that compile. They check what they are given and write small files that say what they stand for.
 
-AIE_STANDIN_FAIL=core|module makes one of them fail, AIE_STANDIN_OMIT=SUFFIX[,SUFFIX] leaves outputs out without an
-error (insts, xclbin, pdi, elf, o), AIE_STANDIN_HANG=1 makes compile_mlir_module wait for ever.
+AIE_STANDIN_FAIL=core|module|aiebu-asm makes one of them fail, AIE_STANDIN_OMIT=SUFFIX[,SUFFIX] leaves outputs out
+without an error (insts, xclbin, pdi, elf, full_elf, o), AIE_STANDIN_HANG=1 makes compile_mlir_module wait for ever.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .._standin import VERSION, since
-from .._standin.record import Module
-from .._standin.signatures import checked
+from ..._standin import OMIT, VERSION, since
+from ..._standin.record import Module
+from ..._standin.signatures import checked
 
 __all__ = ["compile_cxx_core_function", "compile_external_kernel", "compile_mlir_module"]
 
@@ -33,7 +33,7 @@ def _failure(message: str) -> RuntimeError:
 
 
 def _write(path: str | os.PathLike[str], kind: str, content: bytes) -> None:
-    if kind not in os.environ.get("AIE_STANDIN_OMIT", "").split(","):
+    if kind not in os.environ.get(OMIT, "").split(","):
         Path(path).write_bytes(content)
 
 
@@ -115,6 +115,12 @@ def compile_mlir_module(
     if _asked_to_fail("module"):
         raise _failure("error: asked to fail")
     _link(text, directory)
+    if full_elf_path:
+        # aiecc takes any sequence, but then nothing configures the array, and the kernel computes nothing.
+        if re.search(r"aie\.runtime_sequence @\w+\(.*\{\n\s*aiex\.npu\.load_pdi \{device_ref = @main\}", text) is None:
+            raise _failure("stand-in: the runtime sequence of a full ELF must begin with a load_pdi of its device")
+        if _asked_to_fail("aiebu-asm"):
+            raise _failure("aiecc: ShellCommand: tool 'aiebu-asm' not found in search paths or PATH")
     digest = hashlib.sha256(text.encode()).hexdigest()
     outputs = {"pdi": pdi_path, "xclbin": xclbin_path, "elf": elf_path, "full_elf": full_elf_path}
     for kind, path in outputs.items():

@@ -1,0 +1,67 @@
+"""Options that several commands share: which devices, and where the libraries for NPUs are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from npu_tensor.config import config
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.device_uri import parse_uri, split_uris
+
+__all__ = ["device_option", "search_path_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def device_option(default: str = "cpu") -> Callable[[Command], Command]:
+    """`--device URI`, which may be repeated. The command gets `device`, a list for `nt.set_default_device`.
+
+    Every use is a logical device; the preferred one comes first. default: what the command gets without the option.
+    """
+    return click.option(
+        "--device",
+        metavar="URI",
+        multiple=True,
+        callback=lambda _context, _option, uris: _joined(uris) or default,
+        help="Device that computes: cpu, npu, npu:0, npu://ID,ID or sim:npu2, also with options as in npu?cols=4. "
+        f"Once per logical device, the preferred one first; `npu-tensor devices` lists them.  [default: {default}]",
+    )
+
+
+def _joined(uris: tuple[str, ...]) -> str:
+    for uri in uris:
+        for single in split_uris(uri):
+            try:
+                parse_uri(single)
+            except DeviceError as error:
+                raise click.BadParameter(str(error)) from None
+    return ",".join(uris)
+
+
+def search_path_options(command: Command) -> Command:
+    """`--xrt-search-path` and `--libhsa-search-path`, which set `config.xrt_path` and `config.libhsa_path`."""
+    for setting, what, names in (
+        ("libhsa_path", "libhsa-runtime64", ("--libhsa-search-path", "--amdgpu_libhsa_search_path")),
+        ("xrt_path", "XRT and pyxrt", ("--xrt-search-path",)),
+    ):
+        command = click.option(
+            *names,
+            setting,
+            metavar="PATH",
+            type=click.Path(path_type=Path),
+            multiple=True,
+            expose_value=False,
+            is_eager=True,  # before the other options, which may look for devices
+            callback=_set,
+            help=f"File or directory where {what} is looked for first. Repeatable.",
+        )(command)
+    return command
+
+
+def _set(_context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> None:
+    if paths:
+        setattr(config, str(option.name), paths)

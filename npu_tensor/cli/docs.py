@@ -1,0 +1,152 @@
+"""The command `npu-tensor docs`: compares what docs/ says with the code it follows from, or writes it.
+
+A page is generated as a whole, or has a table that is, which is known by its heading. The rest is written by people.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import click
+
+from npu_tensor.config import Config
+from npu_tensor.functional import GGML_NAMES
+from npu_tensor.ops import OPS, Op
+from npu_tensor.runtime.device_uri import OPTIONS
+from npu_tensor.tensor import FUNCTIONS
+
+__all__ = ["OP_HEADINGS", "docs", "op_row", "ops_page"]
+
+OP_HEADINGS: Final = ("op", "GGML name", "dtypes", "kernel family")
+SOURCE_TREE: Final = Path(__file__).resolve().parents[2]
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """A row of a table, in which `<` begins no HTML."""
+    return "| " + " | ".join(re.sub(r"\||<(?=[A-Za-z/!])", r"\\\g<0>", cell) for cell in cells) + " |"
+
+
+def _code(words: str) -> str:
+    """Each word of a list in the type of code."""
+    return ", ".join(f"`{word}`" for word in words.split(", ") if word)
+
+
+# --- what is generated
+
+
+def op_row(op: Op) -> tuple[str, ...]:
+    """The cells of an op under OP_HEADINGS."""
+    return op.name, op.ggml, op.dtypes, op.family
+
+
+def ops_page() -> str:
+    """The text of docs/ops.md: one table per family of declarations."""
+    lines = [
+        "# Ops",
+        "",
+        "Generated from the op registry; write it anew with `npu-tensor docs --write`.",
+        "",
+        f"{len(OPS)} ops. An op without a GGML name has no counterpart there.",
+    ]
+    headings = (*OP_HEADINGS, "meaning")
+    for module, declared in groupby(OPS.values(), key=attrgetter("module")):
+        lines += ["", f"## {module.capitalize()}", "", markdown_row(headings), "|---" * len(headings) + "|"]
+        for op in declared:
+            meaning = op.doc.partition("\n")[0]
+            lines.append(markdown_row((f"`{op.name}`", *op_row(op)[1:], meaning)))
+    lines += [
+        "",
+        "## Functions made of several ops",
+        "",
+        "They record ops of the tables above, which fusion joins again where it can.",
+        "",
+        markdown_row(("function", OP_HEADINGS[1], "meaning")),
+        "|---|---|---|",
+    ]
+    for name in sorted(FUNCTIONS.keys() - OPS.keys()):
+        meaning = (FUNCTIONS[name].__doc__ or "").partition("\n")[0]
+        lines.append(markdown_row((f"`{name}`", GGML_NAMES.get(name, ""), meaning)))
+    return "\n".join(lines) + "\n"
+
+
+def _settings() -> Iterator[tuple[str, ...]]:
+    for row in Config.table():
+        yield _code(row["variable"]), _code(row["aliases"]), _code(row["default"]), row["doc"]
+
+
+def _device_options() -> Iterator[tuple[str, ...]]:
+    for name, option in OPTIONS.items():
+        default = "" if option.default is None else f"`{option.default}`"
+        yield f"`{name}`", option.allowed.removeprefix("one of "), default, _code(", ".join(option.schemes)), option.doc
+
+
+class _Table(NamedTuple):
+    """What follows a heading on a page of docs/."""
+
+    page: str
+    headings: Sequence[str]
+    rows: Callable[[], Iterable[Sequence[str]]]
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType({"ops.md": ops_page})
+TABLES: Final = (
+    _Table("index.md", ("variable", "also", "default", "meaning"), _settings),
+    _Table("index.md", ("option", "values", "default", "devices", "meaning"), _device_options),
+)
+
+
+# --- the command
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Compare, change nothing; exit code 1 if something differs.")
+@click.option("--write", is_flag=True, help="Write what differs.")
+@click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=SOURCE_TREE / "docs",
+    help="Where the pages are; default: docs in the source tree.",
+)
+def docs(check: bool, write: bool, directory: Path) -> None:
+    """Compare the tables in docs/ that are generated with the code, or write them."""
+    if check == write:
+        raise click.UsageError("Give either '--check' or '--write'.")
+    differs = False
+    for path in dict.fromkeys(directory / name for name in (*PAGES, *(table.page for table in TABLES))):
+        before = path.read_text("utf-8") if path.exists() else ""
+        after = _generated(path.name, before)
+        if before == after:
+            continue
+        differs = True
+        if write:
+            path.write_text(after, "utf-8")
+            click.echo(f"{path}: written")
+        else:
+            lines = (before.splitlines(), after.splitlines())
+            click.echo("\n".join(difflib.unified_diff(*lines, str(path), "the code", n=0, lineterm="")))
+    if differs and check:
+        raise click.ClickException("docs differ from the code; `npu-tensor docs --write` writes them")
+
+
+def _generated(page: str, text: str) -> str:
+    """A page as the code has it. Raises ClickException if a table is not there: people decide where it belongs."""
+    if page in PAGES:
+        return PAGES[page]()
+    lines = text.splitlines()
+    for table in TABLES:
+        if table.page != page:
+            continue
+        heading = markdown_row(table.headings)
+        if lines.count(heading) != 1:
+            raise click.ClickException(f"{page} must have the line {heading!r} once, with a table below it")
+        start = lines.index(heading)
+        end = next((number for number in range(start, len(lines)) if not lines[number].startswith("|")), len(lines))
+        lines[start:end] = [heading, "|---" * len(table.headings) + "|", *map(markdown_row, table.rows())]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,72 @@
+"""The command `npu-tensor selftest`: the kernels of every family on a device, compared with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from npu_tensor.cli.device_option import device_option
+from npu_tensor.cli.tables import print_table
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.store_files import write_atomically
+
+if TYPE_CHECKING:
+    from npu_tensor.self_test import Row
+
+__all__ = ["selftest"]
+
+
+@click.command()
+@device_option("npu")
+@click.option("--family", "families", metavar="F", multiple=True, help="Only kernels of this family. Repeatable.")
+@click.option("--dtype", "dtypes", metavar="D", multiple=True, help="Only this element type. Repeatable.")
+@click.option("--quick", is_flag=True, help="Every element type of every family once.")
+@click.option(
+    "--json",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the report there as well, with what a bug report needs: versions, device, reasons in full.",
+)
+def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], quick: bool, file: Path | None) -> None:
+    """Run the kernels of every family in every element type on a device, and compare them with NumPy.
+
+    Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
+    the device does not take is listed as refused.
+    """
+    from npu_tensor.machine import machine_information
+    from npu_tensor.self_test import HEADINGS, Report, case_names, run_cases
+
+    names = case_names(families, dtypes, quick)
+    rows: list[Row] = []
+    interrupted = False
+    try:
+        machine = machine_information(device)
+        try:
+            _collect(rows, run_cases(device, names), len(names))
+        except KeyboardInterrupt:
+            interrupted = True  # Building takes long, and what was found out until now is worth showing.
+    except DeviceError as error:
+        raise click.BadParameter(str(error), param_hint="--device") from None
+    report = Report(device, machine, tuple(rows))
+    print_table("system", ("", ""), machine.items())
+    print_table(report.summary, HEADINGS, (row.cells() for row in rows))
+    if file is not None:
+        try:
+            write_atomically(file, report.to_json().encode())
+        except OSError as error:
+            raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+    if interrupted:
+        raise click.Abort
+    if not report.ok:
+        raise SystemExit(1)
+
+
+def _collect(rows: list[Row], found: Iterable[Row], total: int) -> None:
+    """Add the rows as they come, and say so on stderr: lines, which the bar of the builds leaves alone."""
+    for row in found:
+        rows.append(row)
+        click.echo(f"{len(rows)}/{total} {row.family}-{row.case}-{row.dtype}: {row.result}", err=True)

@@ -1,0 +1,76 @@
+"""Devices by URI, other than the processor itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.device_uri import DeviceUri, device_option, parse_uri, split_uris, target
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.task import Device, Step, Task
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.xrt.device import XrtDevice
+
+__all__ = ["close_devices", "open_device", "preferred_uris"]
+
+
+def preferred_uris(uris: str) -> list[DeviceUri]:
+    """The devices of a list of URIs that come before the host, which takes everything. Raises DeviceError."""
+    found = []
+    for text in split_uris(uris):
+        uri = parse_uri(text)
+        if uri.scheme == "cpu":
+            break
+        if not {"auto", uri.scheme} & set(config.backend):
+            raise DeviceError(f"{text}: {config.origin('backend')} allows no devices of the kind {uri.scheme}")
+        found.append(uri)
+    return found
+
+
+def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Device:
+    """The device at a URI. on_host: the step that computes a task on the CPU. Raises DeviceError."""
+    if uri.scheme == "sim":
+        from npu_tensor.runtime.sim.device import simulated
+
+        return simulated(uri.text, allocator)
+    return _npus(uri, allocator, on_host)
+
+
+_opened: dict[tuple[int, int, str], XrtDevice] = {}
+"""One object per NPU and target, whatever URIs name it: what one of them has computed lies there for all."""
+
+
+def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Device:
+    from npu_tensor.runtime.builtin import no_kernels
+    from npu_tensor.runtime.discovery import select
+    from npu_tensor.runtime.logical import LogicalDevice
+    from npu_tensor.runtime.xrt.device import XrtDevice, library
+    from npu_tensor.runtime.xrt.power import set_power_mode
+
+    selected = select(uri)
+    reason = no_kernels(selected[0].arch, library().backend)
+    if reason is not None and (config.strict or config.fallback == "error"):
+        raise DeviceError(f"{uri.text}: {reason}", "NOT_FOUND")
+    members = []
+    for npu in selected:
+        wanted = target(uri, ARRAYS[npu.arch])
+        key = (npu.index, wanted.columns, wanted.float32)
+        member = _opened.get(key)
+        if member is None:
+            name = uri.text if len(selected) == 1 else f"npu://{npu.id}"
+            member = _opened[key] = XrtDevice(name, npu.index, wanted, allocator, on_host)
+        member.keepalive = max(member.keepalive, device_option(uri, "keepalive"))
+        if (power := device_option(uri, "power")) != "default":
+            set_power_mode(npu.bdf, power)
+        members.append(member)
+    return LogicalDevice(uri.text, members) if len(members) > 1 else members[0]
+
+
+def close_devices() -> None:
+    """Give everything back that drivers have for this process. Values that only an NPU holds stay readable."""
+    while _opened:
+        _opened.popitem()[1].close()

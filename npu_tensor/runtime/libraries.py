@@ -1,0 +1,165 @@
+"""Where the shared libraries of XRT and of HSA are looked for. XRT runs the kernels; HSA is found and reported only.
+
+    found = XRT.find()                  # Found, or DeviceError with a line for every place
+    found.path, found.named_by          # /opt/xilinx/xrt/lib/libxrt_coreutil.so.2, "XILINX_XRT"
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npu_tensor.config import config
+from npu_tensor.errors import DeviceError
+
+__all__ = ["HSA", "XRT", "Found", "RuntimeLibrary", "Tried", "not_found"]
+
+
+class Tried(NamedTuple):
+    """A place that was looked at in vain, and why."""
+
+    place: str
+    reason: str
+
+
+def not_found(what: str, tried: Iterable[Tried]) -> DeviceError:
+    """The error that says where `what` was looked for, with one line for each place."""
+    return DeviceError("\n  ".join([f"{what} was not found. Tried", *map(": ".join, tried)]), "NOT_FOUND")
+
+
+class _DlInfo(ctypes.Structure):
+    """Dl_info of <dlfcn.h>."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+class Found(NamedTuple):
+    """A library that is loaded and usable. named_by: the variable, "PATH" or whatever else led to it."""
+
+    named_by: str
+    path: Path
+    handle: ctypes.CDLL
+
+    def build_id(self) -> str:
+        """What identifies this build, as `readelf -n` prints it; "" if the linker left none."""
+        try:
+            content = self.path.read_bytes()
+        except OSError:
+            return ""
+        # The header of a note, little-endian (elf.h): length of its name, of its contents, NT_GNU_BUILD_ID, the name.
+        header = re.search(rb"\x04\0\0\0([\x01-\x40])\0\0\0\x03\0\0\0GNU\0", content)
+        return content[header.end() :][: header[1][0]].hex() if header else ""
+
+
+class RuntimeLibrary(NamedTuple):
+    """A library and how it is looked for.
+
+    names: of its file, the preferred one first; symbols: without which it is another library, or too old;
+    setting: that of `config` which names places; search_paths: places of the program that come before those.
+    A place is the library itself, its directory, or one that has it in lib or lib64.
+    """
+
+    purpose: str
+    names: tuple[str, ...]
+    symbols: tuple[str, ...]
+    setting: str
+    search_paths: tuple[Path, ...] = ()
+
+    def places(self) -> Iterator[tuple[str, Path]]:
+        """Where the program and the environment say that it is, and which of them says so."""
+        yield from (("search path", path) for path in self.search_paths)
+        yield from ((config.origin(self.setting), path) for path in getattr(config, self.setting))
+
+    def find(self) -> Found:
+        """Load the first usable one of: `places`, the directories on PATH, what the system's loader finds.
+
+        Raises DeviceError (NOT_FOUND) with a line for every place that was tried.
+        """
+        entries = dict.fromkeys(filter(None, os.environ.get("PATH", "").split(os.pathsep)))
+        on_path = (("PATH", Path(entry)) for entry in entries)
+        tried: list[Tried] = []
+        for named_by, place in (*self.places(), *on_path):
+            files = self._files(place)
+            if not files:
+                reason = "has none of these files" if os.path.exists(place) else "does not exist"
+                tried.append(Tried(f"{named_by}: {place}", reason))
+            for file in files:
+                found = self._load(named_by, str(file))
+                if isinstance(found, Found):
+                    return found
+                tried.append(found)
+        if default := self.by_name(tried):
+            return default
+        raise not_found(f"{self.purpose} ({' or '.join(self.names)})", tried)
+
+    def by_name(self, tried: list[Tried] | None = None) -> Found | None:
+        """What the system's loader finds by LD_LIBRARY_PATH and its own directories; one that is loaded comes first.
+
+        tried: gets why there is none.
+        """
+        for name in self.names:
+            found = self._load("the system's loader", name)
+            if isinstance(found, Found):
+                return found
+            if tried is not None:
+                tried.append(found)
+        return None
+
+    def _files(self, place: Path) -> list[Path]:
+        # Absolute, because the loader takes a path without a slash for a name. os.path, because it never raises.
+        if os.path.isfile(place):
+            return [place.absolute()]
+        files = (place.absolute() / folder / name for folder in _FOLDERS for name in self.names)
+        return [file for file in files if os.path.isfile(file)]
+
+    def _load(self, named_by: str, name: str) -> Found | Tried:
+        """A library by its path or by the name that the loader looks for."""
+        place = f"{named_by}: {name}"
+        try:
+            handle = ctypes.CDLL(name, os.RTLD_LAZY)
+        except OSError as error:
+            # The loader's message begins with the name that it was given.
+            return Tried(place, str(error).removeprefix(f"{name}: "))
+        missing = [symbol for symbol in self.symbols if not hasattr(handle, symbol)]
+        if missing:
+            # Else the loader would give this one again for another that has the same name inside.
+            _ctypes.dlclose(handle._handle)
+            return Tried(place, f"has no {', '.join(missing)}: another library, or another version")
+        return Found(named_by, _path_of(handle, self.symbols[0]) or Path(name), handle)
+
+
+_FOLDERS: Final = ("", "lib", "lib64")
+
+
+def _path_of(handle: ctypes.CDLL, symbol: str) -> Path | None:
+    """The file that a function was loaded from."""
+    info = _DlInfo()
+    known = ctypes.CDLL(None).dladdr(ctypes.cast(handle[symbol], ctypes.c_void_p), ctypes.byref(info))
+    return Path(os.fsdecode(info.file)) if known and info.file else None
+
+
+XRT: Final = RuntimeLibrary(
+    "XRT's library",
+    ("libxrt_coreutil.so.2", "libxrt_coreutil.so"),
+    ("xrtDeviceOpen", "xrtBOAlloc", "xrtRunStart"),  # xrt_device.h, xrt_bo.h and xrt_kernel.h of XRT
+    "xrt_path",
+)
+
+HSA: Final = RuntimeLibrary(
+    "the HSA runtime",
+    ("libhsa-runtime64.so.1", "libhsa-runtime64.so"),
+    # hsa.h and hsa_ext_amd.h: what a program needs that runs on an NPU by HSA. That this version knows NPUs at all
+    # cannot be told from its symbols.
+    ("hsa_init", "hsa_iterate_agents", "hsa_queue_create", "hsa_amd_agent_iterate_memory_pools"),
+    "libhsa_path",
+)

@@ -1,0 +1,239 @@
+"""Several compatible devices as one: every launch goes to one of them.
+
+    device = LogicalDevice("sim:npu2x2", [first, second])
+
+Independent parts of a graph go to different members, and threads that realize at the same time use them side by side.
+A kernel is never split.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Container, Iterable, Sequence
+from operator import methodcaller
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from npu_tensor import events
+from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
+from npu_tensor.kernels.offer import Target
+from npu_tensor.task import AsynchronousDevice, Device, Kernel, Refusal, Step, Task
+
+__all__ = ["LogicalDevice", "LogicalKernel", "Member", "Resident"]
+
+
+class Member(Device, Protocol):
+    """A device that may be one of several. It opens what it needs when a kernel is bound, not before.
+
+    Kernels are bound, and steps run, by several threads at the same time.
+    """
+
+    @property
+    def target(self) -> Target:
+        """What its kernels are claimed for; the same for all members."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """Launches that go on after their steps have returned; 0 where a step returns when its work is done.
+
+        Read before every launch, under a lock: it must not wait.
+        """
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """False while launches would be computed elsewhere, after a fault. Other members get them meanwhile."""
+        ...
+
+
+class Resident(Protocol):
+    """A value in the memory of a member, its `home`. All other values have none, or None.
+
+    launch: what computes it, until that is known to have ended; None then.
+    """
+
+    home: Member
+    nbytes: int
+    launch: Any
+
+
+class LogicalDevice:
+    """Devices with the same target as one. What one of them fails at does not keep the others from working."""
+
+    def __init__(self, uri: str, members: Sequence[Member]) -> None:
+        """uri: of the logical device. Raises DeviceError, INCOMPATIBLE, unless all members have the same target."""
+        if not members:
+            raise DeviceError(f"{uri}: a logical device needs a member", code="NOT_FOUND")
+        first = members[0]
+        for other in members:
+            if other.target != first.target:
+                raise DeviceError(f"{uri}: {other.uri} is not compatible with {first.uri}", code="INCOMPATIBLE")
+        self.uri = uri
+        self.members = tuple(members)
+        self.target = first.target
+        self.fusion = first.fusion
+        self._numbers = {id(member): number for number, member in enumerate(members)}
+        self._asynchronous = {
+            number: member for number, member in enumerate(members) if isinstance(member, AsynchronousDevice)
+        }
+        self._used: set[int] = set()
+        self._turn = 0
+        self.start_anew()
+        _devices.add(self)
+
+    def start_anew(self) -> None:
+        """Locks that nobody holds and no thread in a launch: also what holds in a forked process."""
+        self.binding = threading.RLock()
+        self._choosing = threading.Lock()
+        # By thread: one that an interrupt took out of a launch is counted right again at its next one.
+        self._running: dict[int, int] = {}
+
+    def claim(self, task: Task) -> LogicalKernel | Refusal:
+        """What the first member answers."""
+        answer = self.members[0].claim(task)
+        return answer if isinstance(answer, Refusal) else LogicalKernel(self, task, answer)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Let the first member do it: members have their kernels from the same place."""
+        self.members[0].prepare([kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)])
+
+    def submit(self) -> None:
+        """Let what was launched begin."""
+        self._for_each(self._used, methodcaller("submit"))
+
+    def synchronize(self) -> None:
+        """Wait until nothing is under way on any member. Raises what went wrong first, after waiting for all."""
+        self._for_each(self._used, methodcaller("synchronize"))
+
+    def close(self) -> None:
+        """Let every member give everything back."""
+        self._for_each(range(len(self.members)), methodcaller("close"))
+
+    def _for_each(self, numbers: Iterable[int], action: Callable[[AsynchronousDevice], object]) -> None:
+        """Let all act before raising what the first of them raises: a warning may be an error, too."""
+        failures = []
+        for number in sorted(numbers):
+            member = self._asynchronous.get(number)
+            if member is not None:
+                try:
+                    action(member)
+                except Exception as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def enter(self, operands: Iterable[Any], refused: Container[int]) -> int:
+        """The number of the member for a launch of this thread, which is in it until `leave`.
+
+        operands: values; those with a `home` are Resident. refused: members that cannot run the kernel.
+        In this order: where operands are being computed, because the launch waits for them anyway; where the fewest
+        launches are under way; where most bytes are that need not be copied; by turns.
+        """
+        count = len(self.members)
+        held, pending = [0] * count, [0] * count
+        for value in operands:
+            number = self._numbers.get(id(getattr(value, "home", None)))
+            if number is not None:
+                held[number] += value.nbytes
+                if value.launch is not None:
+                    pending[number] += value.nbytes
+        thread = threading.get_ident()
+        with self._choosing:
+            self._running.pop(thread, None)
+            running = list(self._running.values())
+            _, chosen = min(
+                (
+                    (
+                        not member.usable,
+                        -pending[number],
+                        running.count(number) + member.busy,
+                        -held[number],
+                        (number - self._turn) % count,
+                    ),
+                    number,
+                )
+                for number, member in enumerate(self.members)
+                if number not in refused
+            )
+            self._turn = chosen + 1
+            self._running[thread] = chosen
+            self._used.add(chosen)
+        return chosen
+
+    def leave(self) -> None:
+        """The launch of this thread has returned."""
+        self._running.pop(threading.get_ident(), None)
+
+
+_devices: WeakSet[LogicalDevice] = WeakSet()
+
+
+def _in_child() -> None:
+    """Threads that held a lock do not exist in a forked process."""
+    for device in _devices:
+        device.start_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+class LogicalKernel:
+    """A kernel that every member can have. first: that of the first member, which answered the claim."""
+
+    def __init__(self, owner: LogicalDevice, task: Task, first: Kernel) -> None:
+        self.owner = owner
+        self.task = task
+        self.first = first
+        self.device = owner.uri
+        self.name = first.name
+        self.seconds = first.seconds
+        self.reason = first.reason
+        self._steps: dict[int, Step] = {}
+        self._refused: dict[int, str] = {}
+
+    def bind(self) -> Step:
+        """Bind the kernel on one member; on each of the others it is bound when it gets its first launch.
+
+        Raises BuildError if no member can have it.
+        """
+        owner = self.owner
+        numbers = sorted(range(len(owner.members)), key=lambda number: not owner.members[number].usable)
+        if not any(self._step(number) for number in numbers):
+            raise BuildError("; ".join(dict.fromkeys(self._refused.values())))
+        items = tuple(operand.item for operand in self.task.inputs)
+
+        def run(values: list[Any]) -> None:
+            step = None
+            try:
+                while step is None:
+                    number = owner.enter([values[item] for item in items], self._refused)
+                    step = self._steps.get(number) or self._step(number)
+                step(values)
+            finally:
+                owner.leave()
+
+        return run
+
+    def _step(self, number: int) -> Step | None:
+        """The bound kernel of a member; None if this member cannot have it."""
+        with self.owner.binding:
+            if number in self._steps or number in self._refused:
+                return self._steps.get(number)
+            member = self.owner.members[number]
+            answer = self.first if number == 0 else member.claim(self.task)
+            try:
+                if isinstance(answer, Refusal):
+                    raise BuildError(answer.reason)
+                step = answer.bind()
+            except NpuTensorError as error:
+                self._refused[number] = str(error)
+                if events.listeners:
+                    events.emit(events.Fallback(self.task.name, member.uri, str(error)))
+                return None
+            if not self._steps:
+                self.seconds, self.reason = answer.seconds, answer.reason
+            self._steps[number] = step
+            return step

@@ -1,0 +1,186 @@
+"""Memory that host and NPU share: blocks of a pool, and values that live in them.
+
+The NPU does not take part in the cache coherence of the processor. What one side has written, the other sees after a
+sync; a block knows what either side has written since:
+
+    block.host_dirty        the host's caches may hold lines that memory does not have: sync before the NPU reads the
+                            block, and also before it writes it, or these lines end up on top of its result
+    block.device_dirty      the host's caches may hold lines that are older than memory: sync before the host reads
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from npu_tensor.runtime.memory import Buffer
+
+__all__ = ["Block", "Lease", "OutOfMemory", "Pool", "ResidentBuffer"]
+
+PAGE: Final = 4096
+"""Bytes; the driver hands out whole pages."""
+
+
+class OutOfMemory(Exception):
+    """The driver has no memory for a buffer, also after everything that was kept for reuse was given back."""
+
+
+class Block:
+    """A buffer object with its mapping.
+
+    bytes: the mapping, as an array. address: of its first byte. free: where the block goes when its lease ends. pool:
+    what it was made by.
+    """
+
+    __slots__ = ("address", "bo", "bytes", "device_dirty", "free", "host_dirty", "nbytes", "pool")
+
+    def __init__(self, bo: Any, nbytes: int, free: list[Block], pool: Pool | None = None) -> None:
+        self.bo = bo
+        self.nbytes = nbytes
+        self.free = free
+        self.pool = pool
+        mapping = bo.map()  # Does not keep the buffer object alive; the block does.
+        self.bytes = np.frombuffer(mapping, np.uint8)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        # The kernel clears new pages through the processor's caches.
+        self.host_dirty = True
+        self.device_dirty = False
+
+
+class Lease:
+    """The right to use a block, for as long as the lease lives."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def __del__(self) -> None:
+        self.block.free.append(self.block)
+
+
+class Pool:
+    """Hands out blocks and keeps those that come back, by size.
+
+    create: makes a buffer object of so many bytes; raises RuntimeError or MemoryError if it cannot. limit: bytes of
+    free blocks that are kept.
+    """
+
+    def __init__(self, create: Callable[[int], Any], limit: int) -> None:
+        self._create = create
+        self._limit = limit
+        self._free: dict[int, list[Block]] = {}
+        self.nbytes = 0
+        """Bytes of all blocks that were made and not given back."""
+
+    def take(self, nbytes: int) -> Lease:
+        """A block of at least `nbytes`. Raises OutOfMemory."""
+        size = _block_size(nbytes)
+        free = self._free.setdefault(size, [])
+        try:
+            return Lease(free.pop())
+        except IndexError:
+            return Lease(self._new(size, free))
+
+    def release(self) -> int:
+        """Give the free blocks back to the driver; returns their bytes."""
+        released = 0
+        for size, free in list(self._free.items()):
+            while free:
+                try:
+                    free.pop()
+                except IndexError:  # Another thread took the last one.
+                    break
+                released += size
+        self.nbytes -= released
+        return released
+
+    def discard(self, lease: Lease) -> None:
+        """Let a block go back to the driver and not to the pool: the NPU may still write it."""
+        if lease.block.free is not _discarded:
+            self.nbytes -= lease.block.nbytes
+            lease.block.free = _discarded
+
+    def _new(self, size: int, free: list[Block]) -> Block:
+        if sum(size * len(blocks) for size, blocks in list(self._free.items())) > self._limit:
+            self.release()
+        try:
+            bo = self._create(size)
+        except (RuntimeError, MemoryError):
+            self.release()
+            try:
+                bo = self._create(size)
+            except (RuntimeError, MemoryError) as error:
+                raise OutOfMemory(f"no memory for {size} bytes, {self.nbytes} are in use: {error}") from None
+        self.nbytes += size
+        return Block(bo, size, free, self)
+
+
+class _Discarded(list[Block]):
+    """Keeps nothing."""
+
+    def append(self, block: Block, /) -> None:
+        pass
+
+
+_discarded: Final = _Discarded()
+
+
+def _block_size(nbytes: int) -> int:
+    """Whole pages, in eight steps to each power of two: at most 1/8 is unused beyond 8 pages."""
+    pages = max(1, -(-nbytes // PAGE))
+    step = max(1, 1 << (pages.bit_length() - 4)) if pages > 8 else 1
+    return -(-pages // step) * step * PAGE
+
+
+class Home(Protocol):
+    """A device whose results stay in its memory until somebody looks."""
+
+    def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
+        """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
+        ...
+
+
+class ResidentBuffer(Buffer):
+    """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
+
+    lease: its block, or None if the NPU did not compute it. launch: what computes it, until that has ended. output:
+    how the block holds the tensor; direct: whether just as the tensor's own buffer would.
+    """
+
+    __slots__ = ("direct", "home", "host", "launch", "lease", "output")
+
+    home: Home
+    host: Block | Buffer | None
+    launch: Any
+    lease: Lease | None
+    output: Any
+    direct: bool
+
+    def __init__(self, home: Home, nbytes: int, lease: Lease, output: Any, direct: bool) -> None:
+        self.home = home
+        self.nbytes = nbytes
+        self.lease = lease
+        self.output = output
+        self.direct = direct
+        self.host = None
+        self.launch = None
+
+    def __del__(self) -> None:
+        """The lease gives the block back."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether its launch may be under way."""
+        return self.launch is not None
+
+    @property
+    def address(self) -> int:  # type: ignore[override]
+        """Of the first byte, for the host."""
+        host = self.host
+        if host is None:
+            host = self.home.host_copy(self)
+        return host.address

@@ -1,0 +1,39 @@
+"""Which kernels gave right results here: each is compared with the CPU once, with one version of XRT and the driver.
+
+The list is a file of keys in the cache, one per driver; without a cache it lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from npu_tensor.config import config
+
+__all__ = ["CheckedKernels"]
+
+
+class CheckedKernels:
+    """The keys of checked kernels. driver: what the results depend on besides the kernel: NPU, XRT, driver."""
+
+    def __init__(self, driver: str) -> None:
+        self._path = Path(config.cache_dir) / f"checked-{hashlib.sha256(driver.encode()).hexdigest()[:16]}.txt"
+        self._keys = set()
+        with suppress(OSError, UnicodeDecodeError):
+            self._keys.update(self._path.read_text("ascii").split())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> None:
+        """Note that a kernel gave the right result."""
+        self._keys.add(key)
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, f"{key}\n".encode())  # One call: processes that append do not mix their lines.
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,205 @@
+"""Hardware contexts: which programs are loaded. The driver allows a few, for all processes together.
+
+A context takes about 35 ms to make and 2.6 ms to switch to, so they are kept, and the one that was used longest ago
+goes when the driver refuses another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from weakref import WeakSet
+
+import numpy as np
+
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
+from npu_tensor.runtime.xrt.buffers import Block
+from npu_tensor.runtime.xrt.program import MOST_BUFFERS, Program
+
+__all__ = ["Bound", "Context", "ContextRefused", "Contexts", "write_instructions"]
+
+Words = np.ndarray[Any, np.dtype[np.uint32]]
+
+MOST_CONTEXTS: Final[dict[Arch, int]] = {"aie2": 6, "aie2p": 16}
+"""Contexts that are kept unless the driver allows fewer: it counts those of all processes."""
+
+MOST_RUNLISTS: Final = 64
+"""Per context. A program runs few sequences of kernels again and again."""
+
+OPCODE: Final = 3
+"""Run a stream of instructions."""
+
+_BUSY: Final = re.compile(r"err=-?(28|22)\b")
+"""What the driver says where contexts or columns are used up: ENOSPC, or EINVAL in some versions."""
+
+
+class ContextRefused(Exception):
+    """The driver makes no context, also after all of this process were given up."""
+
+
+class Bound:
+    """A run object of a context for one step of a plan, and what its arguments are set to.
+
+    run: None after the context is gone. words: of the runtime parameters in its instructions.
+    """
+
+    __slots__ = ("__weakref__", "arguments", "instructions", "run", "words")
+
+    def __init__(self) -> None:
+        self.run: Any = None
+        self.arguments: list[Block | None] = []
+        self.instructions: Block | None = None
+        self.words: Sequence[int] | None = None
+
+
+class Context:
+    """A program that is loaded. latest: the newest batch of launches in it. first: number of its first buffer."""
+
+    def __init__(self, program: Program, driver: Any, device: Any) -> None:
+        self.program = program
+        self.driver = driver
+        self.device = device
+        self.latest: Any = None
+        self.first = 0 if program.is_elf else 3
+        self.bound: WeakSet[Bound] = WeakSet()
+        self.runlists: OrderedDict[tuple[Bound, ...], Any] = OrderedDict()
+        self._shared: Block | None = None
+        if program.is_elf:
+            self._image = driver.elf(str(program.path))
+            self.handle = driver.hw_context(device, self._image)
+            self.kernel = driver.ext.kernel(self.handle, ELF_KERNEL)
+            most = MOST_BUFFERS
+        else:
+            self._image = driver.xclbin(str(program.path))
+            device.register_xclbin(self._image)
+            self.handle = driver.hw_context(device, self._image.get_uuid())
+            described = self._image.get_kernels()[0]
+            self.kernel = driver.kernel(self.handle, described.get_name())
+            most = described.get_num_args() - 3
+        if len(program.sizes) > most:
+            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, and its file declares {most}")
+
+    def bind(self, bound: Bound) -> None:
+        """Give `bound` a run object with its constant arguments."""
+        run = self.driver.run(self.kernel)
+        program = self.program
+        bound.arguments = [None] * len(program.sizes)
+        bound.words = None
+        if program.instructions is not None:
+            bound.instructions = self._instructions(program.instructions)
+            run.set_arg(0, OPCODE)
+            run.set_arg(1, bound.instructions.bo)
+            run.set_arg(2, program.instructions.nbytes)
+        bound.run = run
+        self.bound.add(bound)
+
+    def _instructions(self, words: Words) -> Block:
+        """A buffer with the instructions: one for all runs, or one for each if a run changes them."""
+        if self._shared is not None:
+            return self._shared
+        bo = self.driver.bo(self.device, words.nbytes, self.driver.bo.flags.cacheable, self.kernel.group_id(1))
+        block = Block(bo, words.nbytes, [])
+        write_instructions(block, words, self.driver)
+        if not self.program.parameters:
+            self._shared = block
+        return block
+
+    def runlist(self, bounds: tuple[Bound, ...]) -> Any:
+        """The runlist of these runs, in this order."""
+        found = self.runlists.get(bounds)
+        if found is None:
+            found = self.driver.runlist(self.handle)
+            for bound in bounds:
+                found.add(bound.run)
+            while len(self.runlists) >= MOST_RUNLISTS:
+                self.runlists.popitem(last=False)
+            self.runlists[bounds] = found
+        else:
+            self.runlists.move_to_end(bounds)
+        return found
+
+    def close(self) -> None:
+        """Give the context up: first what depends on it, in the order that XRT wants."""
+        self.runlists.clear()
+        for bound in list(self.bound):
+            bound.run = bound.instructions = bound.words = None
+            bound.arguments = []
+        self._shared = None
+        self.kernel = self.handle = self._image = None
+
+
+def write_instructions(block: Block, words: Words, driver: Any) -> None:
+    """Put instructions where the NPU's controller reads them."""
+    block.host_dirty = True
+    block.bytes[: words.nbytes] = words.view(np.uint8)
+    block.bo.sync(driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+    block.host_dirty = False
+
+
+class Contexts:
+    """The loaded programs of one NPU, the one used longest ago first.
+
+    load: makes a context; raises RuntimeError if the driver does not. settle: waits until nothing runs in a context.
+    """
+
+    def __init__(
+        self, arch: Arch, uri: str, load: Callable[[Program], Context], settle: Callable[[Context], None]
+    ) -> None:
+        self._arch = arch
+        self._uri = uri
+        self._load = load
+        self._settle = settle
+        self._loaded: OrderedDict[str, Context] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def get(self, program: Program) -> Context:
+        """The context of a program, loaded if it is not. Raises ContextRefused, BuildError, and what the driver raises
+        if it is not for want of contexts.
+        """
+        context = self._loaded.get(program.key)
+        if context is not None:
+            self._loaded.move_to_end(program.key)
+            return context
+        while len(self._loaded) >= (config.max_contexts or MOST_CONTEXTS[self._arch]):
+            self._evict()
+        while True:
+            try:
+                context = self._load(program)
+            except RuntimeError as error:
+                if _BUSY.search(str(error)) is None:
+                    raise
+                if not self._loaded:
+                    raise ContextRefused(f"the driver makes no context: {error}") from None
+                self._evict()
+            else:
+                self._loaded[program.key] = context
+                if events.listeners:
+                    events.emit(events.ContextOpened(program.name, self._uri, len(self._loaded)))
+                return context
+
+    def _evict(self) -> None:
+        """Make room: give up one context, on aie2 all. There, those that are left fail once one is gone."""
+        for context in list(self._loaded.values())[: None if self._arch == "aie2" else 1]:
+            self._settle(context)
+            self._loaded.pop(context.program.key, None)
+            context.close()
+            if events.listeners:
+                events.emit(events.ContextClosed(context.program.name, self._uri, len(self._loaded)))
+
+    def newest(self) -> Context | None:
+        """The one that was used last."""
+        return next(reversed(self._loaded.values()), None)
+
+    def close(self) -> None:
+        """Give up all contexts, whatever runs in them."""
+        while self._loaded:
+            _, context = self._loaded.popitem()
+            context.close()

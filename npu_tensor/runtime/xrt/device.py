@@ -1,0 +1,299 @@
+"""An NPU as a device: `npu`, `npu:0`, `npu://<id>`, with options as in `npu:0?cols=4&float32=emulate`.
+
+It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for. A step of a plan enqueues a launch and
+returns; its results say so when they are looked at. Written to XRT's documented interface; not run on an NPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from typing import Any
+
+from npu_tensor import events, kernels
+from npu_tensor.config import config
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
+from npu_tensor.runtime.agreement import disagreement, tolerance
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.offered import OfferedKernel
+from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, word
+from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
+from npu_tensor.runtime.xrt.checked import CheckedKernels
+from npu_tensor.runtime.xrt.contexts import Bound
+from npu_tensor.runtime.xrt.engine import Engine, Operand, close_engine, engine_of
+from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
+from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.task import Kernel, Refusal, Step, Task
+
+__all__ = ["XrtDevice", "library"]
+
+
+@cache
+def library() -> KernelLibrary:
+    """Where the kernels of all NPUs come from."""
+    return KernelLibrary(IronBackend())
+
+
+class XrtDevice:
+    """One NPU.
+
+    index: pyxrt's. on_host: the step that computes a task on the CPU. keepalive: seconds after the last launch during
+    which the NPU is kept from its power gate.
+    """
+
+    fusion = FUSION
+
+    def __init__(
+        self,
+        uri: str,
+        index: int,
+        target: Target,
+        allocator: Allocator,
+        on_host: Callable[[Task], Step],
+        keepalive: float = 0,
+    ) -> None:
+        self.uri = uri
+        self.index = index
+        self.target = target
+        self.allocator = allocator
+        self.on_host = on_host
+        self.keepalive = keepalive
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What runs on the NPU; begun when the first kernel is bound."""
+        return engine_of(self.index, self.target.array.arch, self.uri, self.allocator, self.keepalive)
+
+    @cached_property
+    def checked(self) -> CheckedKernels:
+        """The kernels that are known to be right here."""
+        return CheckedKernels(f"{self.target.array.arch} {bindings.xrt_version()}")
+
+    @property
+    def busy(self) -> int:
+        """Launches that have not ended, as far as is known."""
+        return self.engine.busy if "engine" in self.__dict__ else 0
+
+    @property
+    def usable(self) -> bool:
+        """False while the CPU takes all launches, after faults."""
+        return "engine" not in self.__dict__ or self.engine.health.state != "resting"
+
+    def claim(self, task: Task) -> XrtKernel | Refusal:
+        """A kernel of one of the families, or what they say against the task."""
+        answer = kernels.claim(task, self.target)
+        return answer if isinstance(answer, Refusal) else XrtKernel(self, task, answer)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Make the designs and compile them."""
+        library().prepare([kernel.request for kernel in kernels if isinstance(kernel, XrtKernel)])
+
+    def submit(self) -> None:
+        """Let what was launched begin."""
+        if "engine" in self.__dict__:
+            self.engine.submit()
+
+    def synchronize(self) -> None:
+        """Wait until all that was launched has ended. See `Engine.synchronize`."""
+        if "engine" in self.__dict__:
+            self.engine.synchronize()
+
+    def close(self) -> None:
+        """Give everything back that XRT has for this process."""
+        if "engine" in self.__dict__:
+            close_engine(self.engine)
+
+    def host_copy(self, resident: ResidentBuffer) -> Any:
+        """See `buffers.Home`."""
+        return self.engine.host_copy(resident)
+
+
+_keys: dict[tuple[int, HostOperand], int] = {}
+
+
+def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> Operand:
+    nbytes = max(host_bytes(host), needed)
+    form = host._replace(number=None, output=False, indexes=None)
+    key = _keys.setdefault((id(device), form), len(_keys))
+    if host.number is None:
+        return Operand(None, True, host, None, nbytes, False, key)
+    if host.output:
+        result = task.outputs[host.number]
+        return Operand(result.item, True, host, result.dtype, nbytes, _is_direct(host, result.dtype), key)
+    source = task.inputs[host.number]
+    assert source.dtype is not None
+    direct = _is_direct(host, source.dtype) and (host.padding is None or host.padded == host.layout.shape)
+    return Operand(source.item, False, host, source.dtype, nbytes, direct, key)
+
+
+def _is_direct(host: HostOperand, dtype: DType) -> bool:
+    """Whether the first bytes of the host buffer are those of the tensor's own buffer."""
+    shape, strides, offset = host.layout
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return host.dtype == dtype.name and not offset and host.padded[1:] == shape[1:]
+
+
+class XrtKernel(OfferedKernel):
+    """An offer of a kernel family for an NPU."""
+
+    def __init__(self, device: XrtDevice, task: Task, offer: Offer) -> None:
+        super().__init__(device.uri, task, offer)
+        self.owner = device
+
+    def bind(self) -> Step:
+        """Find or compile the design and return the step, which launches it. Raises BuildError, DeviceError."""
+        artifact = library().find(self.request)
+        self.found(artifact, "predicted")
+        owner = self.owner
+        program = owner.engine.program(artifact, self.request.design)
+        operands = self.offer.operands
+        if len(program.sizes) != len(operands):
+            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
+        made = sorted(operand.number for operand in operands if operand.output and operand.number is not None)
+        if made != list(range(len(self.task.outputs))):
+            raise BuildError(f"{program.name} does not make every result in one host buffer")
+        if not config.self_check or program.key in owner.checked:
+            program.checked = True
+        return Site(owner, self.task, self.offer, program).step()
+
+
+class Site:
+    """A step of a plan that launches a program. See `launches.LaunchSite`."""
+
+    def __init__(self, device: XrtDevice, task: Task, offer: Offer, program: Program) -> None:
+        self.device = device
+        self.task = task
+        self.offer = offer
+        self.program = program
+        self.operands = [
+            _operand(device, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
+        ]
+        self.writes = tuple(operand.output for operand in self.operands)
+        self.listed = Bound()
+        self.tail = Bound()
+        self.latest: Batch | None = None
+        self.queued = False
+
+    @cached_property
+    def on_host(self) -> Step:
+        """The same task on the CPU."""
+        return self.device.on_host(self.task)
+
+    def step(self) -> Step:
+        """What the plan calls."""
+        engine, program = self.device.engine, self.program
+        health = engine.health
+        launch, with_care = self.launch, self.launch_with_care
+
+        def run(values: list[Any]) -> None:
+            if program.checked and health.trusted and not engine.forked:
+                try:
+                    launch(values)
+                except OutOfMemory:
+                    with_care(values)
+            else:
+                with_care(values)
+
+        return run
+
+    def launch(self, values: list[Any]) -> Launch:
+        """Enqueue one run; its results are in `values` at once. Raises OutOfMemory and what the user's values cause."""
+        engine, task = self.device.engine, self.task
+        inputs = [(source.item, values[source.item]) for source in task.inputs]
+        scalars = self.offer.scalars
+        words = [word(values[task.inputs[number].item], kind) for number, kind in scalars] if scalars else ()
+        while True:
+            faults = engine.faults
+            leases: list[Lease] = []
+            results: list[tuple[int, ResidentBuffer]] = []
+            take = engine.pool.take
+            for operand in self.operands:
+                item, output, host, dtype, nbytes, direct, _ = operand
+                if not output:
+                    leases.append(self._reading(operand, values[item]))  # type: ignore[index]
+                    continue
+                lease = take(nbytes)
+                leases.append(lease)
+                if item is not None:
+                    number: int = host.number  # type: ignore[assignment]
+                    result = ResidentBuffer(self.device, task.outputs[number].nbytes, lease, (host, dtype), direct)
+                    results.append((item, result))
+            launch = Launch(self, leases, inputs, results, words)
+            if engine.enqueue(launch, faults):
+                for item, result in results:
+                    values[item] = result
+                return launch
+
+    def _reading(self, operand: Operand, value: Buffer) -> Lease:
+        """Where the NPU finds a value."""
+        engine = self.device.engine
+        if operand.host.indexes is not None:
+            assert operand.dtype is not None
+            check_indexes(operand.host, flat(value, operand.dtype), self.task.call)
+        if value.home is self.device:
+            assert isinstance(value, ResidentBuffer)
+            pending = value.launch
+            if pending is not None and (
+                isinstance(pending, Exception)
+                or pending.site.program is not self.program  # Contexts do not wait for each other.
+                or (pending.batch is not None and pending.batch.abandoned)
+            ):
+                engine.finish(pending)
+            lease = value.lease
+            if lease is not None and operand.direct and value.direct:
+                block = lease.block
+                if block.nbytes >= operand.nbytes and block.pool is engine.pool:
+                    return lease
+        return engine.copy_of(value, operand)
+
+    def launch_with_care(self, values: list[Any]) -> None:
+        """Where something is in doubt: the first run of a kernel, or the device after a fault."""
+        device, engine, program = self.device, self.device.engine, self.program
+        engine.check_process()
+        reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
+        if reason:
+            if events.listeners:
+                events.emit(events.Fallback(self.task.name, device.uri, reason))
+            self.on_host(values)
+            return
+        engine.synchronize()
+        try:
+            engine.reopen()
+            launch = self.launch(values)
+        except DeviceError as error:
+            engine.health.failed(str(error))
+            self.on_host(values)
+            return
+        except OutOfMemory as error:
+            engine.decline(self.program, str(error))
+            self.on_host(values)
+            return
+        engine.finish(launch)
+        if launch.on_device and not (program.checked and engine.health.trusted):
+            self._compare(launch)
+
+    def _compare(self, launch: Launch) -> None:
+        """Whether the results of a launch that has ended are those of the CPU."""
+        engine, task = self.device.engine, self.task
+        right = on_host(launch)
+        numbers = {output.item: number for number, output in enumerate(task.outputs)}
+        for (item, result), expected in zip(launch.results, right, strict=True):
+            dtype = task.outputs[numbers[item]].dtype
+            allowed = tolerance(task, numbers[item])
+            wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
+            if wrong is not None:
+                engine.reject(launch, f"its result differs from the CPU's: {wrong}", right)
+                return
+        engine.health.recovered()
+        if not self.program.checked:
+            self.program.checked = True
+            self.device.checked.add(self.program.key)

@@ -1,0 +1,439 @@
+"""What happens on one NPU: launches are queued, submitted in batches, waited for and, after a fault, left to the CPU.
+
+    engine.enqueue(launch)      # from any thread
+    engine.synchronize()        # all that was asked for has ended
+
+One lock orders what all threads do to all NPUs. It is held while an NPU is waited for only where the objects of an
+earlier launch are needed again, and after a fault. An interrupt (KeyboardInterrupt) may end any line: what is in doubt
+afterwards is abandoned and computed by the CPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import re
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.design import Design
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.runtime.artifact import Artifact
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.operands import flat, pack, unpack
+from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt.buffers import Block, Lease, Pool, ResidentBuffer
+from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts
+from npu_tensor.runtime.xrt.health import Health
+from npu_tensor.runtime.xrt.keepalive import KeepAlive
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit
+from npu_tensor.runtime.xrt.program import Program, read_program
+from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
+
+__all__ = ["Engine", "Operand", "close_engine", "engine_of"]
+
+MOST_FAULTS: Final = 3
+"""Of one kernel in a row, after which this process leaves it to the CPU."""
+
+MOST_QUEUED: Final = 25
+"""Launches that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
+
+_LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
+
+_lock = threading.RLock()
+
+
+class Operand(NamedTuple):
+    """A buffer of a launch.
+
+    item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
+    design needs. direct: whether it holds the tensor just as the tensor's own buffer does. key: for copies of values.
+    """
+
+    item: int | None
+    output: bool
+    host: HostOperand
+    dtype: DType | None
+    nbytes: int
+    direct: bool
+    key: int
+
+
+class Engine:
+    """One NPU, opened. index: pyxrt's. uri: for messages."""
+
+    def __init__(self, index: int, arch: Arch, uri: str, allocator: Allocator) -> None:
+        self.index = index
+        self.arch = arch
+        self.uri = uri
+        self.allocator = allocator
+        self.driver = bindings.pyxrt()
+        self.device = bindings.open_device(index)
+        self.pool = Pool(self._create, config.pool_bytes)
+        self.contexts = Contexts(arch, uri, self._load, self._settle)
+        self.health = Health()
+        self.faults = 0
+        self.forked = False
+        self.latest = 0.0
+        """When something was last submitted, by the monotonic clock."""
+        self.keepalive: KeepAlive | None = None
+        self.programs: WeakValueDictionary[str, Program] = WeakValueDictionary()
+        self.recovery = Recovery()
+        self._queue: list[Launch] = []
+        self._batches: list[Batch] = []
+
+    @property
+    def busy(self) -> int:
+        """How many launches have not ended, as far as is known."""
+        return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
+
+    def program(self, artifact: Artifact, design: Design) -> Program:
+        """The one program of an artefact. Raises BuildError."""
+        found = self.programs.get(artifact.key)
+        if found is None:
+            found = self.programs[artifact.key] = read_program(artifact, design, self.arch)
+        return found
+
+    def check_process(self) -> None:
+        """Raise DeviceError in a process that was forked after the NPU was opened."""
+        if self.forked:
+            bindings.open_device(self.index)
+
+    # --- buffers
+
+    def _create(self, nbytes: int) -> Any:
+        # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
+        return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
+
+    def copy_of(self, value: Buffer, operand: Operand) -> Lease:
+        """A host value as a design wants it, made once for each way in which some do. Raises OutOfMemory."""
+        assert operand.dtype is not None
+        try:
+            copies = value.copies
+        except AttributeError:
+            copies = value.copies = {}
+        found: Lease | None = copies.get(operand.key)
+        if found is not None and found.block.pool is self.pool:
+            return found
+        elements = flat(value, operand.dtype)  # Waits for another device that computes it.
+        lease = self.pool.take(operand.nbytes)
+        lease.block.host_dirty = True
+        pack(operand.host, elements, lease.block.bytes)
+        copies[operand.key] = lease
+        return lease
+
+    def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
+        """See `buffers.Home`."""
+        self.check_process()
+        if resident.launch is not None:
+            self.finish(resident.launch)
+        with _lock:
+            if resident.host is None:
+                assert resident.lease is not None
+                block = resident.lease.block
+                if block.device_dirty:
+                    self._sync_from(block)
+                if resident.direct:
+                    resident.host = block
+                else:
+                    buffer = self.allocator.allocate(resident.nbytes)
+                    operand, dtype = resident.output
+                    unpack(operand, block.bytes, flat(buffer, dtype))
+                    resident.host = buffer
+            return resident.host
+
+    def _sync_from(self, block: Block) -> None:
+        try:
+            block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
+        except RuntimeError as error:
+            raise LaunchError(f"a result on {self.uri} cannot be read any more: {error}") from None
+        block.device_dirty = False
+
+    # --- launches
+
+    def enqueue(self, launch: Launch, faults: int) -> bool:
+        """Take a launch whose leases were found when there had been `faults` faults; False if there was one since."""
+        with _lock:
+            if self.faults != faults:
+                return False
+            queue = self._queue
+            if queue and (
+                launch.site.queued or queue[0].site.program is not launch.site.program or len(queue) >= MOST_QUEUED
+            ):
+                self._submit()
+                if self.faults != faults:
+                    return False
+            launch.site.queued = True
+            for _, result in launch.results:
+                result.launch = launch
+            self._queue.append(launch)
+            return True
+
+    def submit(self) -> None:
+        """Let the NPU begin with what was enqueued."""
+        if self._queue:
+            with _lock:
+                self._submit()
+
+    def _submit(self) -> None:
+        """With the lock."""
+        if self._batches and self._batches[-1].phase == "submitting":
+            self._abandon()  # An interrupt has left it in doubt.
+        if not self._queue:
+            return
+        launches, self._queue = self._queue, []
+        program = launches[0].site.program
+        earlier = {launch.site.latest for launch in launches}
+        batch = Batch(launches)
+        self._batches.append(batch)
+        try:
+            for other in earlier:
+                if other is not None:
+                    self.wait(other)  # Its run objects are needed again.
+            context = batch.context = self.contexts.get(program)
+            if batch.phase == "submitting":  # No fault meanwhile.
+                submit(batch, context, self.driver)
+                self.latest = time.monotonic()
+        except BuildError as error:
+            program.refused = str(error)
+            self._fault(str(error), program, suspect=False)
+        except (ContextRefused, RuntimeError, MemoryError) as error:
+            self._fault(str(error), program)
+
+    def _load(self, program: Program) -> Context:
+        return Context(program, self.driver, self.device)
+
+    def _settle(self, context: Context) -> None:
+        if context.latest is not None:
+            self.wait(context.latest)
+
+    def wait(self, batch: Batch) -> None:
+        """Return when the NPU has ended a batch, or is not waited for any more."""
+        since = time.perf_counter()
+        while batch.phase == "running":
+            try:
+                state = batch.state()
+                cause = f"no answer within {config.launch_seconds} s" if state in PENDING and batch.late() else ""
+            except RuntimeError as error:
+                state, cause = COMPLETED, str(error)
+            if state in PENDING and not cause:
+                batch.pause(since)
+                continue
+            with _lock:
+                if batch.phase != "running":
+                    break
+                if cause:
+                    self._fault(cause, batch.program)
+                else:
+                    self._complete(batch)
+
+    def _complete(self, batch: Batch) -> None:
+        """A batch's last launch has ended, and so have those before it in its context. With the lock."""
+        for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
+            try:
+                ended.check()
+            except (RunFailed, RuntimeError) as error:
+                self._fault(str(error), ended.program)
+                return
+            for launch in ended.launches:
+                launch.completed()
+            ended.end("done")
+            self._batches.remove(ended)
+            # The latest first: the next run finds its blocks in the order in which it takes them.
+            launches, ended.launches = ended.launches, []
+            while launches:
+                launches.pop()
+            if ended is batch:
+                return
+
+    def finish(self, launch: Any) -> None:
+        """Return when a launch has ended, on the NPU or on the CPU. Raises the error that its results are, if any."""
+        while isinstance(launch, Launch) and launch.pending:
+            batch = launch.batch
+            if batch is not None and batch.phase == "running":
+                self.wait(batch)
+                continue
+            with _lock:
+                batch = launch.batch
+                if batch is None and launch in self._queue:
+                    self._submit()
+                elif launch.pending and (batch is None or batch.phase != "running"):
+                    if batch is None or not batch.abandoned:
+                        self._abandon(launch)  # An interrupt has left it in doubt.
+                    self.recovery.recover(launch)
+        error = launch.error if isinstance(launch, Launch) else launch
+        if not self.recovery.idle:
+            self.recovery.warn()
+        if error is not None:
+            with _lock:
+                self.recovery.take_error(error)
+            raise error
+
+    def synchronize(self) -> None:
+        """Return when everything that was enqueued before has ended.
+
+        What faults have left over is computed by the CPU, in order. Raises what went wrong there with launches of this
+        thread, or LaunchError for them if strict.
+        """
+        self.check_process()
+        if self._queue or self._batches:
+            with _lock:
+                self._submit()
+                batches = tuple(self._batches)
+            for batch in batches:
+                self.wait(batch)
+        if not self.recovery.idle:
+            with _lock:
+                self.recovery.recover()
+                error = self.recovery.take_error()
+            self.recovery.warn()
+            if error is not None:
+                raise error
+
+    # --- faults
+
+    def _fault(self, cause: str, program: Program, suspect: bool = True) -> None:
+        """A launch of a program failed. suspect: whether the device may be to blame. With the lock."""
+        program.faults += 1
+        if program.faults >= MOST_FAULTS and not program.refused:
+            program.refused = f"it failed {program.faults} times on {self.uri}, the last time because: {cause}"
+        if suspect:
+            self.health.failed(cause)
+        self._abandon()
+        self.recovery.note(f"{program.name} failed on {self.uri}: {cause}", is_strict())
+        if _LOST.search(cause) is not None:
+            bindings.forget_device(self.index)
+            self.device = None
+            self.pool.release()
+            self.pool = Pool(self._create, config.pool_bytes)
+        if events.listeners:
+            events.emit(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
+
+    def _abandon(self, *launches: Launch) -> None:
+        """Give up all that has not ended, and the contexts in which it may still run. With the lock.
+
+        Whoever found a lease before does not get it into the queue: the number of faults is another one before and
+        after. Whoever finds one meanwhile sees that its batch is abandoned.
+        """
+        self.faults += 1
+        doomed = [launch for batch in self._batches for launch in batch.launches]
+        if self._queue or launches:
+            Batch([*launches, *self._queue]).end("abandoned")
+        for batch in self._batches:
+            batch.end("abandoned")
+        doomed += [*launches, *self._queue]
+        self.recovery.add(doomed)
+        self._queue = []
+        self._batches = []
+        self.contexts.close()
+        for launch in doomed:
+            for _, result in launch.results:
+                result.lease = None
+            for lease, written in zip(launch.leases, launch.site.writes, strict=True):
+                if written:
+                    self.pool.discard(lease)
+        self.faults += 1
+
+    def decline(self, program: Program, cause: str) -> None:
+        """Say that a kernel is not launched now, for a reason that does not lie in the device."""
+        if events.listeners:
+            events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
+        if is_strict():
+            raise LaunchError(f"{program.name} failed on {self.uri}: {cause}")
+        warnings.warn(f"the CPU computes {program.name}, not {self.uri}: {cause}", RuntimeWarning, stacklevel=2)
+
+    def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
+        """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
+        with _lock:
+            self._fault(cause, launch.site.program)
+            launch.replaced(right)
+            self.recovery.recover()
+        self.recovery.warn()
+        if is_strict():
+            raise LaunchError(f"{launch.site.program.name} failed on {self.uri}: {cause}")
+
+    def reopen(self) -> None:
+        """Open the device again after it was lost. Raises DeviceError."""
+        if self.device is None:
+            self.device = bindings.open_device(self.index)
+
+    def touch(self) -> None:
+        """Run a loaded program on buffers of its own, so that the NPU stays awake. Does nothing if it is busy."""
+        with _lock:
+            context = self.contexts.newest()
+            if self._queue or self._batches or context is None or not self.health.trusted:
+                return
+            leases = [self.pool.take(size) for size in context.program.sizes]
+            run = Bound()
+            context.bind(run)
+            for number, lease in enumerate(leases):
+                run.run.set_arg(context.first + number, lease.block.bo)
+            run.run.start()
+            self.latest = time.monotonic()
+            deadline = self.latest + config.launch_seconds
+            while int(run.run.state()) in PENDING:
+                if time.monotonic() > deadline:
+                    for lease in leases:
+                        self.pool.discard(lease)
+                    self._fault("no answer while it was kept awake", context.program)
+                    return
+                time.sleep(1e-3)
+
+    def close(self) -> None:
+        """Give everything back; what has not ended is computed by the CPU when somebody looks."""
+        if self.keepalive is not None:
+            self.keepalive.stop()
+        if not self.forked:
+            with _lock:
+                self._abandon()
+                self.pool.release()
+
+
+_engines: dict[int, Engine] = {}
+
+
+def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator, keepalive: float = 0) -> Engine:
+    """The one engine of an NPU in this process, whatever URIs name it. Raises DeviceError."""
+    with _lock:
+        engine = _engines.get(index)
+        if engine is None:
+            engine = _engines[index] = Engine(index, arch, uri, allocator)
+        if keepalive and engine.keepalive is None:
+            engine.keepalive = KeepAlive(engine, keepalive)
+        return engine
+
+
+def close_engine(engine: Engine) -> None:
+    """Give everything back that XRT has for this process on one NPU."""
+    _engines.pop(engine.index, None)
+    engine.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """XRT's objects must go before the interpreter does."""
+    while _engines:
+        close_engine(_engines.popitem()[1])
+
+
+def _in_child() -> None:
+    """Nothing of XRT works in a forked process, and giving anything back there would take it from the parent."""
+    global _lock
+    _lock = threading.RLock()
+    for engine in _engines.values():
+        engine.forked = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # Not even at the end of the process.
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

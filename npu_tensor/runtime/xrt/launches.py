@@ -1,0 +1,226 @@
+"""Launches: what was asked of an NPU and has not ended, and how it is handed to XRT.
+
+Launches of one context are submitted together as a batch: all but the last as a runlist, the last by itself. A queue
+of XRT works in order, so that the last one's state tells about all, and asking for a state, unlike XRT's waiting for a
+runlist, does not keep other Python threads from running.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import get_ident
+from typing import Any, Final, Protocol
+
+from npu_tensor.config import config
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.xrt.buffers import Lease, ResidentBuffer
+from npu_tensor.runtime.xrt.contexts import Bound, Context, write_instructions
+from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.task import Step, Task
+
+__all__ = ["COMPLETED", "PENDING", "Batch", "Launch", "LaunchSite", "RunFailed", "on_host", "submit"]
+
+COMPLETED: Final = 4
+PENDING: Final = frozenset({1, 2, 3, 7})
+"""Values of XRT's ert_cmd_state: new, queued, running (which pyxrt has no name for), submitted."""
+
+_SPIN_SECONDS: Final = 300e-6
+_LONGEST_PAUSE: Final = 1e-3
+"""Most launches end within some hundred microseconds; for those that do not, waiting should cost little."""
+
+
+class RunFailed(Exception):
+    """A launch ended in another state than completed."""
+
+
+class LaunchSite(Protocol):
+    """A step of a plan that launches a program.
+
+    listed, tail: its run objects in a runlist and by itself. writes: for each buffer whether the NPU writes it.
+    latest: the newest batch that has it. queued: whether it waits to be submitted.
+    """
+
+    task: Task
+    program: Program
+    listed: Bound
+    tail: Bound
+    writes: tuple[bool, ...]
+    latest: Batch | None
+    queued: bool
+
+    @property
+    def on_host(self) -> Step:
+        """The same task on the CPU, compiled when first asked for."""
+        ...
+
+
+class Launch:
+    """One run of a step: enough to submit it, and to compute it on the CPU instead.
+
+    leases: its buffers, in the order of the design's. inputs: values by item. results: by item, at least one.
+    thread: that asked for it. on_device: whether the NPU computed it. error: what its results are instead of values.
+    """
+
+    __slots__ = ("batch", "error", "inputs", "leases", "on_device", "results", "site", "thread", "words")
+
+    def __init__(
+        self,
+        site: LaunchSite,
+        leases: list[Lease],
+        inputs: list[tuple[int, Any]],
+        results: list[tuple[int, ResidentBuffer]],
+        words: Sequence[int],
+    ) -> None:
+        self.site = site
+        self.leases = leases
+        self.inputs = inputs
+        self.results = results
+        self.words = words
+        self.batch: Batch | None = None
+        self.thread = get_ident()
+        self.on_device = False
+        self.error: Exception | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has neither values nor an error yet."""
+        return self.results[0][1].launch is self
+
+    def completed(self) -> None:
+        """The NPU has computed it."""
+        self.on_device = True
+        self.site.program.faults = 0
+        for _, result in self.results:
+            result.launch = None
+
+    def failed(self, error: Exception) -> None:
+        """Whoever looks at its results gets an error."""
+        self.error = error
+        for _, result in self.results:
+            result.lease = None
+            result.launch = error
+
+    def replaced(self, values: Sequence[Any]) -> None:
+        """The CPU has computed it. values: one per result."""
+        for (_, result), value in zip(self.results, values, strict=True):
+            result.host = value
+            result.lease = None
+            result.launch = None
+
+
+class Batch:
+    """Launches that are submitted together.
+
+    phase: "submitting", "running", then "done" or "abandoned". One that nobody submits now and that is still in the
+    first phase was interrupted. launches: none of one that is done.
+    """
+
+    __slots__ = ("context", "deadline", "launches", "phase", "runlist", "tail")
+
+    context: Context
+
+    def __init__(self, launches: list[Launch]) -> None:
+        self.launches = launches
+        self.phase = "submitting"
+        self.runlist: Any = None
+        self.tail: Any = None
+        self.deadline = 0.0
+        for launch in launches:
+            launch.batch = self
+            launch.site.latest = self
+            launch.site.queued = False
+
+    @property
+    def program(self) -> Program:
+        """What all its launches run."""
+        return self.launches[0].site.program
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody will hear of it from the NPU."""
+        return self.phase == "abandoned"
+
+    def end(self, phase: str) -> None:
+        """Let go of XRT's objects, which would keep a context alive. phase: "done" or "abandoned"."""
+        self.phase = phase
+        self.tail = self.runlist = None
+
+    def state(self) -> int:
+        """The state of the last launch, as XRT's number. Raises RuntimeError if the device cannot be asked."""
+        tail = self.tail
+        return COMPLETED if tail is None else int(tail.state())
+
+    def pause(self, since: float) -> None:
+        """Let other threads run before the state is asked again."""
+        waited = time.perf_counter() - since
+        time.sleep(0 if waited < _SPIN_SECONDS else min(waited / 8, _LONGEST_PAUSE))
+
+    def late(self) -> bool:
+        """Whether it takes longer than launches may."""
+        return time.monotonic() > self.deadline
+
+    def check(self) -> None:
+        """Raise RunFailed unless all launches of a batch whose last one has ended have completed."""
+        state = self.tail.state()
+        if int(state) != COMPLETED:
+            raise RunFailed(f"the launch ended in state {str(state).rpartition('STATE_')[2]}")
+        if self.runlist is not None:
+            try:
+                self.runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
+            except RuntimeError as error:
+                raise RunFailed(str(error)) from None
+
+
+def submit(batch: Batch, context: Context, driver: Any) -> None:
+    """Hand the launches of a batch to XRT. Raises RuntimeError."""
+    *listed, last = batch.launches
+    bounds = []
+    for launch in listed:
+        _prepare(launch, launch.site.listed, context, driver)
+        bounds.append(launch.site.listed)
+    _prepare(last, last.site.tail, context, driver)
+    if bounds:
+        batch.runlist = context.runlist(tuple(bounds))
+        batch.runlist.execute()
+    batch.tail = last.site.tail.run
+    batch.tail.start()
+    batch.deadline = time.monotonic() + config.launch_seconds
+    batch.phase = "running"
+    context.latest = batch
+
+
+def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> None:
+    """Set what differs from the run's last time, and sync what the host has written.
+
+    Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
+    """
+    if bound.run is None:
+        context.bind(bound)
+    if launch.words and bound.words != launch.words:
+        bound.words = None
+        assert bound.instructions is not None
+        write_instructions(bound.instructions, context.program.patched(launch.words), driver)
+        bound.words = launch.words
+    arguments = bound.arguments
+    first = context.first
+    for number, (lease, written) in enumerate(zip(launch.leases, launch.site.writes, strict=True)):
+        block = lease.block
+        if arguments[number] is not block:
+            arguments[number] = None
+            bound.run.set_arg(first + number, block.bo)
+            arguments[number] = block
+        if block.host_dirty:
+            block.bo.sync(driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+            block.host_dirty = False
+        if written:
+            block.device_dirty = True
+
+
+def on_host(launch: Launch) -> list[Buffer]:
+    """The results of a launch, computed by the CPU. Raises what the user's values cause."""
+    values: list[Any] = [None] * (1 + max(item for item, _ in (*launch.inputs, *launch.results)))
+    for item, value in launch.inputs:
+        values[item] = value
+    launch.site.on_host(values)
+    return [values[item] for item, _ in launch.results]

@@ -1,0 +1,87 @@
+"""What the CPU computes because an NPU did not: launches that were abandoned, in their order, and what went wrong."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable
+
+from npu_tensor.config import config
+from npu_tensor.errors import LaunchError
+from npu_tensor.runtime.xrt.launches import Launch, on_host
+
+__all__ = ["Recovery", "is_strict"]
+
+
+def is_strict() -> bool:
+    """Whether a fault is an error instead of work for the CPU."""
+    return config.strict or config.fallback == "error"
+
+
+class Recovery:
+    """The abandoned launches of one NPU. All methods but `warn` are called with the lock of the NPUs."""
+
+    def __init__(self) -> None:
+        self._launches: list[Launch] = []
+        self._errors: list[tuple[int, Exception]] = []
+        self._notes: list[str] = []
+        self._running = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to compute, to raise or to say."""
+        return not (self._launches or self._errors or self._notes)
+
+    def __len__(self) -> int:
+        return len(self._launches)
+
+    def add(self, launches: Iterable[Launch]) -> None:
+        """Take launches that nobody will hear of from the NPU, in the order in which they were asked for."""
+        known = set(self._launches)
+        self._launches += [launch for launch in launches if launch not in known]
+
+    def note(self, message: str, error: bool) -> None:
+        """Say later what happened. error: let the results of all launches be errors of this text."""
+        self._notes.append(message)
+        if error:
+            for launch in self._launches:
+                if launch.pending:
+                    self._fail(launch, LaunchError(message))
+
+    def recover(self, until: Launch | None = None) -> None:
+        """Compute what was abandoned, up to and with `until`, or all."""
+        while self._launches and (until is None or until.pending):
+            # Out of the list first: an operand that comes from another NPU may lead here again.
+            self._compute(self._launches.pop(0))
+        if until is not None and until.pending:
+            self._compute(until)  # An interrupt has taken it out of the list.
+
+    def _compute(self, launch: Launch) -> None:
+        if not launch.pending:
+            return
+        self._running += 1
+        try:
+            launch.replaced(on_host(launch))
+        except Exception as error:
+            self._fail(launch, error)
+        finally:
+            self._running -= 1
+
+    def _fail(self, launch: Launch, error: Exception) -> None:
+        launch.failed(error)
+        self._errors.append((launch.thread, error))
+
+    def take_error(self, error: Exception | None = None) -> Exception | None:
+        """Forget an error that is about to be raised: this one, or the first of the calling thread."""
+        thread = threading.get_ident()
+        for entry in self._errors:
+            if entry[1] is error or (error is None and entry[0] == thread):
+                self._errors.remove(entry)
+                return entry[1]
+        return error
+
+    def warn(self) -> None:
+        """Say what happened, once everything is in order again: a warning may be an exception."""
+        while self._notes and not self._running:
+            outcome = "" if is_strict() else "; the CPU computes what was under way"
+            warnings.warn(self._notes.pop(0) + outcome, RuntimeWarning, stacklevel=3)

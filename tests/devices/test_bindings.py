@@ -1,0 +1,393 @@
+"""pyxrt: where it is found, what the error says, and that a device is opened once and never in a forked child."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from npu_tensor.config import config
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.libraries import XRT
+from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt.bindings import forget_device, open_device, python_of, pyxrt, xrt_version
+
+SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
+FAKE = "class device: pass\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_pyxrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Neither this machine's nor one that another test has found."""
+    for variable in ("NPU_TENSOR_XRT_PATH", "XILINX_XRT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(bindings, "USUAL_PLACES", (str(tmp_path / "usual").removeprefix("/"),))
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not list(Path(entry).glob("pyxrt*"))])
+    monkeypatch.delitem(sys.modules, "pyxrt", raising=False)
+    monkeypatch.setattr(bindings, "_failed", None)
+    monkeypatch.setattr(bindings, "_opened", {})
+    monkeypatch.setattr(bindings, "_opener", None)
+    config.reset()
+    yield
+    sys.modules.pop("pyxrt", None)
+    monkeypatch.undo()
+    config.reset()
+
+
+def module(directory: Path, text: str = FAKE, name: str = "pyxrt.py") -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(text)
+    return directory / name
+
+
+def tried() -> list[str]:
+    with pytest.raises(DeviceError) as caught:
+        pyxrt()
+    assert caught.value.code == "NOT_FOUND"
+    first, *lines = str(caught.value).splitlines()
+    assert first == "XRT's Python module pyxrt was not found. Tried"
+    return [line.strip() for line in lines]
+
+
+def test_places_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = module(tmp_path / "installed")
+    usual = module(tmp_path / "usual")
+    inside = module(tmp_path / "xrt/python")
+    beside = module(tmp_path / "xrt")
+    monkeypatch.syspath_prepend(str(installed.parent))
+    monkeypatch.setenv("XILINX_XRT", str(tmp_path / "xrt"))
+    for file in (installed, inside, beside, usual):
+        assert pyxrt().__file__ == str(file)
+        assert pyxrt() is sys.modules["pyxrt"]
+        del sys.modules["pyxrt"]
+        file.unlink()
+    assert tried() == [
+        "import pyxrt: not found",
+        f"XILINX_XRT: {tmp_path / 'xrt/python'}: not found",
+        f"XILINX_XRT: {tmp_path / 'xrt'}: not found",
+        f"usual place: {tmp_path / 'usual'}: not found",
+    ]
+
+
+def test_our_variable_comes_before_that_of_xrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = module(tmp_path / "ours")
+    module(tmp_path / "theirs")
+    monkeypatch.setenv("XILINX_XRT", str(tmp_path / "theirs"))
+    monkeypatch.setenv("NPU_TENSOR_XRT_PATH", str(tmp_path / "ours"))
+    assert pyxrt().__file__ == str(ours)
+
+
+def test_sys_path_stays_as_it_is(tmp_path: Path) -> None:
+    before = list(sys.path)
+    with config.scope(xrt_path=[module(tmp_path / "xrt").parent]):
+        pyxrt()
+    assert sys.path == before
+
+
+def test_one_for_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = module(tmp_path / "usual", "", "pyxrt.cpython-39-x86_64-linux-gnu.so")
+    installed = module(tmp_path / "installed", "", "pyxrt.cpython-27-aarch64-linux-gnu.so")
+    monkeypatch.syspath_prepend(str(installed.parent))
+    assert tried() == [
+        f"import pyxrt: {installed}: built for Python 2.7; this Python takes pyxrt{SUFFIX}",
+        f"usual place: {other}: built for Python 3.9; this Python takes pyxrt{SUFFIX}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("pyxrt.cpython-312-x86_64-linux-gnu.so", "3.12"),
+        ("pyxrt.cpython-39-aarch64-linux-gnu.so", "3.9"),
+        ("pyxrt.cpython-313t-x86_64-linux-gnu.so", "3.13"),
+        ("pyxrt.so", ""),
+    ],
+)
+def test_python_of(name: str, version: str) -> None:
+    assert python_of(Path(name)) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise RuntimeError('no good')", "no good"),
+        ("raise RuntimeError", "RuntimeError"),
+        ("import nt_surely_nowhere", "No module named 'nt_surely_nowhere'"),
+        ("raise ImportError('Python version mismatch: compiled for 3.9')", "Python version mismatch: compiled for 3.9"),
+        ("class other: pass", "is not XRT's module: it has no `device`"),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_passed_over(tmp_path: Path, text: str, reason: str) -> None:
+    module(tmp_path / "broken", text)
+    fine = module(tmp_path / "fine")
+    with config.scope(xrt_path=[tmp_path / "broken", tmp_path / "fine"]):
+        assert pyxrt().__file__ == str(fine)
+        del sys.modules["pyxrt"]
+        fine.unlink()
+        lines = tried()
+    assert lines[2].startswith(f"config.xrt_path: {tmp_path / 'broken'}: ")
+    assert lines[2].endswith(reason)
+    assert "pyxrt" not in sys.modules
+
+
+def test_a_failed_look_holds_until_a_setting_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def directories(places: object) -> Iterator[tuple[str, Path | None]]:
+        looks.append(places)
+        yield "import pyxrt", None
+
+    monkeypatch.setattr(bindings, "_directories", directories)
+    assert tried() == tried() == ["import pyxrt: not found"]
+    assert len(looks) == 1
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tried()
+    with config.scope(xrt_path=[tmp_path]):
+        tried()
+    monkeypatch.setitem(sys.modules, "pyxrt", None)
+    assert "halted" in tried()[0]
+    assert len(looks) == 4
+    made = ModuleType("pyxrt")
+    made.device = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyxrt", made)
+    assert pyxrt() is made
+
+
+EXTENSION = """
+#include <Python.h>
+unsigned xrtVersionMajor(void);
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "pyxrt"};
+PyMODINIT_FUNC PyInit_pyxrt(void) {
+    PyObject *made = PyModule_Create(&definition);
+    PyModule_AddIntConstant(made, "device", xrtVersionMajor());
+    return made;
+}
+"""
+
+
+@pytest.mark.skipif(not Path(sysconfig.get_path("include"), "Python.h").is_file(), reason="there is no Python.h")
+def test_its_library_is_found_where_xrt_is(tmp_path: Path) -> None:
+    """As after an installation into a directory that the system's loader does not know."""
+    python, lib = tmp_path / "xrt/python", tmp_path / "xrt/lib"
+    python.mkdir(parents=True)
+    lib.mkdir()
+    version = {"xrtVersionMajor": 2, "xrtVersionMinor": 21, "xrtVersionPatch": 75}
+    functions = dict.fromkeys(XRT.symbols, 0) | version
+    source = "".join(f"unsigned {name}(void) {{ return {number}; }}\n" for name, number in functions.items())
+    library = lib / XRT.names[0]
+    include = f"-I{sysconfig.get_path('include')}"
+    for text, file, flags in (
+        (source, library, [f"-Wl,-soname,{XRT.names[0]}"]),
+        (EXTENSION, python / f"pyxrt{SUFFIX}", [include, f"-L{lib}", f"-l:{XRT.names[0]}"]),
+    ):
+        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(file), *flags]
+        subprocess.run(command, input=text, text=True, check=True)
+
+    program = (
+        "import npu_tensor; from npu_tensor.runtime.xrt import bindings\n"
+        "bindings.USUAL_PLACES = ()\n"
+        "try: print(bindings.pyxrt().__file__, bindings.pyxrt().device, bindings.xrt_version())\n"
+        "except npu_tensor.DeviceError as error: print(error)"
+    )
+    environment = {**os.environ, "XILINX_XRT": str(tmp_path / "xrt"), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run() -> str:
+        # -S: without what is installed for this Python, which may be XRT.
+        command = [sys.executable, "-S", "-c", program]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert run() == f"{python / f'pyxrt{SUFFIX}'} 2 2.21.75\n"
+    library.rename(tmp_path / "elsewhere")
+    assert f"XILINX_XRT: {python}: {XRT.names[0]}: cannot open shared object file" in run()
+
+
+def test_version_by_the_name_of_the_file(tmp_path: Path) -> None:
+    source = "".join(f"int {name}(void) {{ return 0; }}\n" for name in XRT.symbols)
+    file = tmp_path / "libxrt_coreutil.so.2.21.75"
+    subprocess.run(["gcc", "-shared", "-x", "c", "-", "-o", str(file)], input=source, text=True, check=True)
+    (tmp_path / "libxrt_coreutil.so.2").symlink_to(file.name)
+    (tmp_path / "libxrt_coreutil.so").symlink_to("libxrt_coreutil.so.2")
+    for wanted, version in ((tmp_path, "2.21.75"), (tmp_path / "libxrt_coreutil.so", "2.21.75")):
+        assert bindings.version_of(XRT._replace(search_paths=(wanted,)).find()) == version
+    file.rename(tmp_path / "libxrt_coreutil.so.2")
+    assert bindings.version_of(XRT._replace(search_paths=(tmp_path,)).find()) == ""
+
+
+def test_version_is_unknown_without_xrt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bindings, "XRT", XRT._replace(names=("libnt_nowhere.so",)))
+    assert xrt_version() == ""
+
+
+class Opener(ModuleType):
+    """A pyxrt whose devices open as `answers` say, one after the other: an error, or nothing."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__("pyxrt")
+        self.answers = list(answers)
+        self.opened: list[int] = []
+
+    def device(self, index: int) -> object:
+        self.opened.append(index)
+        if self.answers and (answer := self.answers.pop(0)):
+            raise RuntimeError(answer)
+        return object()
+
+
+@pytest.fixture
+def opener(monkeypatch: pytest.MonkeyPatch) -> Opener:
+    made = Opener()
+    monkeypatch.setitem(sys.modules, "pyxrt", made)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    return made
+
+
+def test_a_device_is_opened_once(opener: Opener) -> None:
+    first = open_device(0)
+    assert open_device(0) is first
+    assert open_device(1) is not first
+    assert opener.opened == [0, 1]
+    forget_device(0)
+    forget_device(7)
+    assert open_device(0) is not first
+    assert opener.opened == [0, 1, 0]
+
+
+def test_threads_share_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = threading.Barrier(8)
+
+    class Slow(Opener):
+        def device(self, index: int) -> object:
+            time.sleep(0.05)
+            return super().device(index)
+
+    made = Slow()
+    monkeypatch.setitem(sys.modules, "pyxrt", made)
+    found: list[object] = []
+
+    def ask() -> None:
+        entered.wait()
+        found.append(open_device(0))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == len(made.opened) == 1
+
+
+BUSY = "Open /dev/accel/accel0 failed (err=-19): No such device"
+
+
+def test_a_device_that_is_away_for_a_moment(opener: Opener) -> None:
+    opener.answers = [BUSY, BUSY, ""]
+    open_device(0)
+    assert opener.opened == [0, 0, 0]
+
+
+def test_a_device_that_stays_away(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    opener.answers = [BUSY] * 100
+    with pytest.raises(DeviceError, match=r"XRT cannot open NPU 0: Open /dev/accel/accel0 failed \(err") as caught:
+        open_device(0)
+    assert caught.value.code == "UNAVAILABLE"
+    assert 2 <= len(pauses) == len(opener.opened) - 1
+    assert 0.1 < sum(pauses) < 1
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("Open /dev/accel/accel0 failed (err=-13): Permission denied", "UNAVAILABLE"),
+        (" No such device with index '3'", "OUT_OF_RANGE"),
+    ],
+)
+def test_other_errors_come_at_once(opener: Opener, said: str, code: str) -> None:
+    opener.answers = [said]
+    with pytest.raises(DeviceError) as caught:
+        open_device(3)
+    assert str(caught.value) == f"XRT cannot open NPU 3: {said.strip()}"
+    assert caught.value.code == code
+    assert opener.opened == [3]
+
+
+def in_child() -> tuple[str, str]:
+    """What a forked child gets when it asks for a device."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Of Python 3.12, if there are other threads.
+        child = os.fork()
+    if not child:
+        signal.alarm(20)  # instead of waiting for a lock for ever
+        try:
+            open_device(0)
+            said = "opened\n"
+        except DeviceError as error:
+            said = f"{error.code}\n{error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as file:
+        code, _, text = file.read().partition("\n")
+    os.waitpid(child, 0)
+    return code, text
+
+
+def test_a_forked_child_is_refused_once_a_device_is_open(opener: Opener) -> None:
+    assert in_child()[0] == "opened"
+    open_device(0)
+    code, text = in_child()
+    assert code == "UNAVAILABLE"
+    assert f"process {os.getpid()} opened it and then forked" in text
+    assert 'multiprocessing.get_context("spawn")' in text
+    assert len(opener.opened) == 1
+
+
+def test_a_forked_child_may_open_what_could_not_be_opened_before(opener: Opener) -> None:
+    opener.answers = ["err=-13"]
+    with pytest.raises(DeviceError):
+        open_device(0)
+    assert in_child()[0] == "opened"
+
+
+def test_a_fork_while_another_thread_looks(opener: Opener) -> None:
+    """The child must not wait for a lock that no thread of its own holds."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with bindings._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert in_child()[0] == "opened"
+    finally:
+        done.set()
+        thread.join()
+
+
+def _open_in_spawned(directory: str) -> str:
+    with config.scope(xrt_path=[directory]):
+        return type(open_device(0)).__name__
+
+
+def test_a_spawned_process_opens_its_own(opener: Opener, tmp_path: Path) -> None:
+    module(tmp_path, "class device:\n    def __init__(self, index): pass\n")
+    open_device(0)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_open_in_spawned, (str(tmp_path),)) == "device"

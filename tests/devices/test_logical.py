@@ -1,0 +1,424 @@
+"""Several devices as one: which member gets a launch, and what becomes of the others when one fails."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.kernels.offer import FUSION, Target
+from npu_tensor.ops.declare import Layout
+from npu_tensor.runtime.logical import LogicalDevice
+from npu_tensor.task import Input, Kernel, Output, Refusal, Step, Task
+
+LAUNCH = "a launch"
+NPU2 = Target(ARRAYS["aie2p"], 8)
+SECONDS = 30
+"""Until a test that hangs fails; nothing here takes as long."""
+
+
+class FakeMember:
+    """Records what it is asked for. Its steps return at once; `busy` and `usable` are what a test says."""
+
+    fusion = FUSION
+
+    def __init__(self, uri: str, target: Target = NPU2) -> None:
+        self.uri = uri
+        self.target = target
+        self.busy = 0
+        self.usable = True
+        self.refuses = ""  # a word in an op's name: no kernel for it
+        self.failure: Exception | None = None  # of bind
+        self.launch_failure: Exception | None = None
+        self.bound: list[str] = []
+        self.launches: list[str] = []
+        self.prepared: list[Kernel] = []
+        self.submitted = 0
+        self.synchronized = 0
+        self.closed = 0
+        self.barrier: threading.Barrier | None = None  # for launches to meet at
+        self.bind_slowly = False
+
+    def claim(self, task: Task) -> FakeKernel | Refusal:
+        if self.refuses and self.refuses in task.name:
+            return Refusal(f"{self.uri} has no {task.name}")
+        return FakeKernel(self, task)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        self.prepared += kernels
+
+    def submit(self) -> None:
+        self.submitted += 1
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+        if self.launch_failure is not None:
+            raise self.launch_failure
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class FakeKernel:
+    def __init__(self, owner: FakeMember, task: Task) -> None:
+        self.owner = owner
+        self.task = task
+        self.device = owner.uri
+        self.name = "fake"
+        self.seconds = 0.0
+        self.reason = "claimed"
+
+    def bind(self) -> Step:
+        owner = self.owner
+        owner.bound.append(self.task.name)
+        if owner.bind_slowly:
+            threading.Event().wait(0.2)
+        if owner.failure is not None:
+            raise owner.failure
+        self.seconds, self.reason = 1e-3, f"bound by {owner.uri}"
+
+        def run(values: list[Any]) -> None:
+            owner.launches.append(self.task.name)
+            if owner.launch_failure is not None:
+                raise owner.launch_failure
+            if owner.barrier is not None:
+                owner.barrier.wait(SECONDS)
+            values[-1] = Value(owner)
+
+        return run
+
+
+@dataclass
+class Value:
+    """The result of a launch: it lies in a member, of this logical device or another."""
+
+    home: FakeMember
+    nbytes: int = 64
+    launch: object = None  # while it is under way
+
+
+@dataclass
+class Several:
+    """A logical device of fake members."""
+
+    count: int = 2
+    members: list[FakeMember] = field(init=False)
+    device: LogicalDevice = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.members = [FakeMember(f"fake#{number}") for number in range(self.count)]
+        self.device = LogicalDevice("fake", self.members)
+
+    def step(self, *ops: str) -> Step:
+        answer = self.device.claim(task(*ops))
+        assert not isinstance(answer, Refusal)
+        return answer.bind()
+
+    def launched_on(self, step: Step, *operands: object) -> int:
+        """Run a step of two operands; returns the number of the member."""
+        before = [len(member.launches) for member in self.members]
+        step([*operands, *[object()] * (2 - len(operands)), None])
+        changed = [n for n, member in enumerate(self.members) if len(member.launches) > before[n]]
+        assert len(changed) == 1
+        return changed[0]
+
+
+def task(*ops: str) -> Task:
+    """The work of ops on two tensors and a number: items 0, 1 and 2 of a list whose last is the result."""
+    layout = Layout((16,), (1,))
+    inputs = (Input(0, nt.bfloat16, layout), Input(1, nt.bfloat16, layout), Input(2, None, None))
+    return Task("map", (3,), ops or ("add",), inputs, (Output(3, nt.bfloat16, layout, 32),), (16,))
+
+
+def test_idle_members_take_turns() -> None:
+    three = Several(3)
+    step = three.step()
+    assert [three.launched_on(step) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_least_busy_gets_the_launch() -> None:
+    three = Several(3)
+    step = three.step()
+    three.members[0].busy, three.members[1].busy, three.members[2].busy = 5, 3, 4
+    assert [three.launched_on(step) for _ in range(3)] == [1, 1, 1]
+    three.members[2].busy = 0
+    assert three.launched_on(step) == 2
+
+
+def test_a_launch_goes_where_its_operand_lies() -> None:
+    three = Several(3)
+    step = three.step()
+    for number in (2, 2, 0, 1, 1):
+        assert three.launched_on(step, object(), Value(three.members[number])) == number
+    small, large = Value(three.members[0], 64), Value(three.members[2], 4096)
+    assert three.launched_on(step, small, large) == 2
+    assert three.launched_on(step, large, small) == 2
+
+
+def test_a_launch_waits_where_its_operand_is_being_computed() -> None:
+    """However busy that member is: elsewhere the launch would wait as well, and a copy would be made."""
+    two = Several()
+    step = two.step()
+    two.members[1].busy = 9
+    assert two.launched_on(step, Value(two.members[1], launch=LAUNCH), Value(two.members[0], 4096)) == 1
+
+
+def test_a_finished_operand_does_not_draw_all_launches_to_one_member() -> None:
+    """Weights that were computed on one member must not leave the others without work."""
+    two = Several()
+    step, weights = two.step(), Value(two.members[0], 1 << 20)
+    assert two.launched_on(step, weights) == 0
+    two.members[0].busy = 1
+    assert two.launched_on(step, weights) == 1
+
+
+def test_values_of_other_devices_and_numbers_are_no_reason() -> None:
+    two = Several()
+    step = two.step()
+    foreign = Value(FakeMember("elsewhere"), 1 << 20, launch=LAUNCH)
+    assert [two.launched_on(step, foreign, foreign) for _ in range(4)] == [0, 1, 0, 1]
+
+
+def test_independent_chains_go_to_different_members() -> None:
+    """Launches are under way until the end, as on a device that works asynchronously."""
+    two = Several()
+    first, second = two.step("first"), two.step("second")
+    ends: list[Any] = [object(), object()]
+    chains: list[set[int]] = [set(), set()]
+    for _ in range(5):
+        for chain, step in enumerate((first, second)):
+            values = [ends[chain], object(), 1.0, None]
+            step(values)
+            value = values[-1]
+            assert isinstance(value, Value)
+            value.launch = LAUNCH
+            value.home.busy += 1
+            ends[chain] = value
+            chains[chain].add(two.members.index(value.home))
+    assert sorted(map(sorted, chains)) == [[0], [1]]
+
+
+def test_a_member_that_is_not_needed_opens_nothing() -> None:
+    three = Several(3)
+    three.members[1].busy = three.members[2].busy = 9
+    step = three.step()
+    for _ in range(3):
+        step([None] * 4)
+    three.device.submit()
+    three.device.synchronize()
+    assert [member.bound for member in three.members] == [["add"], [], []]
+    assert [member.submitted for member in three.members] == [1, 0, 0]
+    assert [member.synchronized for member in three.members] == [1, 0, 0]
+    three.device.close()
+    assert [member.closed for member in three.members] == [1, 1, 1]
+
+
+def test_a_kernel_is_bound_once_per_member() -> None:
+    two = Several()
+    step = two.step()
+    for _ in range(10):
+        step([None] * 4)
+    assert [member.bound for member in two.members] == [["add"], ["add"]]
+    assert [len(member.launches) for member in two.members] == [5, 5]
+
+
+def test_the_first_member_answers_for_all() -> None:
+    two = Several()
+    two.members[0].refuses = "sort"
+    assert two.device.claim(task("argsort")) == Refusal("fake#0 has no argsort")
+    kernel = two.device.claim(task())
+    assert not isinstance(kernel, Refusal)
+    two.device.prepare([kernel])
+    assert ([len(member.prepared) for member in two.members], two.members[0].prepared[0].device) == ([1, 0], "fake#0")
+    assert (kernel.device, kernel.name, kernel.reason) == ("fake", "fake", "claimed")
+    step = kernel.bind()
+    assert [two.launched_on(step), two.launched_on(step)] == [0, 1]
+    assert (kernel.seconds, kernel.reason) == (1e-3, "bound by fake#0")
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("failure", [BuildError("no context"), nt.DeviceError("no context")])
+def test_a_member_that_cannot_have_a_kernel_leaves_it_to_the_others(failing: int, failure: Exception) -> None:
+    two = Several()
+    two.members[failing].failure = failure
+    seen: list[events.Event] = []
+    with events.listen(seen.append):
+        step = two.step()
+        assert [two.launched_on(step) for _ in range(4)] == [1 - failing] * 4
+    assert seen == [events.Fallback("add", f"fake#{failing}", "no context")]
+    assert len(two.members[failing].bound) == 1
+    two.members[failing].failure = None
+    other = two.step("mul")
+    assert {two.launched_on(other) for _ in range(2)} == {0, 1}
+
+
+def test_a_member_that_refuses_what_the_first_takes_gets_no_such_launch() -> None:
+    two = Several()
+    two.members[1].refuses = "mul"
+    step = two.step("mul")
+    assert [two.launched_on(step) for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_kernel_that_no_member_can_have_is_a_build_error_that_names_each_reason_once() -> None:
+    three = Several(3)
+    for member, reason in zip(three.members, ("no compiler", "lost", "no compiler"), strict=True):
+        member.failure = BuildError(reason)
+    with pytest.raises(BuildError, match=r"^no compiler; lost$"):
+        three.step()
+
+
+def test_a_launch_that_fails_is_an_error_of_its_own_and_counts_no_longer() -> None:
+    two = Several()
+    step = two.step()
+    two.members[0].launch_failure = LaunchError("hung")
+    with ThreadPoolExecutor(1) as threads, pytest.raises(LaunchError, match="hung"):
+        threads.submit(step, [None] * 4).result(SECONDS)
+    two.members[0].launch_failure = None
+    assert [two.launched_on(step, Value(two.members[0])) for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("launch", [None, LAUNCH])
+def test_a_member_that_is_not_usable_gets_no_launch_while_another_is(launch: object) -> None:
+    two = Several()
+    step = two.step()
+    two.members[0].usable = False
+    assert [two.launched_on(step, Value(two.members[0], launch=launch)) for _ in range(3)] == [1, 1, 1]
+    two.members[1].usable = False  # Then each says itself what is the matter.
+    assert {two.launched_on(step) for _ in range(2)} == {0, 1}
+
+
+def test_kernels_are_bound_on_a_usable_member_first() -> None:
+    two = Several()
+    two.members[0].usable = False
+    two.step()
+    assert [member.bound for member in two.members] == [[], ["add"]]
+
+
+def test_all_members_are_waited_for_even_if_one_fails() -> None:
+    three = Several(3)
+    step = three.step()
+    for _ in range(3):
+        step([None] * 4)
+    three.members[0].launch_failure = LaunchError("the first")
+    three.members[1].launch_failure = LaunchError("the second")
+    with pytest.raises(LaunchError, match="the first"):
+        three.device.synchronize()
+    assert [member.synchronized for member in three.members] == [1, 1, 1]
+
+
+def test_threads_work_on_all_members_at_the_same_time() -> None:
+    """Every launch waits until all four are under way, which they only are if no member and no lock holds them up."""
+    four = Several(4)
+    barrier = threading.Barrier(4)
+    step = four.step()
+    for member in four.members:
+        member.barrier = barrier
+    with ThreadPoolExecutor(4) as threads:
+        runs = [threads.submit(step, [None] * 4) for _ in range(4)]
+        for run in runs:
+            run.result(SECONDS)
+    assert [len(member.launches) for member in four.members] == [1, 1, 1, 1]
+
+
+def test_a_launch_that_has_not_returned_makes_its_member_busy() -> None:
+    two = Several()
+    step = two.step()
+    barrier = two.members[0].barrier = threading.Barrier(2)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(step, [None] * 4)
+        while not two.members[0].launches:
+            time.sleep(0.001)
+        assert [two.launched_on(step, Value(two.members[0])) for _ in range(3)] == [1, 1, 1]
+        barrier.wait(SECONDS)
+        first.result(SECONDS)
+    two.members[0].barrier = None
+    assert two.launched_on(step, Value(two.members[0])) == 0
+
+
+@pytest.mark.parametrize("failure", [None, BuildError("no context")])
+def test_threads_that_need_a_kernel_at_the_same_time_bind_it_once(failure: Exception | None) -> None:
+    two = Several()
+    step = two.step()
+    two.members[1].bind_slowly, two.members[1].failure = True, failure
+    there = Value(two.members[1], launch=LAUNCH)
+    with ThreadPoolExecutor(4) as threads:
+        for run in [threads.submit(step, [there, None, 1.0, None]) for _ in range(4)]:
+            run.result(SECONDS)
+    assert two.members[1].bound == ["add"]
+    assert len(two.members[failure is None].launches) == 4
+
+
+def test_many_threads_lose_no_launch() -> None:
+    three = Several(3)
+    steps = [three.step(op) for op in ("add", "sub", "mul")]
+    three.members[1].failure = BuildError("no context")
+
+    def work(seed: int) -> None:
+        choice = random.Random(seed)
+        for _ in range(300):
+            values = [Value(choice.choice(three.members)), None, 1.0, None]
+            choice.choice(steps)(values)
+            assert values[-1] is not None
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    assert sum(len(member.launches) for member in three.members) == 2400
+    assert three.members[1].launches == []
+    assert sorted(three.members[1].bound) == sorted({*three.members[1].bound})  # each was tried once
+    # No thread is counted as in a launch any more.
+    assert [three.launched_on(steps[0], Value(three.members[number])) for number in (0, 2)] == [0, 2]
+
+
+def test_a_launch_that_an_interrupt_ended_is_not_counted_for_ever() -> None:
+    """The interrupt comes before the launch of this thread can be taken off the count."""
+    two = Several()
+    step = two.step()
+    assert two.device.enter([], ()) == 0
+    assert two.launched_on(step, Value(two.members[0])) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_can_use_the_device_while_a_thread_here_is_in_it() -> None:
+    two = Several()
+    step = two.step()
+    inside, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        assert two.device.enter([], ()) == 0
+        with two.device.binding, two.device._choosing:
+            inside.set()
+            forked.wait(SECONDS)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(SECONDS)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS)
+        on = [two.launched_on(step, Value(two.members[0])), two.launched_on(step)]
+        os._exit(0 if on == [0, 1] else 1)
+    forked.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_members_must_be_compatible() -> None:
+    members = [FakeMember("npu:0"), FakeMember("npu:1", Target(ARRAYS["aie2"], 4))]
+    with pytest.raises(nt.DeviceError, match=r"npu://0,1: npu:1 is not compatible with npu:0") as caught:
+        LogicalDevice("npu://0,1", members)
+    assert caught.value.code == "INCOMPATIBLE"
+    with pytest.raises(nt.DeviceError, match="needs a member"):
+        LogicalDevice("npu", [])

@@ -1,0 +1,382 @@
+"""What the doctor finds on machines that lack one thing each, and where all is well."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fake_system import BDF, FAKE_HSA, FAKE_XRT, KERNEL, NPU, PCI, Machine
+
+from npu_tensor.config import config
+from npu_tensor.doctor import CHECKS, Finding, diagnose, usable, verdict
+from npu_tensor.runtime.build.mlir_aie import Toolchain
+from npu_tensor.runtime.discovery import LeftOut
+
+
+def findings(machine: Machine) -> dict[str, Finding]:
+    return {finding.check: finding for finding in diagnose(machine.root, machine.system())}
+
+
+def remove(*paths: str) -> Callable[[Machine], None]:
+    def change(machine: Machine) -> None:
+        for path in paths:
+            target = machine.root / path
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+
+    return change
+
+
+def having(**attributes: object) -> Callable[[Machine], None]:
+    def change(machine: Machine) -> None:
+        for name, value in attributes.items():
+            setattr(machine, name, value)
+
+    return change
+
+
+def write(file: str, text: str) -> Callable[[Machine], None]:
+    return lambda machine: machine.write(file, text)
+
+
+def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, libraries: Path) -> None:
+    machine.compiler = None
+    found = findings(machine)
+    assert {check: finding.status for check, finding in found.items()} == dict.fromkeys(CHECKS, "ok")
+    assert all((finding.why, finding.mend) == ("", "") for finding in found.values())
+    assert usable(found.values())
+    assert verdict(found.values()) == (
+        "An NPU can be used: npu:0 = npu://AIE-0123456789abcdef: NPU Strix, aie2p."
+    )
+    said = {
+        "operating system": ["Ubuntu 25.04"],
+        "processor": ["aie2p", BDF, "1022:17f0", "revision 10"],
+        "firmware": ["1.1.2.65", "amdnpu/17f0_10/npu.sbin.zst"],
+        "driver": ["2.21.0_20251112", KERNEL],
+        "device files": ["/dev/accel/accel0"],
+        "XRT": ["2.25.0 (", str(libraries / FAKE_XRT.names[0]), "search path", "build 0123456789abcdef"],
+        "pyxrt": ["/usr/lib/python3/dist-packages/pyxrt.so"],
+        "mlir-aie": ["1.4.1", "none was run on an NPU"],
+        "Peano": ["21.0.0.2026080301"],
+        "HSA runtime": [str(libraries / FAKE_HSA.names[0]), "optional"],
+        "cache directory": [str(config.cache_dir)],
+        "simulated NPU": ["sim:npu2"],
+    }
+    for check, words in said.items():
+        for word in words:
+            assert word in found[check].found
+
+
+class Fault(NamedTuple):
+    """check: the one that must tell; found, mend: words of what it says."""
+
+    name: str
+    change: Callable[[Machine], None]
+    check: str
+    found: str
+    mend: str
+
+
+# As in Xilinx/XRT#9132.
+NO_MEMORY = "mmap(addr=0x793258000000, len=67108864, prot=3, flags=8209, offset=4362100736) failed (err=-11)"
+
+PROBLEMS = [
+    Fault("no NPU", remove(f"sys/bus/pci/devices/{BDF}"), "processor", "no NPU on the PCI bus", "BIOS"),
+    Fault(
+        "no firmware",
+        remove("usr/lib/firmware", f"{PCI}/fw_version"),
+        "firmware",
+        "no amdnpu/17f0_10/npu.sbin",
+        "linux-firmware",
+    ),
+    Fault("no module", remove("sys/module/amdxdna"), "driver", "not loaded", "sudo modprobe amdxdna"),
+    Fault(
+        "old Linux",
+        remove("sys/module/amdxdna", f"lib/modules/{KERNEL}"),
+        "driver",
+        f"not loaded into Linux {KERNEL}",
+        "amdxdna-dkms",
+    ),
+    Fault("driver fails", remove(f"{PCI}/accel"), "device files", "no file in /dev/accel", "sudo dmesg | grep amdxdna"),
+    Fault("container", remove("dev/accel/accel0"), "device files", "no /dev/accel/accel0", "--device /dev/accel"),
+    Fault(
+        "not in the group",
+        having(usable=False, memberships={"robin"}),
+        "permissions",
+        "/dev/accel/accel0, which belongs to the group render",
+        "log out and in again",
+    ),
+    Fault("mode of the file", having(usable=False), "permissions", "robin cannot", 'GROUP="render", MODE="0660"'),
+    Fault("file of root", having(usable=False, group="root"), "permissions", "group root", "/etc/udev/rules.d/"),
+    Fault(
+        "8 MiB to lock",
+        having(memlock=(8 << 20, 8 << 20)),
+        "locked memory",
+        "at most 8 MiB",
+        "/etc/security/limits.d/99-amdxdna.conf",
+    ),
+    Fault("8 MiB, may raise", having(memlock=(8 << 20, -1)), "locked memory", "at most 8 MiB", "ulimit -l unlimited"),
+    Fault("XRT lists nothing", having(npus=[]), "NPUs", "XRT lists no device", "xrt-smi examine"),
+    Fault(
+        "XRT cannot open it",
+        having(npus=[], left_out=[LeftOut(0, "", "", NO_MEMORY)]),
+        "NPUs",
+        "failed (err=-11)",
+        "xrt-smi examine",
+    ),
+    Fault(
+        "hidden",
+        having(npus=[], left_out=[LeftOut(0, BDF, "NPU Strix", "hidden by NPU_VISIBLE_DEVICES=")]),
+        "NPUs",
+        "hidden by NPU_VISIBLE_DEVICES=",
+        "unset",
+    ),
+    Fault(
+        "no mlir-aie",
+        having(toolchain="no compiler", no_kernels="no kernels for `{arch}`: install mlir-aie"),
+        "mlir-aie",
+        "no kernels for `aie2p`: install mlir-aie",
+        "env_setup.sh",
+    ),
+    Fault("not allowed", having(no_kernels="set NPU_TENSOR_JIT=1"), "mlir-aie", "set NPU_TENSOR_JIT=1", "env_setup.sh"),
+    Fault(
+        "old mlir-aie",
+        having(toolchain=Toolchain("1.1.3", "21.0.0.2026080301", Path())),
+        "mlir-aie",
+        "1.1.3",
+        "env_setup.sh",
+    ),
+    Fault(
+        "mlir-aie of ggml-hsa",
+        having(toolchain=Toolchain("083064591d16", "21.0.0.2026080301", Path())),
+        "mlir-aie",
+        "083064591d16",
+        "env_setup.sh",
+    ),
+    Fault(
+        "wrong code",
+        having(toolchain=Toolchain("1.4.1", "21.0.0.2026062401+abc", Path())),
+        "Peano",
+        "2026062401",
+        "pip install --upgrade --pre llvm-aie",
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", PROBLEMS, ids=[fault.name for fault in PROBLEMS])
+def test_every_fault_is_found_and_its_remedy_named(machine: Machine, fault: Fault) -> None:
+    before = findings(machine)
+    fault.change(machine)
+    after = findings(machine)
+    told = after[fault.check]
+    assert told.status == "problem"
+    assert fault.found in told.found
+    assert told.why
+    assert fault.mend in told.mend
+    assert not usable(after.values())
+    # What does not depend on it is as before.
+    others = {"operating system", "HSA runtime", "cache directory", "XRT", "pyxrt"} - {fault.check}
+    assert {check: before[check] for check in others} == {check: after[check] for check in others}
+    # It is the first that is in the way.
+    assert f"No NPU can be used; mend {fault.check} first ({told.mend}); everything works on the CPU " in verdict(
+        after.values()
+    )
+
+
+def test_the_verdict_promises_only_what_works(machine: Machine) -> None:
+    machine.npus = []
+    assert verdict(findings(machine).values()).endswith("everything works on the CPU meanwhile.")
+    machine.compiler = None
+    assert verdict(findings(machine).values()).endswith("everything works on the CPU and the simulated NPU meanwhile.")
+
+
+def test_membership_of_a_group_that_has_not_taken_effect(machine: Machine) -> None:
+    machine.usable, machine.memberships = False, {"robin"}
+    assert findings(machine)["permissions"].mend == "log out and in again: robin has become a member of render since"
+    machine.write("etc/group", "render:x:992:sam,robinson\n")
+    assert findings(machine)["permissions"].mend == "sudo usermod -aG render robin, then log out and in again"
+
+
+def test_the_limit_on_locked_memory_does_not_bind_who_may_lock(machine: Machine) -> None:
+    machine.memlock = (8 << 20, 8 << 20)
+    machine.write("proc/self/status", "CapEff:\t0000000000004000\n")  # CAP_IPC_LOCK alone
+    assert findings(machine)["locked memory"].status == "ok"
+    machine.write("proc/self/status", "CapEff:\t000001ffffffbfff\n")  # all but CAP_IPC_LOCK
+    assert findings(machine)["locked memory"].status == "problem"
+
+
+def test_what_xrt_locks_needs_more_than_its_own_size(machine: Machine) -> None:
+    # XRT's mapping in the error above: 67108864 bytes, besides which buffers are locked.
+    for limit, status in ((67108864, "problem"), (67108864 + 4096, "ok")):
+        machine.memlock = (limit, limit)
+        assert findings(machine)["locked memory"].status == status
+
+
+def test_pyxrt_for_another_python(machine: Machine) -> None:
+    build = "usr/lib/python3/dist-packages/pyxrt.cpython-39-x86_64-linux-gnu.so"
+    machine.write(build, "")
+    machine.pyxrt = "XRT's Python module pyxrt was not found. Tried\n  import pyxrt: not found"
+    found = findings(machine)
+    assert found["pyxrt"].status == "problem"
+    assert f"Python 3.9 has one, {machine.root / build}" in found["pyxrt"].found
+    assert "import pyxrt: not found" in found["pyxrt"].found
+    assert found["pyxrt"].mend == "python3.9 -m venv --system-site-packages ENV, and install npu_tensor there"
+    assert found["NPUs"].status == "problem"
+    assert "first (python3.9 -m venv" in verdict(found.values())
+
+
+def test_no_xrt(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{tmp_path / 'nowhere'}")
+    machine.xrt = machine.xrt._replace(search_paths=(tmp_path / "xrt",))
+    machine.pyxrt = "XRT's Python module pyxrt was not found. Tried\n  usual place: /opt/xilinx: no such directory"
+    xrt = findings(machine)["XRT"]
+    assert xrt.status == "problem"
+    assert f"search path: {tmp_path / 'xrt'}: does not exist" in xrt.found
+    assert "the system's loader: libnt_fake_xrt.so.2: cannot open" in xrt.found
+    assert xrt.found.endswith("nor in 2 usual places")
+    assert "libxrt-npu2" in xrt.mend
+
+
+def test_xrt_without_its_part_for_npus(machine: Machine, libraries: Path, tmp_path: Path) -> None:
+    shutil.copy(libraries / FAKE_XRT.names[0], tmp_path)
+    machine.xrt = machine.xrt._replace(search_paths=(tmp_path,))
+    machine.npus = []
+    found = findings(machine)["NPUs"]
+    assert (found.status, f"libxrt_driver_xdna.so.2, is not in {tmp_path}" in found.found) == ("problem", True)
+    assert found.mend.startswith("sudo apt install libxrt-npu2")
+
+
+@pytest.mark.parametrize(("number", "cause"), [("-11", "locked"), ("-13", "permissions"), ("-19", "IOMMU")])
+def test_error_numbers_of_xrt_are_explained(machine: Machine, number: str, cause: str) -> None:
+    machine.npus, machine.left_out = [], [LeftOut(0, "", "", f"Open /dev/accel/accel0 failed (err={number}): ...")]
+    assert cause in findings(machine)["NPUs"].why
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [
+        ("1.3.4", "ok"),
+        ("1.2.1", "ok"),
+        ("1.4.5", "note"),
+        ("1.10.0", "note"),
+        ("1.4.2.dev7+g0123456", "note"),
+        ("0.0.1.2026020304+abcdef0", "note"),  # A nightly build: older by its number, newer by its date.
+        ("0.9", "problem"),
+        ("0.0.1.2025092900+0830645", "problem"),
+        ("unknown", "note"),
+    ],
+)
+def test_versions_of_mlir_aie(machine: Machine, version: str, status: str) -> None:
+    machine.toolchain = Toolchain(version, "21.0.0.2026080301", Path())
+    found = findings(machine)
+    assert (found["mlir-aie"].status, usable(found.values())) == (status, status != "problem")
+    assert version in found["mlir-aie"].found
+
+
+NOTES = [
+    Fault("other system", write("etc/os-release", "NAME=Gentoo\n"), "operating system", "Gentoo", ""),
+    Fault("no os-release", remove("etc/os-release"), "operating system", "unknown version", ""),
+    Fault("Peano", having(toolchain=Toolchain("1.4.1", "22.0.0.2026091501", Path())), "Peano", "22.0.0.2026091501", ""),
+    Fault("no compiler", having(compiler="no c++"), "C++ compiler", "no c++", "sudo apt install g++"),
+]
+
+
+@pytest.mark.parametrize("fault", NOTES, ids=[fault.name for fault in NOTES])
+def test_what_is_unknown_or_optional_is_a_note(machine: Machine, fault: Fault) -> None:
+    fault.change(machine)
+    found = findings(machine)
+    assert found[fault.check].status == "note"
+    assert fault.found in found[fault.check].found
+    assert fault.mend in found[fault.check].mend
+    assert found[fault.check].why
+    assert usable(found.values())
+
+
+def test_idle_npus(machine: Machine) -> None:
+    machine.write(f"{PCI}/power/control", "auto\n")
+    machine.write(f"{PCI}/power/autosuspend_delay_ms", "5000\n")
+    found = findings(machine)["idle NPUs"]
+    assert (found.status, "after 5 s without work" in found.found) == ("note", True)
+    assert f"echo on | sudo tee /{PCI}/power/control" in found.mend
+
+
+def test_driver_of_the_kernel_has_no_version(machine: Machine) -> None:
+    (machine.root / "sys/module/amdxdna/version").unlink()
+    assert findings(machine)["driver"].found == f"amdxdna of Linux {KERNEL}"
+
+
+def test_ready_kernels_do_without_mlir_aie(machine: Machine) -> None:
+    machine.toolchain = "no compiler: No module named 'aie'"
+    found = findings(machine)
+    assert (found["mlir-aie"].status, found["mlir-aie"].found) == ("note", machine.toolchain)
+    assert usable(found.values())
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("7.0.2-56\n", "ROCm 7.0.2 (run on NPUs by ggml-hsa), /"), ("9.1.0", "ROCm 9.1.0, /")]
+)
+def test_rocm_is_named_and_not_required(machine: Machine, version: str, said: str) -> None:
+    machine.write("opt/rocm/.info/version", version)
+    found = findings(machine)["HSA runtime"]
+    assert (found.status, found.found.startswith(said)) == ("ok", True)
+
+
+def test_what_xrt_says_in_lines_is_one_line_here(machine: Machine) -> None:
+    machine.npus, machine.left_out = [], [LeftOut(0, "", "", "one\ntwo")]
+    assert findings(machine)["NPUs"].found == "XRT's device 0: one; two"
+
+
+def test_an_npu_that_is_left_out_beside_one_that_is_used(machine: Machine) -> None:
+    machine.left_out = [LeftOut(1, "", "", "no answer")]
+    found = findings(machine)
+    assert usable(found.values())
+    assert "XRT's device 1: no answer" in found["NPUs"].found
+
+
+def test_a_second_npu_of_another_kind(machine: Machine) -> None:
+    other = "0000:c5:00.1"
+    for file, text in {"vendor": "0x1022", "device": "0x1502", "revision": "0x00", "accel/accel1/dev": ""}.items():
+        machine.write(f"sys/bus/pci/devices/{other}/{file}", text)
+    machine.write("dev/accel/accel1", "")
+    machine.npus = [NPU, replace(NPU, index=1, ordinal=1, bdf=other)]
+    found = findings(machine)
+    assert found["processor"].found.startswith(f"aie2 at {other}")
+    assert found["device files"].found == "/dev/accel/accel1, /dev/accel/accel0"
+    assert "no amdnpu/1502_00/npu.sbin" in found["firmware"].found
+
+
+def test_cache_that_cannot_be_written(machine: Machine, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with config.scope(cache_path=str(file / "cache")):
+        found = findings(machine)["cache directory"]
+    assert (found.status, str(file / "cache") in found.found) == ("note", True)
+    assert "NPU_TENSOR_CACHE_DIR" in found.mend
+
+
+def test_size_of_the_cache(machine: Machine) -> None:
+    (config.cache_dir / "a/b").mkdir(parents=True)
+    (config.cache_dir / "a/b/kernel").write_bytes(bytes(12345))
+    assert "12.3 kB" in findings(machine)["cache directory"].found
+
+
+def test_a_check_that_fails_does_not_end_the_others(machine: Machine) -> None:
+    def broken(_root: Path) -> None:
+        raise ValueError("XRT fell over")
+
+    found = diagnose(machine.root, replace(machine.system(), discover=broken))  # type: ignore[arg-type]
+    assert [finding.check for finding in found] == list(CHECKS)
+    told = next(finding for finding in found if finding.check == "NPUs")
+    assert (told.status, "ValueError: XRT fell over" in told.found) == ("problem", True)
+    assert not usable(found)
+
+
+def test_settings_that_are_not_allowed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPU_TENSOR_CACHE_BYTES", "much")
+    config.reset()
+    config.cache_path = str(machine.root / "cache")
+    told = findings(machine)["cache directory"]
+    assert (told.status, "NPU_TENSOR_CACHE_BYTES='much'" in told.found) == ("problem", True)

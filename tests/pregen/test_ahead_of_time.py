@@ -1,0 +1,148 @@
+"""compile: what it builds is what a program then needs, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.config import config
+from npu_tensor.pregen.ahead_of_time import compile
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.sim import host_compiler
+
+needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+DEVICE = "sim:npu2?cols=4&float32=emulate"
+rng = np.random.default_rng(7)
+WEIGHTS = rng.standard_normal((64, 32), dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _settings(tmp_path: Path) -> Iterator[None]:
+    with config.scope(cache_path=str(tmp_path / "cache"), arch="", kernel_dirs=(), jit=True):
+        yield
+
+
+def layer(weights: Any) -> Callable[..., Any]:
+    return lambda x: (x @ weights).relu() + 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("wrap", [lambda function: function, nt.jit], ids=["plain", "jitted"])
+def test_a_program_needs_no_other_kernels(tmp_path: Path, wrap: Callable[..., Any]) -> None:
+    """With building off, nothing in the cache and no leave to fall back to the CPU."""
+    weights = nt.from_numpy(WEIGHTS)
+    x = rng.standard_normal((16, 64), dtype=np.float32)
+    function = wrap(layer(weights))
+    made = compile(function, nt.zeros(16, 64), target=DEVICE, directory=tmp_path / "made")
+    assert made.refused == ()
+    assert made.kernels
+    with (
+        config.scope(kernel_dirs=(tmp_path / "made",), jit=False, cache_path=str(tmp_path / "empty"), fallback="error"),
+        nt.default_device(DEVICE),
+    ):
+        schedule_knows_nothing()
+        found = layer(weights)(nt.from_numpy(x)).numpy()
+    np.testing.assert_allclose(found, np.maximum(x @ WEIGHTS, 0) + 1, rtol=1e-4, atol=1e-4)
+
+
+def schedule_knows_nothing() -> None:
+    """Kernels that tests before have found must not be what is used."""
+    from npu_tensor import schedule
+    from npu_tensor.runtime.sim import device
+
+    schedule.reset_plans()
+    device.library.cache_clear()
+
+
+@needs_compiler
+def test_what_was_built_is_named_and_where_it_is(tmp_path: Path) -> None:
+    made = compile(lambda x, y: (x + y, x.argsort()), *[nt.zeros(1024, dtype=nt.bfloat16)] * 2, target="sim:npu1")
+    (kernel,) = made.kernels
+    assert (kernel.name, kernel.ops) == ("add-1024bf16-1024bf16-1024bf16", ("add",))
+    assert kernel.files[".so"].is_relative_to(tmp_path / "cache")
+    assert kernel.reason
+    (refused,) = made.refused
+    assert refused.startswith("argsort: no NPU kernel for this op")
+
+
+@needs_compiler
+def test_a_directory_keeps_kernels_of_one_name_apart(tmp_path: Path) -> None:
+    name, half = "mul-1048576bf16-1048576bf16-1048576bf16", nt.zeros(1 << 20, dtype=nt.bfloat16)
+
+    def built(columns: int) -> str:
+        made = compile(lambda x, y: x * y, half, half, target=f"sim:npu2?cols={columns}", directory=tmp_path)
+        return made.kernels[0].files[".so"].name
+
+    assert [built(columns) for columns in (8, 2, 8, 2)] == [f"{name}.so", f"{name}-2.so"] * 2
+
+
+@needs_compiler
+def test_a_kernel_that_is_needed_twice_is_built_once(tmp_path: Path) -> None:
+    half = nt.zeros(1024, dtype=nt.bfloat16)
+    made = compile(lambda x, y: {"one": x + y, "other": [y + x]}, half, half, target="sim:npu2")
+    assert [kernel.name for kernel in made.kernels] == ["add-1024bf16-1024bf16-1024bf16"]
+
+
+def test_functions_that_cannot_be_compiled() -> None:
+    x, state = nt.zeros(4), nt.ones(4)
+
+    def changes() -> Callable[..., Any]:
+        def function(y: Any) -> Any:
+            nonlocal state
+            state += y
+            return state
+
+        return function
+
+    with pytest.raises(nt.CaptureError):
+        compile(lambda y: y.item(), nt.zeros(1), target="sim:npu2")
+    with pytest.raises(nt.CaptureError, match="change of a tensor outside"):
+        compile(changes(), x, target="sim:npu2")
+    assert state.tolist() == [1, 1, 1, 1]
+    with pytest.raises(nt.ArgumentError, match="must return tensors, not int"):
+        compile(lambda y: 7, x, target="sim:npu2")
+    with pytest.raises(ZeroDivisionError):
+        compile(lambda y: 1 / 0, x, target="sim:npu2")
+
+
+def test_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: none")
+    x = nt.zeros(4, dtype=nt.bfloat16)
+    for target in ("aie2p", "npu1", "Strix Halo", "npu2?cols=2&float32=bfloat16"):
+        with pytest.raises(nt.BuildError, match="no compiler: none"):
+            compile(lambda y: y + y, x, target=target)
+    with config.scope(arch="npu2"), pytest.raises(nt.BuildError, match="no compiler"):
+        compile(lambda y: y + y, x)
+    for target, says in (("npu9", "no known array"), ("npu2?cols=9", "cols must be"), ("npu1?x=1", "unknown option x")):
+        with pytest.raises(nt.DeviceError, match=says):
+            compile(lambda y: y + y, x, target=target)
+    with pytest.raises(nt.ArgumentError, match="needs a target"):
+        compile(lambda y: y + y, x)
+
+
+@needs_compiler
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(nt.ArgumentError, match="file cannot be written"):
+        compile(lambda y: y + y, nt.zeros(64, dtype=nt.bfloat16), target="sim:npu2", directory=tmp_path / "file")
+
+
+def test_all_others_are_built_before_one_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def build(backend: Any, request: Any, directory: Path, force: bool = False) -> dict[str, Path]:
+        begun.append(request.name)
+        raise nt.BuildError(f"{request.name} is not for me")
+
+    monkeypatch.setattr(IronBackend, "missing", lambda _: None)
+    monkeypatch.setattr(IronBackend, "build", build)
+    x = nt.zeros(64, dtype=nt.bfloat16)
+    with pytest.raises(nt.BuildError, match=r"2 of 2 kernels cannot be built: .* is not for me; .* is not for me"):
+        compile(lambda y: (y + y, y.sum()), x, target="aie2p")
+    assert len(begun) == 2

@@ -1,0 +1,258 @@
+"""Agreement with the CPU: what is broken is reported, what is only rounded is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import schedule, self_test
+from npu_tensor.errors import ArgumentError
+from npu_tensor.fuse import tasks
+from npu_tensor.graph import capture, digraph
+from npu_tensor.pregen import representative
+from npu_tensor.runtime.agreement import ACCURATE, EXACT, SANE, Tolerance, as_read, disagreement, nmse, tolerance
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.operands import flat
+from npu_tensor.runtime.reference import ReferenceKernel
+from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor.task import Kernel, Refusal, Task
+
+Array = np.ndarray[Any, Any]
+BFLOAT16 = ml_dtypes.bfloat16
+
+ENTRIES = {entry.exported_name: entry for entry in representative.entries("aie2p")}
+SMALL = [name for name, entry in ENTRIES.items() if max(desc.span for desc in entry.input_tensors) <= 100_000]
+
+
+def on_host(task: Task, items: list[Any]) -> list[Array]:
+    ReferenceKernel(task, schedule.allocator()).bind()(items := [*items])
+    return [flat(items[output.item], output.dtype)[: output.nbytes // output.dtype.itemsize] for output in task.outputs]
+
+
+# --- what must be found
+
+
+def zeros(right: Array, other: Array) -> Array:
+    return np.zeros_like(right)
+
+
+def noise(right: Array, other: Array) -> Array:
+    return np.random.default_rng(0).integers(0, 256, right.nbytes, np.uint8).view(right.dtype)
+
+
+def shifted(right: Array, other: Array) -> Array:
+    return np.roll(right, 1)
+
+
+def stale(right: Array, other: Array) -> Array:
+    return other
+
+
+def last_tile_stale(right: Array, other: Array) -> Array:
+    """A sixteenth of the result is not written."""
+    last = max(1, right.size // 16)
+    return np.concatenate([right[:-last], other[-last:]])
+
+
+@cache
+def results(name: str, number: int) -> list[Array]:
+    entry = ENTRIES[name]
+    return on_host(entry.planned.task, self_test._operands(entry, entry.planned.offer, number))
+
+
+DAMAGES = (zeros, noise, shifted, stale, last_tile_stale)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_broken_is_found_in_every_kernel(damage: Callable[[Array, Array], Array], chosen: bool) -> None:
+    for name in SMALL:
+        for number, (right, other) in enumerate(zip(results(name, 0), results(name, 1), strict=True)):
+            allowed = tolerance(ENTRIES[name].planned.task, number, chosen=chosen)
+            assert disagreement(right.copy(), right, allowed) is None, name
+            damaged = damage(right, other)
+            if right.size > 1 or damage is not shifted:
+                assert disagreement(damaged, right, allowed) is not None, name
+
+
+def test_float32_that_is_rounded_to_bfloat16_is_not_accurate() -> None:
+    values = np.random.default_rng(1).standard_normal(1000).astype(np.float32)
+    rounded = values.astype(BFLOAT16).astype(np.float32)
+    assert disagreement(rounded, values, ACCURATE[nt.float32])
+    assert disagreement(rounded, values, SANE[nt.float32]) is None
+
+
+# --- what must not be found
+
+DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
+    "normal": lambda rng, n: rng.standard_normal(n),
+    "wide": lambda rng, n: 10 * rng.standard_normal(n),
+    "offset": lambda rng, n: 1000 + rng.standard_normal(n),
+    "many magnitudes": lambda rng, n: np.exp(rng.uniform(-40, 40, n)),
+    "tiny": lambda rng, n: 1e-39 * rng.standard_normal(n),
+    "not finite": lambda rng, n: np.where(
+        rng.random(n) < 0.02, rng.choice([np.nan, np.inf, -np.inf], n), rng.standard_normal(n)
+    ),
+}
+# Angles that are divided by nothing, which nobody can reduce; an infinity that float32 in parts makes NaN, and relu 0.
+SENSELESS = {"rope-factors", "gemm-bias_relu"}
+
+
+@pytest.mark.usefixtures("_compiler")
+def test_roundings_of_the_simulated_npu_are_not_found() -> None:
+    kernels: dict[str, Kernel] = {}
+    for name in self_test.case_names(quick=True):
+        task, _ = ENTRIES[name].planned
+        if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.category == 2 for s in task.inputs):
+            device = SimulatedDevice(f"sim:npu2?float32={ENTRIES[name].float32}", schedule.allocator())
+            claimed = device.claim(task)
+            assert not isinstance(claimed, Refusal)
+            kernels[name] = claimed
+    device.prepare([*kernels.values()])
+    compared = 0
+    for name, kernel in kernels.items():
+        entry, step = ENTRIES[name], kernel.bind()
+        task, offer = entry.planned
+        floats = [number for number, source in enumerate(task.inputs) if source.dtype and source.dtype.category == 2]
+        hosts = {host.number: host for host in offer.operands if not host.output}
+        for drawn, draw in DRAWS.items():
+            given, read = self_test._operands(entry, offer), self_test._operands(entry, offer)
+            for number in floats:
+                item, dtype, _ = task.inputs[number]
+                assert dtype is not None
+                with np.errstate(all="ignore"):
+                    values = draw(np.random.default_rng(2), given[item].nbytes // dtype.itemsize).astype(dtype.numpy)
+                given[item], read[item] = Buffer.from_array(values), Buffer.from_array(as_read(hosts[number], values))
+            step(given)
+            for number, (output, right) in enumerate(zip(task.outputs, on_host(task, read), strict=True)):
+                got = flat(given[output.item], output.dtype)[: right.size]
+                assert disagreement(got, right, tolerance(task, number)) is None, (name, drawn)
+                compared += 1
+    assert compared > 100
+
+
+def test_the_other_neighbour_is_no_mistake() -> None:
+    values = np.random.default_rng(3).standard_normal(1000).astype(BFLOAT16)
+    neighbours = (values.view(np.uint16) + 1).view(BFLOAT16)
+    few = np.where(np.arange(1000) % 10 == 0, neighbours, values)
+    assert disagreement(few, values, ACCURATE[nt.bfloat16]) is None
+    assert disagreement(neighbours, values, ACCURATE[nt.bfloat16])
+    assert disagreement(neighbours, values, SANE[nt.bfloat16]) is None
+
+
+# --- single rules
+
+
+def test_nmse() -> None:
+    assert nmse(np.array([3.0, 4.0]), np.array([3.0, 4.0])) == 0
+    assert nmse(np.array([0.0, 0.0]), np.array([3.0, 4.0])) == 1
+    assert nmse(np.array([3.0, 5.0]), np.array([3.0, 4.0])) == pytest.approx(1 / 25)
+    assert nmse(np.array([1.0]), np.array([0.0])) == np.inf
+    assert nmse(np.array([np.nan, np.inf, 1.0]), np.array([1.0, np.inf, 1.0])) == 0
+    assert nmse(np.array([200, 250], np.uint8), np.array([250, 250], np.uint8)) == pytest.approx(2500 / 125000)
+    assert nmse(np.array([], np.float32), np.array([], np.float32)) == 0
+
+
+FLOATS = np.array([1.0, np.nan, np.inf, -np.inf, 2.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "accurate", "sane"),
+    [
+        (1, 1.0, False, False),
+        (1, np.inf, False, True),
+        (2, -np.inf, False, True),
+        (2, 3e38, False, False),
+        (0, np.nan, False, False),
+        (0, np.inf, False, False),
+        (4, 2.0, True, True),
+    ],
+)
+def test_what_is_not_finite(place: int, value: float, accurate: bool, sane: bool) -> None:
+    got = FLOATS.copy()
+    got[place] = value
+    assert (disagreement(got, FLOATS, ACCURATE[nt.float32]) is None) is accurate
+    assert (disagreement(got, FLOATS, SANE[nt.float32]) is None) is sane
+
+
+def test_what_the_cores_flush_is_zero() -> None:
+    tiny = np.array([1e-40, 1.0, -1e-39], BFLOAT16)
+    assert disagreement(np.array([0.0, 1.0, 0.0], BFLOAT16), tiny, ACCURATE[nt.bfloat16]) is None
+    assert disagreement(np.array([0.0, 1.0, 1e-3], BFLOAT16), tiny[:], EXACT)
+
+
+def test_integers_are_equal_or_not() -> None:
+    large = np.array([2**60, 2**60 + 1], np.int64)
+    assert disagreement(large.copy(), large, EXACT) is None
+    assert disagreement(large[::-1].copy(), large, EXACT)  # float64 would not tell them apart
+    assert disagreement(np.array([True, False]), np.array([True, True]), EXACT)
+
+
+def test_the_reason_in_words() -> None:
+    right = np.ones((4, 8), np.float32)
+    got = right.copy()
+    got[2, 5:] = 0
+    reason = disagreement(got, right, SANE[nt.float32])
+    assert reason == "3 of 32 elements differ (9.38%), NMSE 0.094; the first is 0.0 instead of 1.0 at [2, 5]"
+    slightly = right * np.float32(1.0001)
+    assert "at most 1e-09 is allowed (float32 from" in (disagreement(slightly, right, ACCURATE[nt.float32]) or "")
+
+
+def test_a_share_may_be_wrong() -> None:
+    right = np.arange(64, dtype=np.int32)
+    allowed = EXACT._replace(share=1 / 32)
+    for wrong, agrees in ((2, True), (3, False)):
+        got = right.copy()
+        got[:wrong] += 1
+        assert (disagreement(got, right, allowed) is None) is agrees
+    assert disagreement(right[:1] + 1, right[:1], allowed)
+
+
+def test_nothing_to_compare_and_nothing_comparable() -> None:
+    empty = np.empty((0, 3), np.float32)
+    assert disagreement(empty, empty, EXACT) is None
+    with pytest.raises(ArgumentError, match=r"float32\[0, 3\] cannot be compared with float32\[3, 0\]"):
+        disagreement(empty, empty.T, EXACT)
+    with pytest.raises(ArgumentError, match=r"int8\[2\] cannot be compared with uint8\[2\]"):
+        disagreement(np.zeros(2, np.int8), np.zeros(2, np.uint8), EXACT)
+
+
+def only_task(result: nt.Tensor) -> Task:
+    (task,) = tasks(digraph(capture([result._node])), SimulatedDevice.fusion).tasks
+    return task
+
+
+X = nt.from_numpy(np.ones((4, 64), np.float32)).realize()
+Y = nt.from_numpy(np.ones((4, 64), np.float32)).realize()
+N = nt.from_numpy(np.ones((4, 64), np.int16)).realize()
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: X * Y, SANE[nt.float32]),
+        (lambda: N * N, EXACT),
+        (lambda: nt.cat([X, Y]), EXACT),
+        (lambda: X.t().contiguous(), EXACT),
+        (lambda: X > Y, EXACT),
+        (lambda: X.argmax(-1), EXACT),
+        (lambda: X * Y > 1, None),
+        (lambda: (X * Y).argmax(-1), None),
+        (lambda: nt.exp(X).to(nt.int32), None),
+        (lambda: X.to(nt.int32), EXACT),
+    ],
+)
+def test_what_a_task_may_differ_by(make: Callable[[], nt.Tensor], expected: Tolerance | None) -> None:
+    """None: integers that a rounded float decides."""
+    found = tolerance(only_task(make()))
+    if expected is None:
+        assert (found.element, found.nmse) == (0, 0)
+        assert 0 < found.share < 0.1
+    else:
+        assert found == expected
