@@ -335,7 +335,7 @@ class Config:
         "NPU_TENSOR_MAX_CONTEXTS",
         0,
         at_least(0),
-        "hardware contexts kept open; 0 = as many as the driver accepts, at first 6 or 16 by array",
+        "hardware contexts kept open; 0 = 6 or 16 by array. The driver may allow fewer",
     )
     kernel_targets: tuple[str, ...] = _setting(
         "NPU_TENSOR_KERNEL_TARGETS",
