@@ -31,7 +31,6 @@ from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.machine import machine_information, single_uri
 from npu_tensor.pregen import representative
 from npu_tensor.pregen.entry import Entry
-from npu_tensor.resources import default_device
 from npu_tensor.runtime.agreement import as_read, disagreement, nmse, tolerance
 from npu_tensor.runtime.device_uri import OPTIONS, DeviceUri, parse_uri
 from npu_tensor.runtime.memory import Buffer

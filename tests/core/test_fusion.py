@@ -10,6 +10,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import schedule
 from npu_tensor.graph import capture
+from npu_tensor.lifetimes import with_donors
 from npu_tensor.tensor import Tensor
 
 
@@ -185,6 +186,18 @@ def test_result_takes_over_a_dying_temporary() -> None:
     assert [output.donor is not None for placed in plan.placed for output in placed.task.outputs] == [False, True]
     np.testing.assert_allclose(out.numpy(), np.tanh(np.cumsum(x, 0) * 2), atol=1e-5)
     np.testing.assert_array_equal(a.numpy(), x.astype(np.float32))
+
+
+def test_what_another_device_may_have_copies_of_is_never_overwritten() -> None:
+    a, _ = data(64, 64)
+    out = (a.cumsum(0) * 2).tanh()
+    tasks = [placed.task for placed in schedule.plan(capture([out._node])).placed]
+    assert tasks[1].outputs[0].donor is not None
+    plain = [task._replace(outputs=tuple(o._replace(donor=None) for o in task.outputs)) for task in tasks]
+    kept = {tasks[1].outputs[0].item}
+    assert with_donors(plain, kept) == tasks
+    for elsewhere in ({0}, {1}):
+        assert with_donors(plain, kept, elsewhere) == plain
 
 
 def test_small_result_does_not_keep_a_large_temporary() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from npu_tensor import events, kernels
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType
-from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
 from npu_tensor.runtime.agreement import disagreement, tolerance
 from npu_tensor.runtime.build.iron import IronBackend
@@ -28,6 +28,7 @@ from npu_tensor.runtime.xrt.contexts import Bound
 from npu_tensor.runtime.xrt.engine import Engine, Operand, close_engine, engine_of
 from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
 from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.runtime.xrt.recovery import is_strict
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
 __all__ = ["XrtDevice", "library"]
@@ -257,13 +258,11 @@ class Site:
 
     def launch_with_care(self, values: list[Any]) -> None:
         """Where something is in doubt: the first run of a kernel, or the device after a fault."""
-        device, engine, program = self.device, self.device.engine, self.program
+        engine, program = self.device.engine, self.program
         engine.check_process()
         reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
         if reason:
-            if events.listeners:
-                events.emit(events.Fallback(self.task.name, device.uri, reason))
-            self.on_host(values)
+            self._leave(values, reason)
             return
         engine.synchronize()
         try:
@@ -271,7 +270,7 @@ class Site:
             launch = self.launch(values)
         except DeviceError as error:
             engine.health.failed(str(error))
-            self.on_host(values)
+            self._leave(values, str(error))
             return
         except OutOfMemory as error:
             engine.decline(self.program, str(error))
@@ -280,6 +279,15 @@ class Site:
         engine.finish(launch)
         if launch.on_device and not (program.checked and engine.health.trusted):
             self._compare(launch)
+
+    def _leave(self, values: list[Any], reason: str) -> None:
+        """Let the CPU compute it while the device or the kernel is not to be used. Raises LaunchError if strict."""
+        uri = self.device.uri
+        if is_strict():
+            raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")
+        if events.listeners:
+            events.emit(events.Fallback(self.task.name, uri, reason))
+        self.on_host(values)
 
     def _compare(self, launch: Launch) -> None:
         """Whether the results of a launch that has ended are those of the CPU."""
