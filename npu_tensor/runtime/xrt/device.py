@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
 
+import numpy as np
+
 from npu_tensor import events, kernels
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
-from npu_tensor.runtime.agreement import disagreement, tolerance
+from npu_tensor.runtime.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.memory import Allocator, Buffer
@@ -196,7 +198,7 @@ class Site:
         launch, with_care = self.launch, self.launch_with_care
 
         def run(values: list[Any]) -> None:
-            if program.checked and health.trusted and not engine.forked:
+            if program.checked and health.trusted and not (program.refused or engine.forked):
                 try:
                     launch(values)
                 except OutOfMemory:
@@ -289,17 +291,28 @@ class Site:
             events.emit(events.Fallback(self.task.name, uri, reason))
         self.on_host(values)
 
+    def _as_read(self, launch: Launch) -> list[Any]:
+        """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
+        values = [value for _, value in launch.inputs]
+        for operand in self.operands:
+            host, dtype = operand.host, operand.dtype
+            if not operand.output and host.number is not None and dtype is not None and host.dtype != dtype.name:
+                rounded = as_read(host, flat(values[host.number], dtype))
+                values[host.number] = Buffer.from_array(np.ascontiguousarray(rounded))
+        return values
+
     def _compare(self, launch: Launch) -> None:
         """Whether the results of a launch that has ended are those of the CPU."""
         engine, task = self.device.engine, self.task
-        right = on_host(launch)
+        read = {source.item: value for source, value in zip(task.inputs, self._as_read(launch), strict=True)}
+        right = on_host(launch, list(read.items()))
         numbers = {output.item: number for number, output in enumerate(task.outputs)}
         for (item, result), expected in zip(launch.results, right, strict=True):
             dtype = task.outputs[numbers[item]].dtype
             allowed = tolerance(task, numbers[item])
             wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
             if wrong is not None:
-                engine.reject(launch, f"its result differs from the CPU's: {wrong}", right)
+                engine.reject(launch, f"its result differs from the CPU's: {wrong}", on_host(launch))
                 return
         engine.health.recovered()
         if not self.program.checked:

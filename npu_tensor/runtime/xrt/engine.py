@@ -49,6 +49,8 @@ MOST_QUEUED: Final = 25
 """Launches that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
 
 _LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
+_NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?12\b|makes no context")
+"""What may befall any kernel: the NPU is away, or other processes have its memory or its contexts."""
 
 _lock = threading.RLock()
 
@@ -272,11 +274,12 @@ class Engine:
                         self._abandon(launch)  # An interrupt has left it in doubt.
                     self.recovery.recover(launch)
         error = launch.error if isinstance(launch, Launch) else launch
-        if not self.recovery.idle:
-            self.recovery.warn()
         if error is not None:
             with _lock:
                 self.recovery.take_error(error)
+        if not self.recovery.idle:
+            self.recovery.warn()
+        if error is not None:
             raise error
 
     def synchronize(self) -> None:
@@ -304,7 +307,7 @@ class Engine:
 
     def _fault(self, cause: str, program: Program, suspect: bool = True) -> None:
         """A launch of a program failed. suspect: whether the device may be to blame. With the lock."""
-        program.faults += 1
+        program.faults += _NOT_OF_A_KERNEL.search(cause) is None
         if program.faults >= MOST_FAULTS and not program.refused:
             program.refused = f"it failed {program.faults} times on {self.uri}, the last time because: {cause}"
         if suspect:

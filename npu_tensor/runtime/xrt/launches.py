@@ -217,10 +217,10 @@ def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> Non
             block.device_dirty = True
 
 
-def on_host(launch: Launch) -> list[Buffer]:
-    """The results of a launch, computed by the CPU. Raises what the user's values cause."""
+def on_host(launch: Launch, inputs: Sequence[tuple[int, Any]] | None = None) -> list[Buffer]:
+    """The results of a launch, computed by the CPU. inputs: other values than its own. Raises what the values cause."""
     values: list[Any] = [None] * (1 + max(item for item, _ in (*launch.inputs, *launch.results)))
-    for item, value in launch.inputs:
+    for item, value in launch.inputs if inputs is None else inputs:
         values[item] = value
     launch.site.on_host(values)
     return [values[item] for item, _ in launch.results]
