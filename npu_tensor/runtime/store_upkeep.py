@@ -36,6 +36,8 @@ CLEARED: Final = "NPU_TENSOR_CACHE_CLEARED"
 """Environment variable that tells the processes which this one starts what it has cleared: NPU_TENSOR_CACHE_CLEAR
 clears once per program, not again in each of its workers."""
 
+_CHECKED: Final = re.compile(r"checked-[0-9a-f]{16}\.txt")
+"""What `xrt.checked` writes: the kernels whose results were compared with the CPU's."""
 _LOCK: Final = re.compile(r"([0-9a-f]{16}|upkeep)\.lock")
 _UPKEEP: Final = "upkeep"
 _SCRATCH: Final = re.compile(rf"{SCRATCH_PREFIX}(\d+)-\w+")
@@ -124,6 +126,9 @@ def clear(root: Path, pattern: str | None = None) -> Removed:
     if pattern is None:
         for leftover in contents.leftovers:
             removed.remove_leftover(root, leftover)
+        for path in root.glob("checked-*.txt"):
+            if _CHECKED.fullmatch(path.name):
+                removed.unlink(File(path, "", path.lstat().st_size, 0.0))
         _remove_locks(root, math.inf)
         for folder in (*contents.folders, root / LOCKS):
             with suppress(OSError):  # Not empty.

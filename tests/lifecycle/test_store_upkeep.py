@@ -71,6 +71,7 @@ def test_clearing_removes_what_is_ours_and_nothing_else(store: Store, root: Path
     assert store.find(FOLDER, "damaged", key_of("d")) is None
     ours = [path for path in root.rglob("*") if path.is_file()]
     for name in (
+        "checked-0123456789abcdef.txt",
         f"cpu/{KEY}.object",
         f"cpu/{KEY}.damaged",
         f"cpu/{KEY}.object.01234567.temporary",
