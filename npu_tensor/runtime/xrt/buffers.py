@@ -114,7 +114,7 @@ class Pool:
             try:
                 bo = self._create(size)
             except (RuntimeError, MemoryError) as error:
-                raise OutOfMemory(f"no memory for {size} bytes, {self.nbytes} are in use: {error}") from None
+                raise OutOfMemory(f"no buffer of {size} bytes, {self.nbytes} are in use: {error}") from None
         self.nbytes += size
         return Block(bo, size, free, self)
 

@@ -96,8 +96,8 @@ class Context:
             run.set_arg(0, OPCODE)
             run.set_arg(1, bound.instructions.bo)
             run.set_arg(2, program.instructions.nbytes)
+        self.bound.add(bound)  # First: an interrupt may come between, and `close` must find every run.
         bound.run = run
-        self.bound.add(bound)
 
     def _instructions(self, words: Words) -> Block:
         """A buffer with the instructions: one for all runs, or one for each if a run changes them."""
@@ -189,8 +189,8 @@ class Contexts:
         """Make room: give up one context, on aie2 all. There, those that are left fail once one is gone."""
         for context in list(self._loaded.values())[: None if self._arch == "aie2" else 1]:
             self._settle(context)
+            context.close()  # First: an interrupt may come between, and what is left open must be known.
             self._loaded.pop(context.program.key, None)
-            context.close()
             if events.listeners:
                 events.emit(events.ContextClosed(context.program.name, self._uri, len(self._loaded)))
 
@@ -200,6 +200,6 @@ class Contexts:
 
     def close(self) -> None:
         """Give up all contexts, whatever runs in them."""
-        while self._loaded:
-            _, context = self._loaded.popitem()
+        for key, context in list(self._loaded.items()):
             context.close()
+            self._loaded.pop(key, None)

@@ -198,43 +198,46 @@ class Site:
         launch, with_care = self.launch, self.launch_with_care
 
         def run(values: list[Any]) -> None:
-            if program.checked and health.trusted and not (program.refused or engine.forked):
+            while program.checked and health.trusted and not (program.refused or engine.forked):
                 try:
-                    launch(values)
+                    if launch(values) is not None:
+                        return
                 except OutOfMemory:
-                    with_care(values)
-            else:
-                with_care(values)
+                    break
+            with_care(values)
 
         return run
 
-    def launch(self, values: list[Any]) -> Launch:
-        """Enqueue one run; its results are in `values` at once. Raises OutOfMemory and what the user's values cause."""
+    def launch(self, values: list[Any]) -> Launch | None:
+        """Enqueue one run; its results are in `values` at once. None if there was a fault meanwhile.
+
+        Raises OutOfMemory and what the user's values cause.
+        """
         engine, task = self.device.engine, self.task
+        faults = engine.faults
         inputs = [(source.item, values[source.item]) for source in task.inputs]
         scalars = self.offer.scalars
         words = [word(values[task.inputs[number].item], kind) for number, kind in scalars] if scalars else ()
-        while True:
-            faults = engine.faults
-            leases: list[Lease] = []
-            results: list[tuple[int, ResidentBuffer]] = []
-            take = engine.pool.take
-            for operand in self.operands:
-                item, output, host, dtype, nbytes, direct, _ = operand
-                if not output:
-                    leases.append(self._reading(operand, values[item]))  # type: ignore[index]
-                    continue
-                lease = take(nbytes)
-                leases.append(lease)
-                if item is not None:
-                    number: int = host.number  # type: ignore[assignment]
-                    result = ResidentBuffer(self.device, task.outputs[number].nbytes, lease, (host, dtype), direct)
-                    results.append((item, result))
-            launch = Launch(self, leases, inputs, results, words)
-            if engine.enqueue(launch, faults):
-                for item, result in results:
-                    values[item] = result
-                return launch
+        leases: list[Lease] = []
+        results: list[tuple[int, ResidentBuffer]] = []
+        take = engine.pool.take
+        for operand in self.operands:
+            item, output, host, dtype, nbytes, direct, _ = operand
+            if not output:
+                leases.append(self._reading(operand, values[item]))  # type: ignore[index]
+                continue
+            lease = take(nbytes)
+            leases.append(lease)
+            if item is not None:
+                number: int = host.number  # type: ignore[assignment]
+                result = ResidentBuffer(self.device, task.outputs[number].nbytes, lease, (host, dtype), direct)
+                results.append((item, result))
+        launch = Launch(self, leases, inputs, results, words)
+        if not engine.enqueue(launch, faults):
+            return None
+        for item, result in results:
+            values[item] = result
+        return launch
 
     def _reading(self, operand: Operand, value: Buffer) -> Lease:
         """Where the NPU finds a value."""
@@ -269,7 +272,8 @@ class Site:
         engine.synchronize()
         try:
             engine.reopen()
-            launch = self.launch(values)
+            while (launch := self.launch(values)) is None:
+                pass  # What it reads was abandoned, and is computed by now.
         except DeviceError as error:
             engine.health.failed(str(error))
             self._leave(values, str(error))
@@ -315,6 +319,7 @@ class Site:
                 engine.reject(launch, f"its result differs from the CPU's: {wrong}", on_host(launch))
                 return
         engine.health.recovered()
+        self.program.faults = 0
         if not self.program.checked:
             self.program.checked = True
             self.device.checked.add(self.program.key)

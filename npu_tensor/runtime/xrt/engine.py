@@ -26,12 +26,12 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import DType
-from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.operands import flat, pack, unpack
-from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import Block, Lease, Pool, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts
 from npu_tensor.runtime.xrt.health import Health
@@ -88,6 +88,8 @@ class Engine:
         self.forked = False
         self.latest = 0.0
         """When something was last submitted, by the monotonic clock."""
+        self.progress = 0.0
+        """When something was last seen to have ended."""
         self.keepalive: KeepAlive | None = None
         self.programs: WeakValueDictionary[str, Program] = WeakValueDictionary()
         self.recovery = Recovery()
@@ -114,6 +116,8 @@ class Engine:
     # --- buffers
 
     def _create(self, nbytes: int) -> Any:
+        if self.device is None:
+            raise DeviceError(self.health.cause)  # It was lost while a launch was put together.
         # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
         return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
 
@@ -189,15 +193,15 @@ class Engine:
 
     def _submit(self) -> None:
         """With the lock."""
-        if self._batches and self._batches[-1].phase == "submitting":
+        if self._batches and self._batches[-1].phase != "running":
             self._abandon()  # An interrupt has left it in doubt.
         if not self._queue:
             return
-        launches, self._queue = self._queue, []
-        program = launches[0].site.program
-        earlier = {launch.site.latest for launch in launches}
-        batch = Batch(launches)
+        program = self._queue[0].site.program
+        earlier = {launch.site.latest for launch in self._queue}
+        batch = Batch(self._queue)
         self._batches.append(batch)
+        self._queue = []
         try:
             for other in earlier:
                 if other is not None:
@@ -224,13 +228,18 @@ class Engine:
         since = time.perf_counter()
         while batch.phase == "running":
             try:
-                state = batch.state()
-                cause = f"no answer within {config.launch_seconds} s" if state in PENDING and batch.late() else ""
+                state, cause = batch.state(), ""
             except RuntimeError as error:
                 state, cause = COMPLETED, str(error)
-            if state in PENDING and not cause:
+            if state in PENDING and not batch.late(self.progress):
                 batch.pause(since)
                 continue
+            if state in PENDING:
+                first = next((other for other in tuple(self._batches) if other.phase == "running"), batch)
+                if first is not batch:
+                    self.wait(first)  # This one may have waited for it.
+                    continue
+                cause = f"no answer within {config.launch_seconds} s"
             with _lock:
                 if batch.phase != "running":
                     break
@@ -247,9 +256,12 @@ class Engine:
             except (RunFailed, RuntimeError) as error:
                 self._fault(str(error), ended.program)
                 return
+            if self.health.trusted and ended.program.checked:  # Otherwise it may be garbage.
+                ended.program.faults = 0
             for launch in ended.launches:
                 launch.completed()
             ended.end("done")
+            self.progress = time.monotonic()
             self._batches.remove(ended)
             # The latest first: the next run finds its blocks in the order in which it takes them.
             launches, ended.launches = ended.launches, []
@@ -329,15 +341,15 @@ class Engine:
         after. Whoever finds one meanwhile sees that its batch is abandoned.
         """
         self.faults += 1
-        doomed = [launch for batch in self._batches for launch in batch.launches]
         if self._queue or launches:
-            Batch([*launches, *self._queue]).end("abandoned")
+            self._batches.append(Batch([*launches, *self._queue]))
+            self._queue = []
         for batch in self._batches:
+            in_flight.keep_batch(batch)
             batch.end("abandoned")
-        doomed += [*launches, *self._queue]
+        # An interrupt may have come when some of a batch had been noted as completed.
+        doomed = [launch for batch in self._batches for launch in batch.launches if launch.pending]
         self.recovery.add(doomed)
-        self._queue = []
-        self._batches = []
         self.contexts.close()
         for launch in doomed:
             for _, result in launch.results:
@@ -345,15 +357,22 @@ class Engine:
             for lease, written in zip(launch.leases, launch.site.writes, strict=True):
                 if written:
                     self.pool.discard(lease)
+        self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
 
     def decline(self, program: Program, cause: str) -> None:
-        """Say that a kernel is not launched now, for a reason that does not lie in the device."""
-        if events.listeners:
+        """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
+        lost = _LOST.search(cause) is not None
+        if lost:
+            with _lock:
+                self._fault(cause, program)
+            self.recovery.warn()
+        elif events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
         if is_strict():
             raise LaunchError(f"{program.name} failed on {self.uri}: {cause}")
-        warnings.warn(f"the CPU computes {program.name}, not {self.uri}: {cause}", RuntimeWarning, stacklevel=2)
+        if not lost:
+            warnings.warn(f"the CPU computes {program.name}, not {self.uri}: {cause}", RuntimeWarning, stacklevel=2)
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
         """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
@@ -377,17 +396,18 @@ class Engine:
             if self._queue or self._batches or context is None or not self.health.trusted:
                 return
             leases = [self.pool.take(size) for size in context.program.sizes]
-            run = Bound()
-            context.bind(run)
+            bound = Bound()
+            context.bind(bound)
+            run = bound.run
             for number, lease in enumerate(leases):
-                run.run.set_arg(context.first + number, lease.block.bo)
-            run.run.start()
+                run.set_arg(context.first + number, lease.block.bo)
+            run.start()
             self.latest = time.monotonic()
-            deadline = self.latest + config.launch_seconds
-            while int(run.run.state()) in PENDING:
-                if time.monotonic() > deadline:
+            while int(run.state()) in PENDING:
+                if time.monotonic() > self.latest + config.launch_seconds:
                     for lease in leases:
                         self.pool.discard(lease)
+                    in_flight.keep(run, leases, bound.instructions)
                     self._fault("no answer while it was kept awake", context.program)
                     return
                 time.sleep(1e-3)
@@ -397,6 +417,8 @@ class Engine:
         if self.keepalive is not None:
             self.keepalive.stop()
         if not self.forked:
+            for batch in tuple(self._batches):
+                self.wait(batch)
             with _lock:
                 self._abandon()
                 self.pool.release()
@@ -427,6 +449,7 @@ def _close_all() -> None:
     """XRT's objects must go before the interpreter does."""
     while _engines:
         close_engine(_engines.popitem()[1])
+    in_flight.keep_for_ever()
 
 
 def _in_child() -> None:

@@ -90,7 +90,6 @@ class Launch:
     def completed(self) -> None:
         """The NPU has computed it."""
         self.on_device = True
-        self.site.program.faults = 0
         for _, result in self.results:
             result.launch = None
 
@@ -156,9 +155,9 @@ class Batch:
         waited = time.perf_counter() - since
         time.sleep(0 if waited < _SPIN_SECONDS else min(waited / 8, _LONGEST_PAUSE))
 
-    def late(self) -> bool:
-        """Whether it takes longer than launches may."""
-        return time.monotonic() > self.deadline
+    def late(self, progress: float) -> bool:
+        """Whether it takes longer than launches may. progress: when another one was last seen to have ended."""
+        return time.monotonic() > max(self.deadline, progress + config.launch_seconds)
 
     def check(self) -> None:
         """Raise RunFailed unless all launches of a batch whose last one has ended have completed."""
@@ -182,9 +181,17 @@ def submit(batch: Batch, context: Context, driver: Any) -> None:
     _prepare(last, last.site.tail, context, driver)
     if bounds:
         batch.runlist = context.runlist(tuple(bounds))
-        batch.runlist.execute()
+        try:
+            batch.runlist.execute()
+        except RuntimeError:
+            batch.runlist = None  # Nothing of it was submitted: it is one chain.
+            raise
     batch.tail = last.site.tail.run
-    batch.tail.start()
+    try:
+        batch.tail.start()
+    except RuntimeError:
+        batch.tail = None
+        raise
     batch.deadline = time.monotonic() + config.launch_seconds
     batch.phase = "running"
     context.latest = batch

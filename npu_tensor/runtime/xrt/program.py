@@ -87,8 +87,8 @@ def _parameters(artifact: Artifact, design: Design, size: int) -> list[list[int]
     if not design.parameters:
         return []
     path = artifact.files["_parameters.json"]
-    offsets = json.loads(path.read_bytes())
     try:
+        offsets = json.loads(path.read_bytes())
         places = [offsets[parameter.name] for parameter in design.parameters]
         fit = all(len(of_one) == parameter.words for of_one, parameter in zip(places, design.parameters, strict=True))
         found = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]

@@ -44,9 +44,10 @@ class Recovery:
         """Say later what happened. error: let the results of all launches be errors of this text."""
         self._notes.append(message)
         if error:
+            errors: dict[int, LaunchError] = {}  # One for each thread, which raises it once.
             for launch in self._launches:
                 if launch.pending:
-                    self._fail(launch, LaunchError(message))
+                    self._fail(launch, errors.setdefault(launch.thread, LaunchError(message)))
 
     def recover(self, until: Launch | None = None) -> None:
         """Compute what was abandoned, up to and with `until`, or all."""
@@ -72,13 +73,11 @@ class Recovery:
         self._errors.append((launch.thread, error))
 
     def take_error(self, error: Exception | None = None) -> Exception | None:
-        """Forget an error that is about to be raised: this one, or the first of the calling thread."""
+        """Forget an error that is about to be raised: this one, or all of the calling thread, the first of which is."""
         thread = threading.get_ident()
-        for entry in self._errors:
-            if entry[1] is error or (error is None and entry[0] == thread):
-                self._errors.remove(entry)
-                return entry[1]
-        return error
+        forgotten = [entry for entry in self._errors if (entry[0] == thread if error is None else entry[1] is error)]
+        self._errors = [entry for entry in self._errors if entry not in forgotten]
+        return forgotten[0][1] if forgotten else error
 
     def warn(self) -> None:
         """Say what happened, once everything is in order again: a warning may be an exception."""

@@ -1,0 +1,101 @@
+"""What the tests of the XRT device share: a machine with one NPU, behind a stand-in for pyxrt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+# Not left there: `import pyxrt` must find the stand-in only where a test has installed it.
+sys.path.insert(0, str(Path(__file__).parent / "standin"))
+import interrupts  # noqa: F401
+from backend import StandinBackend
+from machine import Machine, Npu, install
+from xrt_designs import Files, Loaded, add, affine
+
+with install(Machine()):
+    pass
+sys.path.pop(0)
+
+from npu_tensor import schedule
+from npu_tensor.config import config
+from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt import device as xrt_device
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled kernels of other processes must not decide what is tested here."""
+    with config.scope(cache_path=str(tmp_path_factory.mktemp("cache"))):
+        yield
+
+
+@pytest.fixture(scope="session")
+def standin_library(_own_cache: None) -> KernelLibrary:
+    """Kernels that the stand-in can run; each is compiled once for all tests."""
+    return KernelLibrary(StandinBackend())
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> Iterator[Machine]:
+    """One NPU of the second generation, which nothing has opened yet. Fails a test that misused pyxrt."""
+    yield from _machine(Machine([Npu()]), monkeypatch, standin_library)
+
+
+@pytest.fixture
+def first_generation(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> Iterator[Machine]:
+    """The same with an NPU of the first generation."""
+    yield from _machine(Machine([Npu("RyzenAI-npu1", "0000:c4:00.1")]), monkeypatch, standin_library)
+
+
+def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelLibrary) -> Iterator[Machine]:
+    monkeypatch.setattr(bindings, "_opened", {})
+    monkeypatch.setattr(bindings, "_opener", None)
+    monkeypatch.setattr(bindings, "_failed", None)
+    monkeypatch.setattr(xrt_device, "library", lambda: library)
+    with install(machine):
+        schedule.reset()
+        yield machine
+        schedule.reset()
+    assert not machine.crashes, "\n".join(machine.crashes)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+    """A kernel that adds 7."""
+    return Files(add(7), tmp_path_factory.mktemp("add"))
+
+
+@pytest.fixture(scope="session")
+def affine_files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+    """A kernel with runtime parameters."""
+    return Files(affine(), tmp_path_factory.mktemp("affine"))
+
+
+@pytest.fixture(scope="session")
+def older_files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+    """A kernel for the first generation that adds 7."""
+    return Files(add(7, "aie2"), tmp_path_factory.mktemp("older"))
+
+
+@pytest.fixture(scope="session")
+def elf_files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+    """A kernel that adds 7, as a full ELF."""
+    with config.scope(kernel_format="elf"):
+        return Files(add(7), tmp_path_factory.mktemp("elf"))
+
+
+@pytest.fixture
+def pyxrt(machine: Machine) -> ModuleType:
+    """The stand-in, while it is installed."""
+    return sys.modules["pyxrt"]
+
+
+@pytest.fixture
+def loaded(pyxrt: ModuleType, files: Files) -> Loaded:
+    """The kernel that adds 7, in a context of its own."""
+    return Loaded(pyxrt, pyxrt.device(0), files)

@@ -1,0 +1,168 @@
+"""What pyxrt 2.25 was measured to do without an NPU, and how its docstrings are read.
+
+    documented(pyxrt)["run.wait"]       # ["wait(self: pyxrt.run) -> pyxrt.ert_cmd_state", ...]
+
+Both the stand-in and, where it is installed, the real module are held to MEASURED.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+__all__ = ["MEASURED", "NEWEST_KNOWN", "Measured", "documented", "enumerations", "outcome"]
+
+NEWEST_KNOWN: Final = (2, 25)
+"""The version of XRT that the stand-in follows."""
+
+
+class Measured(NamedTuple):
+    """An expression and what it gave: the text of a value, or the kind of an exception with how its text begins."""
+
+    expression: str
+    outcome: str
+
+
+MEASURED: Final = tuple(
+    Measured(*pair)
+    for pair in (
+        ("x.enumerate_devices()", "0"),
+        ("x.device(0)", "RuntimeError:  No such device with index '0'"),
+        ("x.device(True)", "RuntimeError:  No such device with index '1'"),
+        ("x.device('0')", "RuntimeError:  No such device with index '0'"),
+        ("x.device('0000:c4:00.1')", "RuntimeError: No such device '0000:c4:00.1': Invalid argument"),
+        ("x.device('')", "ValueError: stoul"),
+        ("x.device(-1)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.device(1.5)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.device(None)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.device(2**40)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.device(0, 0)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.device(index=0)", "RuntimeError:  No such device with index '0'"),
+        ("x.device(bdf='0')", "RuntimeError:  No such device with index '0'"),
+        ("x.hw_context(0, x.uuid('0'))", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.kernel('a', 'b')", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.bo()", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.bo(x.device(), 64, 'host_only', 0)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.bo(x.device(), -1, x.bo.host_only, 0)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.bo(x.device(), 64, 536870912, 0)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.run().set_arg(0, 'a')", "TypeError: set_arg(): incompatible function arguments."),
+        ("x.run().set_arg(0, 1.0)", "TypeError: set_arg(): incompatible function arguments."),
+        ("x.run().set_arg(0, 2**31)", "TypeError: set_arg(): incompatible function arguments."),
+        ("x.run().wait(-1)", "TypeError: wait(): incompatible function arguments."),
+        ("x.run().wait2(10)", "TypeError: wait2(): incompatible function arguments."),
+        ("x.run().wait2(timedelta(milliseconds=10))", "TypeError: wait2(): incompatible function arguments."),
+        ("x.run().add_callback(x.ert_cmd_state.ERT_CMD_STATE_COMPLETED, print, None)",
+         "TypeError: add_callback(): incompatible function arguments."),
+        ("x.runlist().wait(10)", "TypeError: wait(): incompatible function arguments."),
+        ("x.runlist().wait(timedelta(milliseconds=10))", "TypeError: wait(): incompatible function arguments."),
+        ("x.runlist().add(x.run())",
+         "RuntimeError: cannot add run object to uninitialized runlist: Invalid argument"),
+        ("x.runlist(None)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("hasattr(x.runlist(), 'state'), hasattr(x.runlist(), 'reset')", "(False, False)"),
+        ("x.xclbin('/nonexistent')", "RuntimeError: No such file '/nonexistent'"),
+        ("x.xclbin(b'/nonexistent')", "RuntimeError: No such file '/nonexistent'"),
+        ("x.xclbin('')", "RuntimeError: No xclbin specified"),
+        ("x.xclbin('/etc/passwd')", "RuntimeError: Invalid xclbin"),
+        ("x.xclbin('/dev/null')", "RuntimeError: xclbin: buffer too small to contain header"),
+        ("x.xclbin('/tmp')", "MemoryError: std::bad_alloc"),
+        ("x.xclbin(Path('/nonexistent'))", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.xclbin(None)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.xclbin().get_kernels()", "[]"),
+        ("x.xclbin().get_xsa_name()", "''"),
+        ("x.xclbin().get_axlf()", "TypeError: Unable to convert function return value to a Python type!"),
+        ("x.xclbin.xclbinkernel().get_name()", "''"),
+        ("x.elf('/nonexistent')", "RuntimeError: /nonexistent is not found or is not a valid ELF file"),
+        ("x.elf('/etc/passwd')", "RuntimeError: /etc/passwd is not found or is not a valid ELF file"),
+        ("x.elf(b'abc', 3)", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.uuid('').to_string()", "'00000000-0000-0000-0000-000000000000'"),
+        ("x.uuid('00000000-0000-0000-0000-000000000001').to_string()", "'00000000-0000-0000-0000-000000000001'"),
+        ("x.uuid('0') == x.uuid('0')", "False"),
+        ("x.uuid()", "TypeError: __init__(): incompatible constructor arguments."),
+        ("x.ert_cmd_state(3)", "<ert_cmd_state.???: 3>"),
+        ("x.ert_cmd_state(8).name", "'ERT_CMD_STATE_TIMEOUT'"),
+        ("str(x.ert_cmd_state.ERT_CMD_STATE_ERROR)", "'ert_cmd_state.ERT_CMD_STATE_ERROR'"),
+        ("x.ert_cmd_state.ERT_CMD_STATE_COMPLETED == 4", "True"),
+        ("x.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE == 0", "True"),
+        ("x.bo.host_only == 536870912", "False"),
+        ("x.bo.host_only is x.bo.flags.host_only", "True"),
+        ("int(x.bo.cacheable)", "16777216"),
+        ("str(x.bo.host_only)", "'flags.host_only'"),
+        ("x.bo.host_only | x.bo.cacheable", "TypeError: unsupported operand type(s) for |:"),
+        ("x.ext.access_mode.read | x.ext.access_mode.write", "<access_mode.read_write: 3>"),
+        ("x.ext.access_mode.local", "<access_mode.none: 0>"),
+        ("x.xrt_info_device.bdf.name", "<xrt_info_device.name: 5>"),
+        ("x.ert_cmd_state.ERT_CMD_STATE_NEW < x.ert_cmd_state.ERT_CMD_STATE_ERROR",
+         "TypeError: '<' not supported between instances of"),
+        ("setattr(x.device(), 'attribute', 1)", "AttributeError: "),
+        ("x.device() == x.device()", "False"),
+        ("bool(x.device())", "True"),
+        ("x.log_message(x.xrt_msg_level.debug, 'tag', 'text')", "None"),
+        ("x.log_message(7, 'tag', 'text')", "TypeError: log_message(): incompatible function arguments."),
+    )
+)  # fmt: skip
+
+
+def outcome(module: ModuleType, expression: str) -> str:
+    """What an expression gives with `x` as the module; of an exception also the whole text."""
+    from datetime import timedelta
+    from pathlib import Path
+
+    try:
+        return repr(eval(expression, {"x": module, "timedelta": timedelta, "Path": Path}))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+_SAME: Final = (
+    (r"typing\.SupportsInt \| typing\.SupportsIndex|typing\.SupportsInt|typing\.SupportsIndex", "int"),
+    (r"std::chrono::duration<long, std::ratio<1l, 1000l> >", "std::chrono::milliseconds"),
+    (r"(collections\.abc\.Mapping|[Dd]ict)\[str, int\]", "Mapping[str, int]"),
+    (r"collections\.abc\.Buffer|(?<=: )buffer\b", "Buffer"),
+    (r"(?<=: )capsule\b", "types.CapsuleType"),
+    (r"numpy\.ndarray\[numpy\.int8\]", "numpy.typing.NDArray[numpy.int8]"),
+    (r"\bList\[", "list["),
+    # A class that was bound after the function that mentions it has its C++ name there.
+    (r"\bxrt::(device|xclbin|elf|kernel|bo|run|hw_context|module)\b", r"pyxrt.\1"),
+)
+"""The same in several versions of pybind11."""
+
+
+def documented(module: ModuleType) -> dict[str, list[str]]:
+    """The overloads of every function by its name without the module's, as the docstrings list them."""
+    found: dict[str, list[str]] = {}
+    _collect(module, "", found)
+    return found
+
+
+def _collect(owner: Any, prefix: str, found: dict[str, list[str]]) -> None:
+    for name, member in vars(owner).items():
+        inner = f"{prefix}{name}"
+        if inspect.ismodule(member) or inspect.isclass(member):
+            if inspect.ismodule(member) or (member.__module__ or "").partition(".")[0] == "pyxrt":
+                _collect(member, f"{inner}.", found)
+        elif name == "__init__" or (callable(member) and not name.startswith("_")):
+            found[inner] = _overloads(name, member.__doc__ or "")
+
+
+def _overloads(name: str, text: str) -> list[str]:
+    found = []
+    for line in text.splitlines():
+        line = re.sub(r"^\d+\. ", "", line.strip())
+        if re.match(rf"{re.escape(name)}\(.*\) -> ", line) and "*args, **kwargs" not in line:
+            for pattern, same in _SAME:
+                line = re.sub(pattern, same, line)
+            found.append(line)
+    return found
+
+
+def enumerations(module: ModuleType) -> dict[str, dict[str, int]]:
+    """The members of every enumeration with their values."""
+    found: dict[str, dict[str, int]] = {}
+    owners = ("bo", "kernel", "ext", "hw_context")
+    for prefix, owner in [("", module), *((f"{name}.", getattr(module, name)) for name in owners)]:
+        for name, member in vars(owner).items():
+            if inspect.isclass(member) and hasattr(member, "__members__"):
+                found[f"{prefix}{name}"] = {key: int(value) for key, value in member.__members__.items()}
+    return found

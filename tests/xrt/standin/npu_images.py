@@ -1,0 +1,145 @@
+"""The files that the stand-in loads: what mlir-aie makes for an NPU, with a kernel for this machine in it.
+
+    image = write(path, design, "xclbin")           # or "elf", which needs no instruction stream
+    path.write_bytes(instructions(design, image.digest))
+    read(path).entries()                            # how to call the functions of its cores
+
+Both kinds are zip files: the pickled design, the shared library of each of its sources, and a description. An
+instruction stream begins with the digest of its design, and has the markers of the runtime parameters somewhere behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import uuid
+import zipfile
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.dataflow.design import Design, Transfer
+from npu_tensor.runtime.build.iron_program import marker
+from npu_tensor.runtime.build.iron_worker import Format, parameter_offsets
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry
+
+__all__ = ["KERNELS", "Image", "instructions", "parameter_offsets", "read", "write"]
+
+Words = np.ndarray[Any, np.dtype[np.uint32]]
+
+KERNELS: Final[Mapping[Format, str]] = {"xclbin": "MLIR_AIE", "elf": "main:sequence"}
+"""The names that mlir-aie gives, as its examples use them."""
+
+DESCRIPTION: Final = "image.json"
+HEADER: Final = 9
+"""Words: the digest, and how many words there are."""
+
+
+class Image:
+    """A loaded file."""
+
+    def __init__(self, content: bytes) -> None:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            description = json.loads(archive.read(DESCRIPTION))
+            self.design: Design = pickle.loads(archive.read("design.pickle"))
+            self._libraries = [archive.read(name) for name in description["libraries"]]
+        self.format: Format = description["format"]
+        self.digest: str = description["digest"]
+        self.uuid = str(uuid.UUID(self.digest[:32]))
+        self.kernel = KERNELS[self.format]
+        self.first_buffer = 3 if self.format == "xclbin" else 0
+        """Before the buffers, an xclbin's kernel takes the opcode, the instructions and their number."""
+
+    @property
+    def arguments(self) -> int:
+        """How many its kernel takes."""
+        return self.first_buffer + len(self.design.host_buffers)
+
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """How to call the functions of the design, by symbol."""
+        found: dict[str, Entry] = {}
+        for source, library in zip(_sources(self.design), self._libraries, strict=True):
+            functions = [function for function in self.design.functions if function.source == source]
+            loaded = CompiledSource(library, source, functions)
+            found |= {function.symbol: loaded.entry(function) for function in functions}
+        return found
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """The numbers of the buffers that the NPU writes."""
+        drained = {
+            step.buffer
+            for step in self.design.sequence
+            if isinstance(step, Transfer) and self.design.fifo(step.fifo).producer.kind != "shim"
+        }
+        return tuple(number for number, buffer in enumerate(self.design.host_buffers) if buffer.name in drained)
+
+    @cached_property
+    def instruction_words(self) -> int:
+        """The length of its instruction stream."""
+        return len(instructions(self.design, self.digest)) // 4
+
+    @cached_property
+    def places(self) -> list[list[int]]:
+        """Where the words of each runtime parameter stand in the instruction stream."""
+        return list(parameter_offsets(self.design, instructions(self.design, self.digest)).values())
+
+    @cached_property
+    def header(self) -> Words:
+        """How its instruction stream begins."""
+        return np.frombuffer(instructions(self.design, self.digest), "<u4", HEADER)
+
+
+def _sources(design: Design) -> list[Any]:
+    return list(dict.fromkeys(function.source for function in design.functions))
+
+
+def write(path: Path, design: Design, format: Format) -> Image:
+    """Compile a design for this machine, pack it into a file, and return what was written. Raises BuildError."""
+    libraries = []
+    for source in _sources(design):
+        functions = [function for function in design.functions if function.source == source]
+        library = host_compiler.library(source, design.array.arch, functions)
+        libraries.append(library.files[host_compiler.SUFFIX].read_bytes())
+    pickled = pickle.dumps(design)
+    names = [f"library_{number}.so" for number in range(len(libraries))]
+    description = {"format": format, "digest": hashlib.sha256(pickled).hexdigest(), "libraries": names}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(DESCRIPTION, json.dumps(description))
+        archive.writestr("design.pickle", pickled)
+        for name, content in zip(names, libraries, strict=True):
+            archive.writestr(name, content)
+    return read(path)
+
+
+def read(path: Path) -> Image:
+    """The image in a file. Raises OSError, and ValueError if it is not one."""
+    status = path.stat()
+    return _read(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, changed: int, size: int) -> Image:
+    try:
+        return Image(path.read_bytes())
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def instructions(design: Design, digest: str) -> bytes:
+    """The instruction stream: the digest, the length, a word per transfer, and the markers of all parameters."""
+    # No marker has the highest bit, so that the digest is never taken for one.
+    head = np.frombuffer(bytes.fromhex(digest), "<u4") | np.uint32(1 << 31)
+    body = [len(step.pattern.sizes) if isinstance(step, Transfer) else 0 for step in design.sequence]
+    for number, parameter in enumerate(design.parameters):
+        for word in range(parameter.words):
+            body += [0x80000001, marker(number, word)]
+    length = HEADER + len(body)
+    return bytes(np.concatenate([head, np.array([length, *body], "<u4")]).astype("<u4").tobytes())

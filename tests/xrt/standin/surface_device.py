@@ -1,0 +1,183 @@
+"""NPUs and hardware contexts: the classes of pyxrt for them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import npu_images
+from machine import Machine, Npu, current, driver_error
+from npu_contexts import Core
+from pybind_signatures import Signatures, bound
+from states import context_access_mode, xrt_info_device
+from surface_files import uuid, xclbin
+
+__all__ = ["device", "hw_context"]
+
+
+@bound("device")
+class device:
+    """An NPU that was opened."""
+
+    __slots__ = ("__weakref__", "_generation", "_machine", "_npu", "_registered")
+    _INIT = Signatures("device.__init__", "-> None", "index: uint32 -> None", "bdf: str -> None")
+    _REGISTER = Signatures("device.register_xclbin", "xclbin: pyxrt.xclbin -> pyxrt.uuid")
+    _LOAD = Signatures("device.load_xclbin", "xclbin_path: str -> pyxrt.uuid", "xclbin: pyxrt.xclbin -> pyxrt.uuid")
+    _INFO = Signatures("device.get_info", "arg0: pyxrt.xrt_info_device -> str")
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        overload, values = self._INIT.match(arguments, keywords)
+        self._machine = current()
+        self._npu: Npu | None = None
+        self._registered: dict[str, npu_images.Image] = {}
+        if overload:
+            self._npu = _find(self._machine, values[0])
+            self._generation = self._npu.generation
+
+    def _check(self, what: str) -> Npu:
+        """The NPU. Raises if there is none behind this object, or if it is gone."""
+        npu = self._npu
+        if npu is None:
+            raise self._machine.crash(f"{what} of an empty device")
+        if not npu.present or npu.generation != self._generation:
+            raise driver_error(19, f"{what} failed")
+        return npu
+
+    def register_xclbin(self, *arguments: Any, **keywords: Any) -> uuid:
+        """Makes no context yet."""
+        _, (file,) = self._REGISTER.match(arguments, keywords)
+        self._check("register_xclbin")
+        if file._image is None:
+            raise self._machine.crash("register_xclbin of an empty xclbin")
+        self._registered[file._image.uuid] = file._image
+        return uuid(file._image.uuid)
+
+    def load_xclbin(self, *arguments: Any, **keywords: Any) -> uuid:
+        """Deprecated, and not supported by the driver of NPUs."""
+        self._LOAD.match(arguments, keywords)
+        warnings.warn("pyxrt.device.load_xclbin() is deprecated", DeprecationWarning, stacklevel=2)
+        raise driver_error(95, "xrtDeviceLoadXclbin failed in load_xclbin compatibility shim")
+
+    def get_xclbin_uuid(self) -> uuid:
+        """Of what load_xclbin has loaded: nothing."""
+        self._check("get_xclbin_uuid")
+        return uuid("")
+
+    def get_info(self, *arguments: Any) -> str:
+        """A property as text."""
+        _, (key,) = self._INFO.match(arguments, {})
+        npu = self._check("DRM_IOCTL_AMDXDNA_GET_INFO IOCTL")
+        wanted = next(name for name, member in xrt_info_device.__members__.items() if member == key)
+        known = {"name": npu.name, "bdf": npu.bdf, "pcie_info": json.dumps({"bdf": npu.bdf}), "offline": "0"}
+        return {**known, **npu.info}.get(wanted, "0")
+
+
+Signatures("device.get_xclbin_uuid", "-> pyxrt.uuid")
+
+
+def _find(machine: Machine, wanted: int | str) -> Npu:
+    present = [npu for npu in machine.devices if npu.present]
+    if isinstance(wanted, str) and not wanted:
+        raise ValueError("stoul")
+    number = int(wanted) if isinstance(wanted, int) or wanted.isdecimal() else None
+    if number is not None:
+        if number >= len(present):
+            raise RuntimeError(f" No such device with index '{number}'")
+        return present[number]
+    for npu in present:
+        if npu.bdf == wanted:
+            return npu
+    raise RuntimeError(f"No such device '{wanted}': Invalid argument")
+
+
+@bound("hw_context")
+class hw_context:
+    """Columns of an NPU with a program in them."""
+
+    __slots__ = ("__weakref__", "_core", "_device", "_mode")
+    access_mode = context_access_mode
+    exclusive, shared = context_access_mode.__members__.values()
+    _INIT = Signatures(
+        "hw_context.__init__",
+        "-> None",
+        "device: pyxrt.device, uuid: pyxrt.uuid -> None",
+        "device: pyxrt.device, uuid: pyxrt.uuid, mode: pyxrt.hw_context.access_mode -> None",
+        "device: pyxrt.device, uuid: pyxrt.uuid, cfg_param: Mapping[str, int] -> None",
+        "device: pyxrt.device, xclbin: pyxrt.xclbin -> None",
+        "device: pyxrt.device, xclbin: pyxrt.xclbin, mode: pyxrt.hw_context.access_mode -> None",
+        "device: pyxrt.device, xclbin: pyxrt.xclbin, cfg_param: Mapping[str, int] -> None",
+        "device: pyxrt.device, xclbin_path: str -> None",
+        "device: pyxrt.device, xclbin_path: str, mode: pyxrt.hw_context.access_mode -> None",
+        "device: pyxrt.device, xclbin_path: str, cfg_param: Mapping[str, int] -> None",
+        "device: pyxrt.device, cfg_param: Mapping[str, int], mode: pyxrt.hw_context.access_mode -> None",
+        "device: pyxrt.device, elf: pyxrt.elf -> None",
+        "device: pyxrt.device, elf: pyxrt.elf, cfg_param: Mapping[str, int],"
+        " mode: pyxrt.hw_context.access_mode -> None",
+    )
+    _ADD = Signatures("hw_context.add_config", "elf: pyxrt.elf -> None")
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        overload, values = self._INIT.match(arguments, keywords)
+        self._core: Core | None = None
+        self._device: device | None = None
+        self._mode = next((value for value in values if type(value) is context_access_mode), self.shared)
+        if overload == 0:
+            return
+        self._device = opened = values[0]
+        if overload == 10:
+            opened._check("hw_context")
+            return
+        if overload in (7, 8, 9):
+            values[1] = xclbin(values[1])
+        if isinstance(values[1], xclbin):
+            values[1] = opened.register_xclbin(values[1])
+        npu = opened._check("DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL")
+        if isinstance(values[1], uuid):
+            image = opened._registered.get(values[1].to_string())
+            if image is None:
+                raise RuntimeError("No such xclbin")
+        else:
+            image = values[1]._image
+        self._core = Core(opened._machine, npu, image)
+
+    def _check(self, what: str) -> Core:
+        if self._core is None:
+            raise current().crash(f"{what} of an empty context")
+        return self._core
+
+    def add_config(self, *arguments: Any, **keywords: Any) -> None:
+        """Load an ELF into a context that was made without."""
+        _, (file,) = self._ADD.match(arguments, keywords)
+        if self._device is None:
+            raise current().crash("add_config of an empty context")
+        if self._core is not None:
+            raise RuntimeError("kernel already exists, cannot use this ELF with this hw ctx\n")
+        self._core = Core(self._device._machine, self._device._check("add_config"), file._image)
+
+    def get_device(self) -> device:
+        """That which it was made on."""
+        self._check("get_device")
+        assert self._device is not None
+        return self._device
+
+    def get_xclbin_uuid(self) -> uuid:
+        """Of what is loaded."""
+        return uuid(self._check("get_xclbin_uuid").image.uuid)
+
+    def get_xclbin(self) -> xclbin:
+        """What is loaded."""
+        found = xclbin()
+        found._image = self._check("get_xclbin").image
+        return found
+
+    def get_mode(self) -> Any:
+        """Shared, unless another one was asked for."""
+        self._check("get_mode")
+        return self._mode
+
+
+Signatures("hw_context.get_device", "-> pyxrt.device")
+Signatures("hw_context.get_xclbin_uuid", "-> pyxrt.uuid")
+Signatures("hw_context.get_xclbin", "-> pyxrt.xclbin")
+Signatures("hw_context.get_mode", "-> pyxrt.hw_context.access_mode")

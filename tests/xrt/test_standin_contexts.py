@@ -1,0 +1,305 @@
+"""Contexts and faults of the stand-in for pyxrt."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine import Fault, Machine, Npu, install
+from standin_checks import ADDED, crash, noted, states
+from xrt_designs import Files, Loaded
+
+STANDIN = Path(__file__).parent / "standin"
+
+
+@pytest.mark.parametrize(("number", "text"), [(28, "No space left on device"), (22, "Invalid argument")])
+def test_one_context_too_many(files: Files, number: int, text: str) -> None:
+    machine = Machine([Npu(context_limit=2, refusal=number), Npu(bdf="0000:c7:00.1")])
+    with install(machine) as pyxrt:
+        device = pyxrt.device(0)
+        first, second = (Loaded(pyxrt, device, files) for _ in range(2))
+        with pytest.raises(RuntimeError, match=rf"CREATE_HWCTX IOCTL failed \(err=-{number}\): {text}"):
+            Loaded(pyxrt, device, files)
+        Loaded(pyxrt, pyxrt.device(1), files)
+        assert machine.live_contexts == 2
+        second.context = second.kernel = None
+        Loaded(pyxrt, device, files)
+        assert first.context.get_mode() is pyxrt.hw_context.shared
+        assert machine.contexts_made == 4
+
+
+def test_what_keeps_a_context(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    run, listed = loaded.run(), pyxrt.runlist(loaded.context)
+    buffer = pyxrt.bo(loaded.context, 4096, 0)
+    loaded.context = None
+    for _ in range(4):
+        assert machine.live_contexts == 1
+        if loaded.kernel is not None:
+            loaded.kernel = None
+        elif run is not None:
+            run = None
+        elif listed is not None:
+            listed = None
+        else:
+            buffer = None
+    assert buffer is None
+    assert machine.live_contexts == 0
+
+
+def test_limits_of_both_generations() -> None:
+    assert [Npu(name).context_limit for name in ("RyzenAI-npu1", "NPU Phoenix", "RyzenAI-npu4", "NPU Strix")] == [
+        6,
+        6,
+        16,
+        16,
+    ]
+
+
+def test_buffers_outlive_contexts(pyxrt: Any, loaded: Loaded) -> None:
+    loaded.kernel = loaded.context = None
+    other = Loaded(pyxrt, loaded.device, loaded.files)
+    run = other.run(x=loaded.x)
+    run.start()
+    run.wait()
+    assert other.read(other.y) == ADDED
+
+
+def test_a_gone_context_breaks_the_others_of_the_first_generation(
+    first_generation: Machine, older_files: Files
+) -> None:
+    pyxrt: Any = sys.modules["pyxrt"]
+    device = pyxrt.device(0)
+    first, second = (Loaded(pyxrt, device, older_files) for _ in range(2))
+    run = first.run()
+    run.start()
+    run.wait()
+    assert first.read(first.y) == ADDED
+    second.context = second.kernel = None
+    with pytest.raises(RuntimeError, match=r"EXEC_CMD IOCTL failed \(err=-2\): No such file or directory"):
+        run.start()
+    anew = Loaded(pyxrt, device, older_files)
+    run = anew.run()
+    run.start()
+    run.wait()
+    assert anew.read(anew.y) == ADDED
+
+
+def test_a_gone_context_leaves_the_others_of_the_second_generation(loaded: Loaded) -> None:
+    second = Loaded(loaded.pyxrt, loaded.device, loaded.files)
+    second.context = second.kernel = None
+    run = loaded.run()
+    run.start()
+    run.wait()
+    assert loaded.read(loaded.y) == ADDED
+
+
+def test_a_refused_context(machine: Machine, pyxrt: Any, files: Files) -> None:
+    device = pyxrt.device(0)
+    machine.inject(Fault.CONTEXT, after=1)
+    kept = Loaded(pyxrt, device, files)
+    with pytest.raises(RuntimeError, match="err=-28"):
+        Loaded(pyxrt, device, files)
+    Loaded(pyxrt, device, files)
+    image = pyxrt.xclbin(str(files.paths[".xclbin"]))
+    assert kept.context.get_xclbin_uuid().to_string() == image.get_uuid().to_string()
+
+
+def test_contexts_by_path_and_image(pyxrt: Any, files: Files) -> None:
+    device, path = pyxrt.device(0), str(files.paths[".xclbin"])
+    with pytest.raises(RuntimeError, match="No such xclbin"):
+        pyxrt.hw_context(device, pyxrt.xclbin(path).get_uuid())
+    for image in (path, pyxrt.xclbin(path)):
+        context = pyxrt.hw_context(device=device, **{"xclbin_path" if image is path else "xclbin": image})
+        assert context.get_xclbin().get_kernels()[0].get_name() == "MLIR_AIE"
+        assert context.get_xclbin().get_kernels()[0].get_num_args() == 5
+        with pytest.raises(RuntimeError, match="No such kernel 'other'"):
+            pyxrt.kernel(context, "other")
+
+
+def test_processes_share_the_limit(tmp_path: Path, files: Files) -> None:
+    contexts = tmp_path / "contexts"
+    contexts.mkdir()
+    program = f"""
+import sys
+sys.path.insert(0, {str(STANDIN)!r})
+from pathlib import Path
+from machine import Machine, Npu, install
+with install(Machine([Npu(context_limit=2, contexts=Path({str(contexts)!r}))])) as pyxrt:
+    context = pyxrt.hw_context(pyxrt.device(0), {str(files.paths[".xclbin"])!r})
+    print("made", flush=True)
+    sys.stdin.read()
+"""
+    npu = Npu(context_limit=2, contexts=contexts)
+    with install(Machine([npu])) as pyxrt:
+        device, path = pyxrt.device(0), str(files.paths[".xclbin"])
+        with subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "made\n"
+            context = pyxrt.hw_context(device, path)
+            with pytest.raises(RuntimeError, match="err=-28"):
+                pyxrt.hw_context(device, path)
+            other.kill()
+        second = pyxrt.hw_context(device, path)
+        assert len(list(contexts.iterdir())) == 2
+        del context, second
+        assert not list(contexts.iterdir())
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"), [(Fault.ERROR, "ERROR"), (Fault.TIMEOUT, "TIMEOUT"), (Fault.GARBAGE, "COMPLETED")]
+)
+def test_launches_that_fail(machine: Machine, loaded: Loaded, fault: Fault, state: str) -> None:
+    machine.inject(fault, after=1)
+    run = loaded.run()
+    results = []
+    for _ in range(3):
+        run.start()
+        results.append((states([run])[0], loaded.read(loaded.y) == ADDED))
+        loaded.write(loaded.y, -5)
+    assert results == [("COMPLETED", True), (state, False), ("COMPLETED", True)]
+
+
+def test_a_timeout_aborts_what_is_queued_behind_it(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    first, second, listed = loaded.run(), loaded.run(), pyxrt.runlist(loaded.context)
+    listed.add(loaded.run())
+    machine.inject(Fault.TIMEOUT)
+    first.start()
+    second.start()
+    listed.execute()
+    assert states([first, second]) == ["TIMEOUT", "ABORT"]
+    with pytest.raises(RuntimeError, match="ERT_CMD_STATE_ABORT"):
+        listed.wait()
+    second.start()
+    assert states([second]) == ["COMPLETED"]
+
+
+def test_a_fault_several_times(machine: Machine, loaded: Loaded) -> None:
+    run = loaded.run()
+    run.start()
+    run.wait()
+    machine.inject(Fault.ERROR, after=1, times=2)
+    seen = []
+    for _ in range(4):
+        run.start()
+        seen += states([run])
+    assert seen == ["COMPLETED", "ERROR", "ERROR", "COMPLETED"]
+
+
+def test_a_launch_that_is_refused(machine: Machine, loaded: Loaded) -> None:
+    machine.inject(Fault.START)
+    run = loaded.run()
+    with pytest.raises(RuntimeError, match=r"EXEC_CMD IOCTL failed \(err=-5\): Input/output error"):
+        run.start()
+    run.start()
+    assert states([run]) == ["COMPLETED"]
+
+
+def test_a_hang(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    run, behind = loaded.run(), loaded.run()
+    machine.inject(Fault.HANG)
+    run.start()
+    behind.start()
+    assert states([run, behind, run]) == ["SUBMITTED"] * 3
+    assert run.wait(1).name == "ERT_CMD_STATE_TIMEOUT"
+    with crash(machine, "the process would hang"):
+        behind.wait()
+    other = Loaded(pyxrt, loaded.device, loaded.files)
+    again = other.run()
+    again.start()
+    assert states([again]) == ["COMPLETED"]
+    loaded.context = loaded.kernel = None
+    del run, behind
+    assert all("the process would abort" in misuse for misuse in machine.crashes)
+    machine.crashes.clear()
+    assert machine.live_contexts == 1
+
+
+def test_a_hang_in_a_list(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
+    listed, last = pyxrt.runlist(loaded.context), loaded.run()
+    listed.add(loaded.run())
+    machine.inject(Fault.HANG)
+    listed.execute()
+    last.start()
+    assert states([last]) == ["SUBMITTED"]
+    with crash(machine, "the process would hang"):
+        listed.wait()
+    del last
+    noted(machine, "the process would abort")
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_lost_device(machine: Machine, pyxrt: Any, loaded: Loaded, reset: bool) -> None:
+    machine.inject(Fault.LOST)
+    run = loaded.run()
+    path = str(loaded.files.paths[".xclbin"])
+    calls: list[Callable[[], Any]] = [
+        run.start,
+        partial(loaded.x.sync, loaded.to_device),
+        partial(pyxrt.bo, loaded.device, 64, pyxrt.bo.host_only, 0),
+        partial(pyxrt.hw_context, loaded.device, path),
+        partial(pyxrt.kernel, loaded.context, "MLIR_AIE"),
+        partial(loaded.device.get_info, pyxrt.xrt_info_device.name),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"\(err=-19\): No such device"):
+            call()
+    assert pyxrt.enumerate_devices() == 0
+    with pytest.raises(RuntimeError, match="No such device with index '0'"):
+        pyxrt.device(0)
+    machine.plug_in(reset=reset)
+    for call in calls:
+        if reset:
+            with pytest.raises(RuntimeError, match="err=-19"):
+                call()
+        else:
+            call()
+    anew = Loaded(pyxrt, pyxrt.device(0), loaded.files)
+    again = anew.run()
+    again.start()
+    assert states([again]) == ["COMPLETED"]
+    assert anew.read(anew.y) == ADDED
+    if not reset:
+        run.wait()
+
+
+def test_a_device_that_is_lost_while_something_runs(machine: Machine, loaded: Loaded) -> None:
+    run = loaded.run()
+    run.start()
+    machine.unplug()
+    for call in (run.state, run.wait):
+        with pytest.raises(RuntimeError, match="err=-19"):
+            call()
+    machine.plug_in(reset=False)
+    run.state()
+
+
+def test_a_schedule_of_faults(machine: Machine, loaded: Loaded) -> None:
+    machine.faults = lambda launch: Fault.ERROR if launch % 3 == 2 else Fault.CONTEXT if launch == 4 else None
+    run = loaded.run()
+    seen = []
+    for _ in range(6):
+        run.start()
+        seen += states([run])
+    assert seen == ["COMPLETED", "COMPLETED", "ERROR"] * 2
+    with pytest.raises(RuntimeError, match="CREATE_HWCTX"):
+        Loaded(loaded.pyxrt, loaded.device, loaded.files)
+
+
+@pytest.mark.parametrize(("kind", "state"), [("zeros", "COMPLETED"), ("error", "ERROR"), ("timeout", "TIMEOUT")])
+def test_a_kernel_for_the_other_array(machine: Machine, pyxrt: Any, older_files: Files, kind: Any, state: str) -> None:
+    machine.wrong_arch = kind
+    loaded = Loaded(pyxrt, pyxrt.device(0), older_files)
+    run = loaded.run()
+    run.start()
+    assert states([run]) == [state]
+    assert (loaded.read(loaded.y) == [0] * 4) == (kind == "zeros")
