@@ -11,7 +11,9 @@ sync; a block knows what either side has written since:
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -66,20 +68,21 @@ class Pool:
     """Hands out blocks and keeps those that come back, by size.
 
     create: makes a buffer object of so many bytes; raises RuntimeError or MemoryError if it cannot. limit: bytes of
-    free blocks that are kept.
+    free blocks that are kept. forget: lets others let go of blocks that are free.
     """
 
-    def __init__(self, create: Callable[[int], Any], limit: int) -> None:
+    def __init__(self, create: Callable[[int], Any], limit: int, forget: Callable[[], None] = lambda: None) -> None:
         self._create = create
         self._limit = limit
-        self._free: dict[int, list[Block]] = {}
+        self._forget = forget
+        self._free: defaultdict[int, list[Block]] = defaultdict(list)
         self.nbytes = 0
         """Bytes of all blocks that were made and not given back."""
 
     def take(self, nbytes: int) -> Lease:
         """A block of at least `nbytes`. Raises OutOfMemory."""
         size = _block_size(nbytes)
-        free = self._free.setdefault(size, [])
+        free = self._free[size]
         try:
             return Lease(free.pop())
         except IndexError:
@@ -87,6 +90,7 @@ class Pool:
 
     def release(self) -> int:
         """Give the free blocks back to the driver; returns their bytes."""
+        self._forget()
         released = 0
         for size, free in list(self._free.items()):
             while free:
@@ -129,6 +133,7 @@ class _Discarded(list[Block]):
 _discarded: Final = _Discarded()
 
 
+@cache
 def _block_size(nbytes: int) -> int:
     """Whole pages, in eight steps to each power of two: at most 1/8 is unused beyond 8 pages."""
     pages = max(1, -(-nbytes // PAGE))
@@ -147,25 +152,23 @@ class Home(Protocol):
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    lease: its block, or None if the NPU did not compute it. launch: what computes it, until that has ended. output:
-    how the block holds the tensor; direct: whether just as the tensor's own buffer would.
+    lease: its block, or None if the NPU did not compute it. launch: what computes it, until that has ended. operand:
+    how the block holds the tensor.
     """
 
-    __slots__ = ("direct", "home", "host", "launch", "lease", "output")
+    __slots__ = ("home", "host", "launch", "lease", "operand")
 
     home: Home
     host: Block | Buffer | None
     launch: Any
     lease: Lease | None
-    output: Any
-    direct: bool
+    operand: Any
 
-    def __init__(self, home: Home, nbytes: int, lease: Lease, output: Any, direct: bool) -> None:
+    def __init__(self, home: Home, lease: Lease, operand: Any) -> None:
         self.home = home
-        self.nbytes = nbytes
+        self.nbytes = operand.result_bytes
         self.lease = lease
-        self.output = output
-        self.direct = direct
+        self.operand = operand
         self.host = None
         self.launch = None
 

@@ -124,6 +124,11 @@ class Context:
             self.runlists.move_to_end(bounds)
         return found
 
+    def forget_arguments(self) -> None:
+        """Let go of the buffers that runs were given last; they are given some again before they start."""
+        for bound in list(self.bound):
+            bound.arguments = [None] * len(bound.arguments)
+
     def close(self) -> None:
         """Give the context up: first what depends on it, in the order that XRT wants."""
         self.runlists.clear()
@@ -193,6 +198,11 @@ class Contexts:
             self._loaded.pop(context.program.key, None)
             if events.listeners:
                 events.emit(events.ContextClosed(context.program.name, self._uri, len(self._loaded)))
+
+    def forget_arguments(self) -> None:
+        """See `Context.forget_arguments`."""
+        for context in self._loaded.values():
+            context.forget_arguments()
 
     def newest(self) -> Context | None:
         """The one that was used last."""

@@ -6,6 +6,7 @@ returns; its results say so when they are looked at. Written to XRT's documented
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
@@ -116,22 +117,23 @@ class XrtDevice:
         return self.engine.host_copy(resident)
 
 
-_keys: dict[tuple[int, HostOperand], int] = {}
+_keys: dict[tuple[int, HostOperand | int], int] = {}
 
 
 def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> Operand:
     nbytes = max(host_bytes(host), needed)
-    form = host._replace(number=None, output=False, indexes=None)
-    key = _keys.setdefault((id(device), form), len(_keys))
     if host.number is None:
-        return Operand(None, True, host, None, nbytes, False, key)
+        return Operand(None, True, host, None, nbytes, False, 0, 0)
     if host.output:
-        result = task.outputs[host.number]
-        return Operand(result.item, True, host, result.dtype, nbytes, _is_direct(host, result.dtype), key)
+        item, dtype, _, result_bytes, _ = task.outputs[host.number]
+        return Operand(item, True, host, dtype, nbytes, _is_direct(host, dtype), 0, result_bytes)
     source = task.inputs[host.number]
     assert source.dtype is not None
     direct = _is_direct(host, source.dtype) and (host.padding is None or host.padded == host.layout.shape)
-    return Operand(source.item, False, host, source.dtype, nbytes, direct, key)
+    # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
+    form = math.prod(host.layout.shape) * source.dtype.itemsize if direct else host._replace(number=None, indexes=None)
+    key = _keys.setdefault((id(device), form), len(_keys))
+    return Operand(source.item, False, host, source.dtype, nbytes, direct, key, 0)
 
 
 def _is_direct(host: HostOperand, dtype: DType) -> bool:
@@ -177,6 +179,9 @@ class Site:
         self.task = task
         self.offer = offer
         self.program = program
+        self.engine = device.engine
+        self.inputs = tuple(source.item for source in task.inputs)
+        self.scalars = [(task.inputs[number].item, kind) for number, kind in offer.scalars]
         self.operands = [
             _operand(device, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
         ]
@@ -213,25 +218,22 @@ class Site:
 
         Raises OutOfMemory and what the user's values cause.
         """
-        engine, task = self.device.engine, self.task
+        engine, device = self.engine, self.device
         faults = engine.faults
-        inputs = [(source.item, values[source.item]) for source in task.inputs]
-        scalars = self.offer.scalars
-        words = [word(values[task.inputs[number].item], kind) for number, kind in scalars] if scalars else ()
+        inputs = tuple(map(values.__getitem__, self.inputs))
+        words = [word(values[item], kind) for item, kind in self.scalars] if self.scalars else ()
         leases: list[Lease] = []
         results: list[tuple[int, ResidentBuffer]] = []
         take = engine.pool.take
         for operand in self.operands:
-            item, output, host, dtype, nbytes, direct, _ = operand
-            if not output:
+            item = operand.item
+            if not operand.output:
                 leases.append(self._reading(operand, values[item]))  # type: ignore[index]
                 continue
-            lease = take(nbytes)
+            lease = take(operand.nbytes)
             leases.append(lease)
             if item is not None:
-                number: int = host.number  # type: ignore[assignment]
-                result = ResidentBuffer(self.device, task.outputs[number].nbytes, lease, (host, dtype), direct)
-                results.append((item, result))
+                results.append((item, ResidentBuffer(device, lease, operand)))
         launch = Launch(self, leases, inputs, results, words)
         if not engine.enqueue(launch, faults):
             return None
@@ -241,12 +243,11 @@ class Site:
 
     def _reading(self, operand: Operand, value: Buffer) -> Lease:
         """Where the NPU finds a value."""
-        engine = self.device.engine
+        engine = self.engine
         if operand.host.indexes is not None:
             assert operand.dtype is not None
             check_indexes(operand.host, flat(value, operand.dtype), self.task.call)
-        if value.home is self.device:
-            assert isinstance(value, ResidentBuffer)
+        if isinstance(value, ResidentBuffer) and value.home is self.device:
             pending = value.launch
             if pending is not None and (
                 isinstance(pending, Exception)
@@ -255,7 +256,7 @@ class Site:
             ):
                 engine.finish(pending)
             lease = value.lease
-            if lease is not None and operand.direct and value.direct:
+            if lease is not None and operand.direct and value.operand.direct:
                 block = lease.block
                 if block.nbytes >= operand.nbytes and block.pool is engine.pool:
                     return lease
@@ -297,7 +298,7 @@ class Site:
 
     def _as_read(self, launch: Launch) -> list[Any]:
         """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
-        values = [value for _, value in launch.inputs]
+        values = list(launch.inputs)
         for operand in self.operands:
             host, dtype = operand.host, operand.dtype
             if not operand.output and host.number is not None and dtype is not None and host.dtype != dtype.name:
@@ -308,8 +309,7 @@ class Site:
     def _compare(self, launch: Launch) -> None:
         """Whether the results of a launch that has ended are those of the CPU."""
         engine, task = self.device.engine, self.task
-        read = {source.item: value for source, value in zip(task.inputs, self._as_read(launch), strict=True)}
-        right = on_host(launch, list(read.items()))
+        right = on_host(launch, self._as_read(launch))
         numbers = {output.item: number for number, output in enumerate(task.outputs)}
         for (item, result), expected in zip(launch.results, right, strict=True):
             dtype = task.outputs[numbers[item]].dtype

@@ -60,6 +60,7 @@ class Operand(NamedTuple):
 
     item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
     design needs. direct: whether it holds the tensor just as the tensor's own buffer does. key: for copies of values.
+    result_bytes: of the tensor's own buffer, if it is a result.
     """
 
     item: int | None
@@ -69,6 +70,7 @@ class Operand(NamedTuple):
     nbytes: int
     direct: bool
     key: int
+    result_bytes: int
 
 
 class Engine:
@@ -81,8 +83,8 @@ class Engine:
         self.allocator = allocator
         self.driver = bindings.pyxrt()
         self.device = bindings.open_device(index)
-        self.pool = Pool(self._create, config.pool_bytes)
         self.contexts = Contexts(arch, uri, self._load, self._settle)
+        self.pool = self._new_pool()
         self.health = Health()
         self.faults = 0
         self.forked = False
@@ -115,6 +117,13 @@ class Engine:
 
     # --- buffers
 
+    def _new_pool(self) -> Pool:
+        return Pool(self._create, config.pool_bytes, self._forget_arguments)
+
+    def _forget_arguments(self) -> None:
+        with _lock:
+            self.contexts.forget_arguments()
+
     def _create(self, nbytes: int) -> Any:
         if self.device is None:
             raise DeviceError(self.health.cause)  # It was lost while a launch was put together.
@@ -129,7 +138,7 @@ class Engine:
         except AttributeError:
             copies = value.copies = {}
         found: Lease | None = copies.get(operand.key)
-        if found is not None and found.block.pool is self.pool:
+        if found is not None and found.block.pool is self.pool and found.block.nbytes >= operand.nbytes:
             return found
         elements = flat(value, operand.dtype)  # Waits for another device that computes it.
         lease = self.pool.take(operand.nbytes)
@@ -149,12 +158,12 @@ class Engine:
                 block = resident.lease.block
                 if block.device_dirty:
                     self._sync_from(block)
-                if resident.direct:
+                operand = resident.operand
+                if operand.direct:
                     resident.host = block
                 else:
                     buffer = self.allocator.allocate(resident.nbytes)
-                    operand, dtype = resident.output
-                    unpack(operand, block.bytes, flat(buffer, dtype))
+                    unpack(operand.host, block.bytes, flat(buffer, operand.dtype))
                     resident.host = buffer
             return resident.host
 
@@ -198,14 +207,13 @@ class Engine:
         if not self._queue:
             return
         program = self._queue[0].site.program
-        earlier = {launch.site.latest for launch in self._queue}
+        earlier = [batch for launch in self._queue if (batch := launch.site.latest) and batch.phase == "running"]
         batch = Batch(self._queue)
         self._batches.append(batch)
         self._queue = []
         try:
             for other in earlier:
-                if other is not None:
-                    self.wait(other)  # Its run objects are needed again.
+                self.wait(other)  # Its run objects are needed again.
             context = batch.context = self.contexts.get(program)
             if batch.phase == "submitting":  # No fault meanwhile.
                 submit(batch, context, self.driver)
@@ -330,7 +338,7 @@ class Engine:
             bindings.forget_device(self.index)
             self.device = None
             self.pool.release()
-            self.pool = Pool(self._create, config.pool_bytes)
+            self.pool = self._new_pool()
         if events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
 

@@ -23,11 +23,8 @@ class Health:
         self._failures = 0
         self._rests_until = 0.0
         self.cause = ""
-
-    @property
-    def trusted(self) -> bool:
+        self.trusted = True
         """Whether nothing happened since a launch was last seen to be right."""
-        return not self._failures
 
     @property
     def state(self) -> Literal["healthy", "suspect", "resting"]:
@@ -39,6 +36,7 @@ class Health:
     def failed(self, cause: str) -> None:
         """A launch ended in a fault. The first one is followed by a probe at once."""
         self._failures += 1
+        self.trusted = False
         self.cause = cause
         rest = FIRST_REST * 4.0 ** min(self._failures - 2, 10) if self._failures > 1 else 0.0
         self._rests_until = time.monotonic() + min(rest, LONGEST_REST)
@@ -46,3 +44,4 @@ class Health:
     def recovered(self) -> None:
         """A probe gave the right result."""
         self._failures = 0
+        self.trusted = True

@@ -21,6 +21,7 @@ from npu_tensor.task import Step, Task
 
 __all__ = ["COMPLETED", "PENDING", "Batch", "Launch", "LaunchSite", "RunFailed", "on_host", "submit"]
 
+NEW: Final = 1
 COMPLETED: Final = 4
 PENDING: Final = frozenset({1, 2, 3, 7})
 """Values of XRT's ert_cmd_state: new, queued, running (which pyxrt has no name for), submitted."""
@@ -37,12 +38,13 @@ class RunFailed(Exception):
 class LaunchSite(Protocol):
     """A step of a plan that launches a program.
 
-    listed, tail: its run objects in a runlist and by itself. writes: for each buffer whether the NPU writes it.
-    latest: the newest batch that has it. queued: whether it waits to be submitted.
+    inputs: items of the plan. listed, tail: its run objects in a runlist and by itself. writes: for each buffer whether
+    the NPU writes it. latest: the newest batch that has it. queued: whether it waits to be submitted.
     """
 
     task: Task
     program: Program
+    inputs: tuple[int, ...]
     listed: Bound
     tail: Bound
     writes: tuple[bool, ...]
@@ -58,7 +60,7 @@ class LaunchSite(Protocol):
 class Launch:
     """One run of a step: enough to submit it, and to compute it on the CPU instead.
 
-    leases: its buffers, in the order of the design's. inputs: values by item. results: by item, at least one.
+    leases: its buffers, in the order of the design's. inputs: values, as the site's. results: by item, at least one.
     thread: that asked for it. on_device: whether the NPU computed it. error: what its results are instead of values.
     """
 
@@ -68,7 +70,7 @@ class Launch:
         self,
         site: LaunchSite,
         leases: list[Lease],
-        inputs: list[tuple[int, Any]],
+        inputs: tuple[Any, ...],
         results: list[tuple[int, ResidentBuffer]],
         words: Sequence[int],
     ) -> None:
@@ -115,7 +117,7 @@ class Batch:
     first phase was interrupted. launches: none of one that is done.
     """
 
-    __slots__ = ("context", "deadline", "launches", "phase", "runlist", "tail")
+    __slots__ = ("_state", "context", "deadline", "launches", "phase", "runlist", "tail")
 
     context: Context
 
@@ -124,6 +126,7 @@ class Batch:
         self.phase = "submitting"
         self.runlist: Any = None
         self.tail: Any = None
+        self._state = NEW
         self.deadline = 0.0
         for launch in launches:
             launch.batch = self
@@ -148,7 +151,9 @@ class Batch:
     def state(self) -> int:
         """The state of the last launch, as XRT's number. Raises RuntimeError if the device cannot be asked."""
         tail = self.tail
-        return COMPLETED if tail is None else int(tail.state())
+        if self._state in PENDING and tail is not None:
+            self._state = int(tail.state())
+        return self._state
 
     def pause(self, since: float) -> None:
         """Let other threads run before the state is asked again."""
@@ -161,9 +166,8 @@ class Batch:
 
     def check(self) -> None:
         """Raise RunFailed unless all launches of a batch whose last one has ended have completed."""
-        state = self.tail.state()
-        if int(state) != COMPLETED:
-            raise RunFailed(f"the launch ended in state {str(state).rpartition('STATE_')[2]}")
+        if self.state() != COMPLETED:
+            raise RunFailed(f"the launch ended in state {str(self.tail.state()).rpartition('STATE_')[2]}")
         if self.runlist is not None:
             try:
                 self.runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
@@ -224,10 +228,11 @@ def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> Non
             block.device_dirty = True
 
 
-def on_host(launch: Launch, inputs: Sequence[tuple[int, Any]] | None = None) -> list[Buffer]:
+def on_host(launch: Launch, inputs: Sequence[Any] | None = None) -> list[Buffer]:
     """The results of a launch, computed by the CPU. inputs: other values than its own. Raises what the values cause."""
-    values: list[Any] = [None] * (1 + max(item for item, _ in (*launch.inputs, *launch.results)))
-    for item, value in launch.inputs if inputs is None else inputs:
+    items = launch.site.inputs
+    values: list[Any] = [None] * (1 + max((*items, *(item for item, _ in launch.results))))
+    for item, value in zip(items, launch.inputs if inputs is None else inputs, strict=True):
         values[item] = value
     launch.site.on_host(values)
     return [values[item] for item, _ in launch.results]

@@ -1,0 +1,204 @@
+"""python -m benchmarks.launch: what a launch costs the host, with kernels that do nothing.
+
+Without `--device` this measures no NPU: behind the package stands the stand-in for pyxrt that the tests use, told to
+complete every launch without running it. What is left is the time of the package, and that of the stand-in, which is
+measured by making the calls of one plan again; the real pyxrt takes another time for them. With `--device npu` the
+kernels run, so that the figures hold their time too, and nothing is asked of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+import click
+import ml_dtypes
+import numpy as np
+
+import npu_tensor as nt
+from benchmarks.report import Session, headline, show, verdict, write_json
+from benchmarks.timing import FULL, QUICK, Call, Effort, medians
+from npu_tensor import schedule
+from npu_tensor.runtime.xrt import bindings
+
+__all__ = ["Case", "cases", "main", "measured", "recorded"]
+
+ASKED_OF_ONE: Final = 15.0
+ASKED_OF_MANY: Final = 6.0
+"""Microseconds per launch, in a plan of one kernel and in one of 100."""
+
+SIDE: Final = 64
+WIDTHS: Final = (64, 128, 192, 256)
+"""Four shapes of a product are four kernels, each with a context of its own."""
+
+CALLS: Final = {"run": ("set_arg", "start", "state"), "runlist": ("execute", "wait"), "bo": ("sync",)}
+"""The functions of pyxrt that a cached plan calls."""
+
+STANDIN: Final = Path(__file__).resolve().parents[1] / "tests" / "xrt" / "standin"
+
+
+class Case(NamedTuple):
+    """One row: a call that launches so many kernels in so many contexts, and the microseconds per launch asked."""
+
+    what: str
+    kernels: int
+    contexts: int
+    asked: float
+    call: Call
+
+
+def _matrix(rows: int, columns: int) -> nt.Tensor:
+    values = np.random.default_rng(rows + columns).standard_normal((rows, columns)) / columns**0.5
+    return nt.from_numpy(values.astype(ml_dtypes.bfloat16))
+
+
+def _products(x: nt.Tensor, weights: list[nt.Tensor]) -> nt.Tensor:
+    for weight in weights:
+        x = x @ weight
+    return x
+
+
+def cases() -> list[Case]:
+    """Everything that is timed, on the default device. Matrix products do not fuse with each other."""
+    x = _matrix(SIDE, SIDE)
+    relu = nt.jit(nt.relu)
+    same = nt.jit(partial(_products, weights=25 * 4 * [_matrix(SIDE, SIDE)]))
+    steps = zip(WIDTHS, WIDTHS[1:] + WIDTHS[:1], strict=True)
+    alternating = nt.jit(partial(_products, weights=25 * [_matrix(*shape) for shape in steps]))
+    inputs = [_matrix(SIDE, width) for width in WIDTHS]
+    weights = [25 * [_matrix(width, width)] for width in WIDTHS]
+    grouped = nt.jit(lambda *inputs: tuple(map(_products, inputs, weights)))
+    return [
+        Case("one kernel, recorded each time", 1, 1, ASKED_OF_ONE, lambda: x.relu().realize()),
+        Case("one kernel, nt.jit", 1, 1, ASKED_OF_ONE, lambda: relu(x)),
+        Case("100 kernels of one context", 100, 1, ASKED_OF_MANY, lambda: same(x)),
+        Case("100 kernels, 4 contexts of 25 each", 100, 4, ASKED_OF_MANY, lambda: grouped(*inputs)),
+        Case("100 kernels, 4 contexts in turn", 100, 4, ASKED_OF_MANY, lambda: alternating(x)),
+    ]
+
+
+@contextmanager
+def _standin() -> Iterator[None]:
+    """Behind the package: one NPU of the second generation that completes every launch and runs nothing."""
+    # It belongs to the tests and is not installed.
+    with mock.patch.object(sys, "path", [str(STANDIN), *sys.path]):
+        from backend import StandinBackend
+        from machine import Machine, install
+
+        machine = Machine()
+    machine.compute = False
+    from npu_tensor.runtime.library import KernelLibrary
+    from npu_tensor.runtime.xrt import device
+
+    library = KernelLibrary(StandinBackend())
+    with install(machine), mock.patch.object(device, "library", return_value=library):
+        yield
+
+
+@contextmanager
+def recorded(driver: Any) -> Iterator[list[tuple[str, Callable[[], Any]]]]:
+    """The calls of pyxrt that are made meanwhile: what is called, and a function that makes the same call again."""
+    calls: list[tuple[str, Callable[[], Any]]] = []
+
+    def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def record(*arguments: Any) -> Any:
+            calls.append((name, partial(function, *arguments)))
+            return function(*arguments)
+
+        return record
+
+    with ExitStack() as patches:
+        for kind, names in CALLS.items():
+            owner = getattr(driver, kind)
+            for name in names:
+                replacement = recording(f"{kind}.{name}", getattr(owner, name))
+                patches.enter_context(mock.patch.object(owner, name, replacement))
+        yield calls
+
+
+def _row(case: Case, effort: Effort, device: str | None) -> dict[str, Any]:
+    for _ in range(3):  # The first runs make contexts, runs and buffers; what the third one does repeats.
+        result = case.call()
+    with recorded(bindings.pyxrt()) as calls:
+        result = case.call()
+    del result
+    made = Counter(name for name, _ in calls)
+    contenders = {"ours": case.call}
+    if device is None:
+        # The arguments are then those of the recorded plan; as nothing runs, nobody sees them.
+        again = [call for _, call in calls]
+        contenders["driver"] = lambda: [call() for call in again]
+    seconds = medians(contenders, effort)
+    each = {name: round(found * 1e6 / case.kernels, 3) for name, found in seconds.items()}
+    return {
+        "what": case.what,
+        "kernels": case.kernels,
+        "contexts": case.contexts,
+        "us": each["ours"],
+        "driver_us": each.get("driver"),
+        "set_args": made["run.set_arg"],
+        "syncs": made["bo.sync"],
+        "submissions": made["run.start"] + made["runlist.execute"],
+        "asked_us": case.asked if device is None else None,
+        "met": each["ours"] <= case.asked if device is None else None,
+    }
+
+
+def measured(effort: Effort, device: str | None) -> list[dict[str, Any]]:
+    """All rows. device: its URI; None for the stand-in. Raises ClickException if kernels do not run on it."""
+    with ExitStack() as settings:
+        if device is None:
+            settings.enter_context(_standin())
+        # The first run of a kernel is compared with the CPU, and an empty one would fail.
+        settings.enter_context(nt.config.scope(self_check=False, fallback="error"))
+        try:
+            with nt.default_device(device or "npu"):
+                return [_row(case, effort, device) for case in cases()]
+        except nt.DeviceError as error:
+            raise click.ClickException(str(error)) from None
+        finally:
+            schedule.reset()
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f}"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--device", metavar="URI", help="The NPU to measure. Without it: a stand-in that runs nothing.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
+@click.option("--quick", is_flag=True, help="Few rounds: to see that it works, not for figures.")
+def main(device: str | None, json_path: Path | None, quick: bool) -> None:
+    """The cost of a launch to the host: microseconds per launch; calls of pyxrt per plan."""
+    session = Session()
+    rows = measured(QUICK if quick else FULL, device)
+    about = session.machine()
+    print(headline(about))
+    if device is None:
+        print("Nothing here ran on an NPU: this is a stand-in for pyxrt, and its kernels are empty.")
+    show(
+        f"launch: microseconds per launch on {device or 'a stand-in'}; calls of pyxrt per plan",
+        ["what", "in all", "of it the stand-in", "asked", "met", "set_arg", "sync", "submissions"],
+        [
+            [
+                row["what"],
+                *(_number(row[key]) for key in ("us", "driver_us", "asked_us")),
+                verdict(row["met"]),
+                row["set_args"],
+                row["syncs"],
+                row["submissions"],
+            ]
+            for row in rows
+        ],
+    )
+    write_json(json_path, {"machine": about, "device": device or "stand-in", "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

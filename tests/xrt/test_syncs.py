@@ -1,0 +1,499 @@
+"""Syncs between host and NPU: as many as the flow of data needs, and not one more.
+
+What is needed is worked out here from the plan of a graph and from the coherence model of the stand-in, which knows
+nothing of how the runtime keeps its books: the life of each block of memory is written down as a string of events, and
+an exhaustive search finds the fewest syncs with which every reader gets what was written last.
+
+    "N" new block   "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final, NamedTuple
+from unittest import mock
+from weakref import WeakKeyDictionary
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from machine import Machine
+from npu_contexts import Command, Core
+from npu_memory import Memory
+from surface_memory import bo
+
+import npu_tensor as nt
+from npu_tensor import schedule
+from npu_tensor.config import config
+from npu_tensor.graph import Node, capture
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.sim import host_compiler
+
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+BF16 = ml_dtypes.bfloat16
+SIDE = 64
+
+
+# --- the fewest syncs, by search
+
+
+class Caches(NamedTuple):
+    """A block with one line: what the host sees, what memory holds, what the host's line held when it was clean.
+
+    Values are numbered. Pages of a new block are cleared through the host's caches.
+    """
+
+    host: int = 0
+    memory: int = -1
+    clean: int = -1
+
+    def written_back(self) -> Caches:
+        """A line that the host has changed replaces what memory holds."""
+        return self if self.host == self.clean else Caches(self.host, self.host, self.host)
+
+    def synced(self, direction: str) -> Caches:
+        """After a sync "t"o or "f"rom the device."""
+        flushed = Caches(self.host, self.host, self.host) if direction == "t" else self.written_back()
+        return flushed if direction == "t" else Caches(flushed.memory, flushed.memory, flushed.memory)
+
+    def after(self, event: str, value: int) -> Caches:
+        """After an event, which writes `value` if it writes."""
+        if event == "N":
+            return Caches()
+        if event == "W":
+            return self._replace(host=value)
+        return self._replace(memory=value).written_back() if event == "w" else self
+
+    def right(self, event: str, value: int) -> bool:
+        """Whether an event has left or read `value`. Who reads a result is not known yet when the NPU writes it."""
+        return event in "NW" or (self.host if event == "R" else self.memory) == value
+
+
+SYNCED = Caches(0, 0, 0)
+
+
+class Syncs(NamedTuple):
+    """How many, in each direction."""
+
+    to_device: int
+    from_device: int
+
+
+@cache
+def fewest(events: str, state: Caches = SYNCED, value: int = 0) -> Syncs | None:
+    """The fewest syncs with which all is right: any may come before any event. None if that cannot be.
+
+    Either direction writes back what the host has changed; of equally many syncs those to the device count.
+    """
+    if not events:
+        return Syncs(0, 0)
+    event = events[0]
+    value += event in "Ww"
+    found = []
+    for before in ("", "t", "f", "tf", "ft"):
+        start = state
+        for direction in before:
+            start = start.synced(direction)
+        reached = start.after(event, value)
+        rest = fewest(events[1:], reached, value) if reached.right(event, value) else None
+        if rest is not None:
+            found.append(Syncs(rest[0] + before.count("t"), rest[1] + before.count("f")))
+    return min(found, key=lambda syncs: (sum(syncs), syncs.from_device), default=None)
+
+
+@given(st.text("wrWRtf", max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_the_search_has_the_coherence_of_the_standin(events: str) -> None:
+    memory = Memory(64, 0)
+    state = Caches()
+    content = {0: 0, -1: 0xFF}
+    for number, event in enumerate(events, 1):
+        content[number] = number
+        if event == "W":
+            memory.host[:] = number
+        elif event == "w":
+            memory.device[:] = number
+            memory.written_by_npu(0, 64)
+        elif event == "t":
+            memory.to_device(0, 64)
+        elif event == "f":
+            memory.from_device(0, 64)
+        if event in "tf":
+            state = state.synced(event)
+        elif event in "wW":
+            state = state.after(event, number)
+        assert set(memory.host) == {content[state.host]}
+        assert set(memory.device) == {content[state.memory]}
+
+
+LIVES = [
+    first + "".join(rest)
+    for first, later in (("W", "r"), ("w", "rR"))
+    for length in range(4)
+    for rest in itertools.product(later, repeat=length)
+]
+"""What can happen to a value in a block: the host puts it there for the NPU, or the NPU computes it."""
+
+
+def test_the_fewest_syncs_of_one_value() -> None:
+    for life in LIVES:
+        assert fewest(life) == Syncs(life[0] == "W" and "r" in life, "R" in life), life
+        assert fewest("N" + life) == Syncs(life[0] == "w" or "r" in life, "R" in life), life
+
+
+def test_it_does_not_matter_which_value_gets_which_recycled_block() -> None:
+    """So that the runtime's choice of blocks need not be known: only new ones that the NPU writes first cost more."""
+    # A value that the host wrote and nobody read leaves its lines to be flushed: no such value is ever recycled.
+    lives = [life for life in LIVES if life != "W"]
+    for first, second in itertools.product(lives, lives):
+        for start in ("", "N"):
+            one, other, both = fewest(start + first), fewest(second), fewest(start + first + second)
+            assert one
+            assert other
+            assert both == Syncs(one[0] + other[0], one[1] + other[1]), (start, first, second)
+
+
+# --- the life of every block of a graph, from its plan
+
+
+UNSPECIFIED = -1
+"""An element of a host buffer whose value does not matter, or is not promised."""
+
+
+@cache
+def form(operand: HostOperand) -> tuple[str, tuple[int, ...]]:
+    """The elements of a host buffer: for each the number of the tensor's element that it holds, or UNSPECIFIED.
+
+    Padding with a value is -2. Two operands with equal forms can be the same bytes.
+    """
+    layout = operand.layout
+    axes = zip(layout.shape, layout.strides, strict=True)
+    size = 1 + layout.offset + sum(max(0, (extent - 1) * stride) for extent, stride in axes)
+    numbers = np.arange(size)[layout.offset :]
+    inside = np.lib.stride_tricks.as_strided(numbers, layout.shape, [stride * 8 for stride in layout.strides])
+    blank = UNSPECIFIED if operand.output or operand.padding is None else -2
+    whole = np.full(operand.padded, blank)
+    whole[tuple(map(slice, layout.shape))] = inside
+    flat = whole.ravel()
+    used = np.flatnonzero(flat != UNSPECIFIED)
+    return operand.dtype, tuple(flat[: used[-1] + 1].tolist())
+
+
+class Value:
+    """A tensor's buffer. lives: the events of each block that holds it, by form."""
+
+    def __init__(self) -> None:
+        self.lives: dict[Any, str] = {}
+        self.computed: Any = None
+        """The form in which the NPU left it, if it was computed there."""
+
+    def read_by_host(self) -> None:
+        """The host looks at it."""
+        if self.computed is not None:
+            self.lives[self.computed] += "R"
+
+    def read_by_npu(self, wanted: Any) -> None:
+        """A kernel takes it in a form, which the host makes if it is not there."""
+        if wanted not in self.lives:
+            self.read_by_host()
+            self.lives[wanted] = "W"
+        self.lives[wanted] += "r"
+
+
+class Model:
+    """What happens to each value while graphs run."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.of_buffer: WeakKeyDictionary[Buffer, Value] = WeakKeyDictionary()
+
+    def realize(self, tensors: list[nt.Tensor], wait: bool = True) -> None:
+        """Run a graph, and note what its plan does with each value."""
+        nodes = [tensor._node for tensor in tensors if tensor._node.value is None]
+        found = capture(nodes)
+        if not found.nodes:
+            return
+        plan = schedule.plan(found)
+        values = {item: self.of(leaf.value) for item, leaf in found.leaves if isinstance(leaf, Node)}
+        for placed in plan.placed:
+            task = placed.task
+            operands = getattr(placed.kernel, "offer", None)
+            for source in task.inputs if operands is None else ():
+                if source.item in values:
+                    values[source.item].read_by_host()
+            for output in task.outputs:
+                values[output.item] = Value()
+                self.values.append(values[output.item])
+            for operand in () if operands is None else operands.operands:
+                if operand.output:
+                    value = values[task.outputs[operand.number].item]
+                    value.computed = form(operand)
+                    value.lives[value.computed] = "w"
+                else:
+                    values[task.inputs[operand.number].item].read_by_npu(form(operand))
+        nt.realize(*tensors, wait=wait) if len(tensors) > 1 else tensors[0].realize(wait=wait)
+        bases = dict(plan.aliases)
+        for item, node in found.nodes:
+            if node.value is not None:
+                self.of_buffer[node.value] = values[bases.get(item, item)]
+
+    def of(self, buffer: Buffer) -> Value:
+        """The value in a buffer; one that was not computed here is the host's."""
+        if buffer not in self.of_buffer:
+            self.of_buffer[buffer] = Value()
+            self.values.append(self.of_buffer[buffer])
+        return self.of_buffer[buffer]
+
+    def read(self, tensor: nt.Tensor) -> np.ndarray[Any, Any]:
+        """What the host sees."""
+        self.realize([tensor])
+        self.of(tensor._node.value).read_by_host()
+        return tensor.numpy()
+
+    def fewest(self) -> Syncs:
+        """For all values, in recycled blocks."""
+        total = Counter[int]()
+        for life in (life for value in self.values for life in value.lives.values()):
+            syncs = fewest(life)
+            assert syncs is not None, life
+            total.update({0: syncs.to_device, 1: syncs.from_device})
+        return Syncs(total[0], total[1])
+
+
+# --- what was done, seen from the driver
+
+
+class Watched:
+    """What was new and what was synced. new_outputs: blocks that the NPU wrote before anybody else used them."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, Memory] = {}  # Kept, so that no other one gets the id.
+        self._syncs: list[tuple[int, str]] = []
+        self._instructions: set[int] = set()
+        self._used: set[int] = set()
+        self.new_outputs = 0
+
+    @property
+    def buffers(self) -> Syncs:
+        """Syncs of buffers."""
+        ways = Counter(way for block, way in self._syncs if block not in self._instructions)
+        assert set(ways) <= {"XCL_BO_SYNC_BO_TO_DEVICE", "XCL_BO_SYNC_BO_FROM_DEVICE"}
+        return Syncs(ways["XCL_BO_SYNC_BO_TO_DEVICE"], ways["XCL_BO_SYNC_BO_FROM_DEVICE"])
+
+    @property
+    def instructions(self) -> tuple[int, int]:
+        """How many streams of instructions are new, and how often any was synced."""
+        return len(self._instructions & set(self._new)), sum(block in self._instructions for block, _ in self._syncs)
+
+    def allocated(self, block: bo) -> None:
+        """A buffer object was made."""
+        self._new[id(block._memory)] = block._memory
+
+    def synced(self, block: bo, direction: Any) -> None:
+        """A call of bo.sync."""
+        self._syncs.append((id(block._memory), direction.name))
+
+    def submitted(self, core: Core, command: Command) -> None:
+        """A run was handed to the driver."""
+        _, stream, _, *buffers = (id(getattr(argument, "memory", None)) for argument in command.arguments)
+        self._instructions.add(stream)
+        for number, block in enumerate(buffers):
+            self.new_outputs += block in self._new and block not in self._used and number in core.image.outputs
+            self._used.add(block)
+
+
+@contextmanager
+def watching() -> Iterator[Watched]:
+    """What passes between host and NPU meanwhile."""
+    watched = Watched()
+    allocate, sync, submit = bo._allocate, bo.sync, Core.submit
+
+    def watched_allocate(self: bo, *arguments: Any) -> None:
+        allocate(self, *arguments)
+        watched.allocated(self)
+
+    def watched_sync(self: bo, direction: Any) -> None:
+        sync(self, direction)
+        watched.synced(self, direction)
+
+    def watched_submit(self: Core, job: Any) -> None:
+        for command in getattr(job, "commands", [job]):
+            watched.submitted(self, command)
+        submit(self, job)
+
+    with (
+        mock.patch.object(bo, "_allocate", watched_allocate),
+        mock.patch.object(bo, "sync", watched_sync),
+        mock.patch.object(Core, "submit", watched_submit),
+    ):
+        yield watched
+
+
+def check(model: Model, watched: Watched) -> None:
+    """What was counted is what is needed. Instructions, which nothing changes here, are synced once."""
+    needed = model.fewest()
+    assert watched.buffers == Syncs(needed.to_device + watched.new_outputs, needed.from_device)
+    new, synced = watched.instructions
+    assert new == synced
+
+
+# --- single graphs, and random programs
+
+
+def signed_permutation(seed: int) -> np.ndarray[Any, Any]:
+    """Products and sums of a few of these are exact in bfloat16, and those of different ones differ."""
+    generator = np.random.default_rng(seed)
+    signs = generator.choice([-1.0, 1.0], SIDE)
+    return np.eye(SIDE, dtype=np.float32)[generator.permutation(SIDE)] * signs.astype(np.float32)
+
+
+OPS: Final[tuple[Callable[[Any, Any], Any], ...]] = (
+    lambda a, b: a @ b,
+    lambda a, b: a @ b,
+    lambda a, b: a.T @ b,
+    lambda a, b: np.flip(a, 0) if isinstance(a, np.ndarray) else a.flip(0),
+    lambda a, b: a.cumsum(1),
+)
+"""On tensors and on arrays: none fuses with another one. The NPU runs products and flips, the CPU sums."""
+
+LARGEST: Final = 256
+"""Integers up to here are exact in bfloat16."""
+
+place = st.integers(0, 15)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("leaf"), st.integers(2, 1 << 16)),
+        st.tuples(st.just("op"), st.integers(0, len(OPS) - 1), place, place),
+        st.tuples(st.just("op"), st.integers(0, len(OPS) - 1), place, place),
+        st.tuples(st.just("add"), place, place),
+        st.tuples(st.just("realize"), st.lists(place, min_size=1, max_size=4), st.booleans()),
+        st.tuples(st.just("read"), place, st.booleans()),
+        st.tuples(st.just("drop"), place),
+    ),
+    max_size=24,
+)
+
+
+class Graph(NamedTuple):
+    """A computation on two tensors. first: syncs of its first run, besides those of new blocks; then: of the second."""
+
+    what: str
+    run: Callable[[nt.Tensor, nt.Tensor], tuple[nt.Tensor, ...]]
+    first: Syncs
+    then: Syncs
+
+
+GRAPHS: Final = (
+    Graph("every leaf once, every result once", lambda x, w: (x @ w,), Syncs(2, 1), Syncs(0, 1)),
+    Graph("one tensor for both operands", lambda x, w: (x @ x,), Syncs(1, 1), Syncs(0, 1)),
+    Graph("results that stay there", lambda x, w: (x @ w @ w @ w @ w,), Syncs(2, 1), Syncs(0, 1)),
+    Graph("another context in between", lambda x, w: ((x @ w).softmax(-1) @ w,), Syncs(2, 1), Syncs(0, 1)),
+    Graph("a weight that kernels know by two shapes", lambda x, w: (x @ w, w + w), Syncs(2, 2), Syncs(0, 2)),
+    Graph("a result and a view of it", lambda x, w: (y := x @ w, y.reshape(-1)), Syncs(2, 1), Syncs(0, 1)),
+    Graph("the processor in between", lambda x, w: ((x @ w).cumsum(1) @ w,), Syncs(3, 2), Syncs(1, 2)),
+    # No kernel takes the transpose of a result as it lies there: the host makes it.
+    Graph("a result in another order", lambda x, w: ((x @ w).T @ w,), Syncs(3, 2), Syncs(1, 2)),
+)
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=[graph.what for graph in GRAPHS])
+def test_syncs_of_a_graph(machine: Machine, graph: Graph) -> None:
+    x, w = (nt.from_numpy(signed_permutation(seed).astype(BF16)) for seed in (0, 1))
+    with config.scope(self_check=False), nt.default_device("npu"):
+        for number, expected in enumerate((graph.first, graph.then, graph.then)):
+            with watching() as watched:
+                results = graph.run(x, w)
+                nt.realize(*results)
+                for result in results:
+                    result.numpy()
+                    result.numpy()
+            assert watched.buffers == Syncs(expected.to_device + watched.new_outputs, expected.from_device)
+            assert not (number and watched.new_outputs)
+            del results, result
+
+
+@pytest.mark.parametrize("side", [60, 65])
+def test_padding_comes_from_the_host(machine: Machine, side: int) -> None:
+    """A product adds up over the padding of its operands, which must be 0; no design promises that of its result."""
+    x, w = (nt.from_numpy(np.eye(side).astype(BF16)) for _ in range(2))
+    with config.scope(self_check=False), nt.default_device("npu"):
+        (x @ w @ w).numpy()
+        with watching() as watched:
+            (x @ w @ w).numpy()
+    assert watched.buffers == Syncs(1 + watched.new_outputs, 2)
+
+
+class Session:
+    """Tensors with the values that they should have, and what is done with them."""
+
+    def __init__(self) -> None:
+        self.model = Model()
+        self.tensors: list[tuple[nt.Tensor, np.ndarray[Any, Any]]] = []
+        self.leaf(0)
+        self.leaf(1)
+
+    def leaf(self, seed: int) -> None:
+        """New data."""
+        array = signed_permutation(seed)
+        self.tensors.append((nt.from_numpy(array.astype(BF16)), array))
+
+    def op(self, number: int, first: int, second: int) -> None:
+        """Record an op."""
+        (a, of_a), (b, of_b) = self.at(first), self.at(second)
+        self._append(OPS[number](a, b), OPS[number](of_a, of_b))
+
+    def add(self, first: int, second: int) -> None:
+        """Add two, alone: a sum would fuse with what is around it, and every combination would be compiled."""
+        (a, of_a), (b, of_b) = self.at(first), self.at(second)
+        self.model.realize([a, b], wait=False)
+        if self._append(a + b, of_a + of_b):
+            self.model.realize([self.tensors[-1][0]], wait=False)
+
+    def _append(self, tensor: nt.Tensor, expected: np.ndarray[Any, Any]) -> bool:
+        """Keep a result, unless bfloat16 cannot hold it."""
+        exact = bool(abs(expected).max() <= LARGEST)
+        if exact:
+            self.tensors.append((tensor, expected))
+        return exact
+
+    def realize(self, places: list[int], wait: bool) -> None:
+        """Compute some."""
+        self.model.realize([self.at(place)[0] for place in places], wait)
+
+    def read(self, place: int, view: bool) -> None:
+        """Look at one, or at some of its rows."""
+        tensor, expected = self.at(place)
+        if view:
+            tensor, expected = tensor[16:48], expected[16:48]
+        found = self.model.read(tensor)
+        assert np.array_equal(found.astype(np.float32), expected)
+
+    def drop(self, place: int) -> None:
+        """Let go of one; its memory is used again."""
+        if len(self.tensors) > 1:
+            del self.tensors[place % len(self.tensors)]
+
+    def at(self, place: int) -> tuple[nt.Tensor, np.ndarray[Any, Any]]:
+        """One of them: the latest for 0."""
+        return self.tensors[-1 - place % len(self.tensors)]
+
+
+@pytest.mark.parametrize("contexts", [1, 2, 3])
+@given(program=steps)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_programs_sync_as_little_as_they_can(machine: Machine, contexts: int, program: list[Any]) -> None:
+    with config.scope(self_check=False, max_contexts=contexts), nt.default_device("npu"), watching() as watched:
+        session = Session()
+        for name, *arguments in program:
+            getattr(session, name)(*arguments)
+        for number in range(len(session.tensors)):
+            session.read(number, False)
+        check(session.model, watched)
