@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.device_uri import DeviceUri, device_option, parse_uri, split_uris, target
+from npu_tensor.runtime.device_uri import DeviceUri, Scheme, device_option, parse_uri, split_uris, target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Device, Step, Task
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.device import XrtDevice
 
-__all__ = ["close_devices", "open_device", "preferred_uris"]
+__all__ = ["close_devices", "not_allowed", "open_device", "preferred_uris"]
 
 
 def preferred_uris(uris: str) -> list[DeviceUri]:
@@ -25,14 +25,21 @@ def preferred_uris(uris: str) -> list[DeviceUri]:
         uri = parse_uri(text)
         if uri.scheme == "cpu":
             break
-        if not {"auto", uri.scheme} & set(config.backend):
-            raise DeviceError(f"{text}: {config.origin('backend')} allows no devices of the kind {uri.scheme}")
         found.append(uri)
     return found
 
 
+def not_allowed(scheme: Scheme) -> str | None:
+    """Which setting forbids devices of a kind, in words; None if none does."""
+    if {"auto", scheme} & set(config.backend):
+        return None
+    return f"{config.origin('backend')} allows no devices of the kind {scheme}"
+
+
 def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Device:
     """The device at a URI. on_host: the step that computes a task on the CPU. Raises DeviceError."""
+    if reason := not_allowed(uri.scheme):
+        raise DeviceError(f"{uri.text}: {reason}")
     if uri.scheme == "sim":
         from npu_tensor.runtime.sim.device import simulated
 
@@ -62,8 +69,8 @@ def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
         member = _opened.get(key)
         if member is None:
             name = uri.text if len(selected) == 1 else f"npu://{npu.id}"
-            member = _opened[key] = XrtDevice(name, npu.index, wanted, allocator, on_host)
-        member.keepalive = max(member.keepalive, device_option(uri, "keepalive"))
+            member = _opened[key] = XrtDevice(name, npu, wanted, allocator, on_host)
+        member.keep_awake(device_option(uri, "keepalive"))
         if (power := device_option(uri, "power")) != "default":
             set_power_mode(npu.bdf, power)
         members.append(member)

@@ -11,12 +11,27 @@ from contextlib import suppress
 from pathlib import Path
 
 from npu_tensor.config import config
+from npu_tensor.runtime.discovery import PhysicalDevice
 
-__all__ = ["CheckedKernels"]
+__all__ = ["CheckedKernels", "driver_identity"]
+
+
+def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
+    """What the results of a kernel depend on besides the kernel: NPU, XRT, driver and firmware, as one line.
+
+    xrt: version. Those of driver and firmware are read below `root`/sys; what is not there is left out.
+    """
+    driver = root / "sys/module/amdxdna"
+    files = (driver / "version", driver / "srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
+    found = [npu.name, xrt]
+    for file in files:
+        with suppress(OSError, UnicodeDecodeError):
+            found.append(file.read_text("ascii").strip())
+    return " ".join(found)
 
 
 class CheckedKernels:
-    """The keys of checked kernels. driver: what the results depend on besides the kernel: NPU, XRT, driver."""
+    """The keys of checked kernels. driver: what `driver_identity` says."""
 
     def __init__(self, driver: str) -> None:
         self._path = Path(config.cache_dir) / f"checked-{hashlib.sha256(driver.encode()).hexdigest()[:16]}.txt"

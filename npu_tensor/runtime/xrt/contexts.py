@@ -204,6 +204,11 @@ class Contexts:
         for context in self._loaded.values():
             context.forget_arguments()
 
+    @property
+    def bound(self) -> list[Bound]:
+        """Those of all loaded programs."""
+        return [bound for context in self._loaded.values() for bound in context.bound]
+
     def newest(self) -> Context | None:
         """The one that was used last."""
         return next(reversed(self._loaded.values()), None)

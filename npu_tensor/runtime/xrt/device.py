@@ -20,13 +20,14 @@ from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
 from npu_tensor.runtime.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.discovery import PhysicalDevice
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.offered import OfferedKernel
 from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, word
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
-from npu_tensor.runtime.xrt.checked import CheckedKernels
+from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.contexts import Bound
 from npu_tensor.runtime.xrt.engine import Engine, Operand, close_engine, engine_of
 from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
@@ -44,39 +45,40 @@ def library() -> KernelLibrary:
 
 
 class XrtDevice:
-    """One NPU.
-
-    index: pyxrt's. on_host: the step that computes a task on the CPU. keepalive: seconds after the last launch during
-    which the NPU is kept from its power gate.
-    """
+    """One NPU. on_host: the step that computes a task on the CPU."""
 
     fusion = FUSION
 
     def __init__(
         self,
         uri: str,
-        index: int,
+        npu: PhysicalDevice,
         target: Target,
         allocator: Allocator,
         on_host: Callable[[Task], Step],
-        keepalive: float = 0,
     ) -> None:
         self.uri = uri
-        self.index = index
+        self.npu = npu
         self.target = target
         self.allocator = allocator
         self.on_host = on_host
-        self.keepalive = keepalive
+        self._awake_seconds = 0.0
+
+    def keep_awake(self, seconds: float) -> None:
+        """Keep the NPU from its power gate for this long after the last launch."""
+        self._awake_seconds = max(seconds, self._awake_seconds)
+        if seconds and "engine" in self.__dict__:
+            self.engine.keep_awake(self._awake_seconds)
 
     @cached_property
     def engine(self) -> Engine:
         """What runs on the NPU; begun when the first kernel is bound."""
-        return engine_of(self.index, self.target.array.arch, self.uri, self.allocator, self.keepalive)
+        return engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator, self._awake_seconds)
 
     @cached_property
     def checked(self) -> CheckedKernels:
         """The kernels that are known to be right here."""
-        return CheckedKernels(f"{self.target.array.arch} {bindings.xrt_version()}")
+        return CheckedKernels(driver_identity(self.npu, bindings.xrt_version()))
 
     @property
     def busy(self) -> int:

@@ -397,6 +397,11 @@ class Engine:
         if self.device is None:
             self.device = bindings.open_device(self.index)
 
+    def keep_awake(self, seconds: float) -> None:
+        """Begin to touch the NPU while it is idle, if nothing does."""
+        if self.keepalive is None:
+            self.keepalive = KeepAlive(self, seconds)
+
     def touch(self) -> None:
         """Run a loaded program on buffers of its own, so that the NPU stays awake. Does nothing if it is busy."""
         with _lock:
@@ -441,8 +446,8 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator, keepalive:
         engine = _engines.get(index)
         if engine is None:
             engine = _engines[index] = Engine(index, arch, uri, allocator)
-        if keepalive and engine.keepalive is None:
-            engine.keepalive = KeepAlive(engine, keepalive)
+        if keepalive:
+            engine.keep_awake(keepalive)
         return engine
 
 
@@ -466,7 +471,8 @@ def _in_child() -> None:
     _lock = threading.RLock()
     for engine in _engines.values():
         engine.forked = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))  # Not even at the end of the process.
+        kept = [engine, *((bound.run, bound.instructions) for bound in engine.contexts.bound)]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,6 +7,7 @@ runlist, does not keep other Python threads from running.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from threading import get_ident
@@ -25,6 +26,8 @@ NEW: Final = 1
 COMPLETED: Final = 4
 PENDING: Final = frozenset({1, 2, 3, 7})
 """Values of XRT's ert_cmd_state: new, queued, running (which pyxrt has no name for), submitted."""
+
+_STATE: Final = re.compile(r"ERT_CMD_STATE_([A-Z]+)")
 
 _SPIN_SECONDS: Final = 300e-6
 _LONGEST_PAUSE: Final = 1e-3
@@ -172,7 +175,8 @@ class Batch:
             try:
                 self.runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
             except RuntimeError as error:
-                raise RunFailed(str(error)) from None
+                state = _STATE.search(str(error))
+                raise RunFailed(f"the launch ended in state {state[1]}" if state else str(error)) from None
 
 
 def submit(batch: Batch, context: Context, driver: Any) -> None:
