@@ -39,8 +39,8 @@ class Inventory(NamedTuple):
 
 
 def list_devices() -> list[ListedDevice]:
-    """The devices of this machine: if it has NPUs, `npu`, which is all compatible ones together, then each of them;
-    the CPU; the simulated NPUs. Opens every NPU.
+    """The devices of this machine that NPU_TENSOR_BACKEND allows: if it has NPUs, `npu`, which is all compatible ones
+    together, then each of them; the CPU; the simulated NPUs. Opens every NPU.
     """
     return inventory().devices
 
@@ -48,15 +48,19 @@ def list_devices() -> list[ListedDevice]:
 def inventory() -> Inventory:
     """`list_devices`, and why devices are missing. Raises ArgumentError for a value of NPU_VISIBLE_DEVICES."""
     from npu_tensor.runtime.device_uri import SIMULATED
+    from npu_tensor.runtime.devices import not_allowed
     from npu_tensor.runtime.discovery import discover
 
+    simulated = {} if not_allowed("sim") else SIMULATED
     here = [
         ListedDevice("cpu", "", None, "", "this machine's processor", platform.machine(), 0),
         *(
             ListedDevice(f"sim:{name}", "", None, "", f"simulated {name}", array.arch, array.columns)
-            for name, array in SIMULATED.items()
+            for name, array in simulated.items()
         ),
     ]
+    if reason := not_allowed("npu"):
+        return Inventory(here, [], reason)
     try:
         found = discover()
     except DeviceError as error:

@@ -42,10 +42,10 @@ __all__ = [
 
 
 def no_value_yet() -> CaptureError:
-    """The error of asking for a value that depends on an argument of a function while `jit` captures it."""
+    """The error of asking for a value that depends on an argument of a function while it is captured."""
     return CaptureError(
-        "jit captures the structure of the function; there are no values yet. Use npu_tensor.where in place of a "
-        "branch on a value, and read values outside the captured function"
+        "only the structure of the function is captured; there are no values yet. Use npu_tensor.where in place of a "
+        "branch on a value, and read values outside the function"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from npu_tensor import schedule
 from npu_tensor.config import config
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, DeviceError
 
 __all__ = [
     "default_device",
@@ -29,6 +29,8 @@ def set_default_device(uri: str) -> None:
     "?cols=4&float32=emulate"; or several, separated by commas, the preferred one first. Holds for the whole process.
     Raises DeviceError.
     """
+    if not isinstance(uri, str):
+        raise DeviceError(f"a device is named by text such as 'npu:0', not by {uri!r}", code="INVALID_ARGUMENT")
     schedule.set_default_device(uri)
 
 
@@ -41,11 +43,11 @@ def get_default_device() -> str:
 def default_device(uri: str) -> Iterator[None]:
     """`set_default_device` for a with block. Ops run where they are when they are computed, not when recorded."""
     previous = schedule.default_device()
-    schedule.set_default_device(uri)
+    set_default_device(uri)
     try:
         yield
     finally:
-        schedule.set_default_device(previous)
+        set_default_device(previous)
 
 
 def synchronize() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +24,7 @@ from npu_tensor.ops.declare import Call, keep
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import ReferenceDevice
 from npu_tensor.task import AsynchronousDevice, Device, HostDevice, Kernel, Refusal, Step, Task
+from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -172,7 +172,7 @@ def host_devices() -> list[HostDevice]:
 
                 found.append(CpuDevice(allocator()))
             except ImportError as error:
-                warnings.warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}", stacklevel=2)
+                warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
         found.append(ReferenceDevice(allocator()))
         _host_devices.extend(found)
     return _host_devices
@@ -213,7 +213,7 @@ def _opened(uris: str, alone: bool) -> list[Device]:
     if missing and not instead:
         raise missing[0]
     for left_out in missing:
-        warnings.warn(f"left out: {left_out}", RuntimeWarning, stacklevel=2)
+        warn(f"left out: {left_out}")
     return found
 
 
@@ -261,11 +261,10 @@ def set_default_device(uris: str) -> None:
     """
     global _active
     with _lock:
-        made = _placements.get(uris)
-        if made is None:
-            made = _Placement(uris, [*_opened(uris, alone=True), *host_devices()])
-            _placements[uris] = made
-        _active = made
+        made = _placements.get(uris) or _Placement(uris)
+        if not made.devices:
+            made.devices.extend([*_opened(uris, alone=True), *host_devices()])
+        _active = _placements[uris] = made
     for changed in placement_changed:
         changed()
 
@@ -423,7 +422,7 @@ def _fall_back(op: str, reason: str) -> None:
 @cache
 def _warn_of_fallback(op: str, device: str, reason: str) -> None:
     """Once per op, device and reason."""
-    warnings.warn(f"{op} runs on the CPU and not on {device}: {reason}", RuntimeWarning, stacklevel=2)
+    warn(f"{op} runs on the CPU and not on {device}: {reason}")
 
 
 def realize(nodes: Sequence[Node], wait: bool = True) -> None:

@@ -26,12 +26,13 @@ import numpy as np
 from npu_tensor import events, kernels, resources, schedule
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.machine import machine_information, single_uri
 from npu_tensor.pregen import representative
 from npu_tensor.pregen.entry import Entry
 from npu_tensor.runtime.agreement import as_read, disagreement, nmse, tolerance
+from npu_tensor.runtime.builtin import no_kernels
 from npu_tensor.runtime.device_uri import OPTIONS, DeviceUri, parse_uri
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.operands import flat
@@ -129,7 +130,7 @@ def selftest(
 
     quick: every dtype of every family once. An error in one case does not end the run. What a device does with
     float32 is chosen for each case unless the URI says so. Raises ArgumentError for an unknown name, DeviceError if
-    the device cannot be opened.
+    the device cannot be opened or if it is an NPU that there can be no kernels for.
     """
     return Report(device, machine_information(device), tuple(run_cases(device, case_names(families, dtypes, quick))))
 
@@ -158,7 +159,12 @@ def case_names(
 def run_cases(uri: str, names: Iterable[str]) -> Iterator[Row]:
     """The outcome of each of `case_names`, as they end. Raises as `selftest` does."""
     asked, wanted = single_uri(uri), set(names)
-    target = _target(_opened(_with_policy(asked, "emulate")))
+    target = _target(_opened(asked.text))
+    if asked.scheme == "npu" and target is not None:
+        from npu_tensor.runtime.xrt.device import library
+
+        if reason := no_kernels(target.array.arch, library().backend):  # Said once, not in every row.
+            raise DeviceError(f"{asked.text}: {reason}", code="NOT_FOUND")
     described = representative.entries("aie2p" if target is None else target.array.arch)  # The CPU takes any.
     entries = [entry for entry in described if entry.exported_name in wanted]
     for start in range(0, len(entries), BATCH):
@@ -218,7 +224,8 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
             warnings.simplefilter("ignore", RuntimeWarning)  # The row says it.
             done = _compared(device, entry, answer, row)
     except Exception as error:
-        return row._replace(result="error", predicted=answer.seconds, reason=f"{type(error).__name__}: {error}")
+        predicted = answer.seconds or None  # It is known once there are the kernel's files.
+        return row._replace(result="error", predicted=predicted, reason=f"{type(error).__name__}: {error}")
     if elsewhere:
         return row._replace(result="error", predicted=answer.seconds, reason=f"the CPU computed it: {elsewhere[0]}")
     return done

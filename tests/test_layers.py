@@ -19,7 +19,7 @@ SOURCES = [  # rglob does not follow the link to the top-level folder of the ker
 # Lowest layer first. A module may import from lower layers and, inside a sub-package, from its siblings.
 # "" is npu_tensor/__init__.py, the public names: only what uses the package as a user does may import it.
 LAYERS = (
-    ("errors", "version"),
+    ("errors", "user_warnings", "version"),
     ("config", "events"),
     ("dtypes", "logs"),
     ("spec", "tensor_desc"),
@@ -33,7 +33,6 @@ LAYERS = (
     ("_methods",),
     ("tensor",),
     ("functional", "devices", "display", "jit", "machine", "pregen", "resources"),
-    ("self_test",),
     ("self_test",),
     ("",),
     ("demo", "doctor", "kernel_functions", "stubs"),

@@ -16,7 +16,7 @@ from npu_tensor import demo as digits_demo
 from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
-from npu_tensor.cli.device_option import device_option
+from npu_tensor.cli.device_option import device_option, search_path_options
 from npu_tensor.cli.devices import devices as devices_command
 from npu_tensor.cli.docs import OP_HEADINGS, op_row
 from npu_tensor.cli.docs import docs as docs_command
@@ -81,6 +81,7 @@ for command in (
     help="Element type of weights and activations.",
 )
 @device_option()
+@search_path_options
 def demo(dtype: str, device: str) -> None:
     """Read handwritten digits with a small network.
 

@@ -43,7 +43,7 @@ def _joined(uris: tuple[str, ...]) -> str:
 
 
 def search_path_options(command: Command) -> Command:
-    """`--xrt-search-path` and `--libhsa-search-path`, which set `config.xrt_path` and `config.libhsa_path`."""
+    """`--xrt-search-path` and `--libhsa-search-path`, first in `config.xrt_path` and `config.libhsa_path`."""
     for setting, what, names in (
         ("libhsa_path", "libhsa-runtime64", ("--libhsa-search-path", "--amdgpu_libhsa_search_path")),
         ("xrt_path", "XRT and pyxrt", ("--xrt-search-path",)),
@@ -64,4 +64,5 @@ def search_path_options(command: Command) -> Command:
 
 def _set(_context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> None:
     if paths:
-        setattr(config, str(option.name), paths)
+        name = str(option.name)
+        setattr(config, name, (*paths, *getattr(config, name)))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from npu_tensor.doctor import CHECKS, Finding, System, diagnose, usable, verdict
-from npu_tensor.runtime.libraries import HSA, XRT
+from npu_tensor.cli.device_option import search_path_options
+from npu_tensor.doctor import CHECKS, Finding, diagnose, usable, verdict
 
 __all__ = ["doctor"]
 
@@ -17,30 +17,15 @@ _WIDTH = max(map(len, CHECKS))
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
-@click.option(
-    "--xrt-search-path",
-    "xrt_paths",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Look for XRT here before anywhere else: a directory or the library. May be given several times.",
-)
-@click.option(
-    "--libhsa-search-path",
-    "--amdgpu_libhsa_search_path",
-    "hsa_paths",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Look for the HSA runtime here before anywhere else. May be given several times.",
-)
+@search_path_options
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False, exists=True), default="/", hidden=True)
-def doctor(as_json: bool, xrt_paths: tuple[Path, ...], hsa_paths: tuple[Path, ...], root: Path) -> None:
+def doctor(as_json: bool, root: Path) -> None:
     """Check what kernels need to run on an NPU, and say what mends it.
 
     One line per check: ok, note (worth knowing) or PROBLEM (no NPU can be used before it is mended). Exit code 0 if an
     NPU can be used, else 1.
     """
-    system = System(xrt=XRT._replace(search_paths=xrt_paths), hsa=HSA._replace(search_paths=hsa_paths))
-    findings = diagnose(root, system)
+    findings = diagnose(root)
     if as_json:
         contents = {
             "usable": usable(findings),

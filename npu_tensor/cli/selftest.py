@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.device_option import device_option
+from npu_tensor.cli.device_option import device_option, search_path_options
 from npu_tensor.cli.tables import print_table
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.store_files import write_atomically
@@ -24,6 +24,7 @@ __all__ = ["selftest"]
 @click.option("--family", "families", metavar="F", multiple=True, help="Only kernels of this family. Repeatable.")
 @click.option("--dtype", "dtypes", metavar="D", multiple=True, help="Only this element type. Repeatable.")
 @click.option("--quick", is_flag=True, help="Every element type of every family once.")
+@search_path_options
 @click.option(
     "--json",
     "file",

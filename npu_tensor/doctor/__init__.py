@@ -1,7 +1,7 @@
 """What keeps this machine from running kernels on an NPU, and what mends it.
 
     findings = diagnose()
-    print(verdict(findings))            # "No NPU can be used: ... Mend that first: sudo modprobe amdxdna. ..."
+    print(verdict(findings))            # "No NPU can be used; mend driver first (sudo modprobe amdxdna); ..."
 """
 
 from __future__ import annotations

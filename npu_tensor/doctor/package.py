@@ -7,6 +7,7 @@ from pathlib import Path
 
 from npu_tensor.config import config
 from npu_tensor.doctor.finding import Result, System, note, ok
+from npu_tensor.runtime.devices import not_allowed
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store_directories import writable
 
@@ -55,6 +56,8 @@ def simulated_npu(system: System) -> Result:
     """Whether a small kernel runs on the simulated NPU and gives the right result."""
     if system.compiler() is not None:
         return note("not tried without a C++ compiler")
+    if reason := not_allowed("sim"):
+        return note(reason)
     import npu_tensor as nt
 
     ones = nt.tensor([1] * 64, dtype=nt.int32)

@@ -7,11 +7,11 @@ import re
 from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.doctor.finding import Result, System, note, ok, problem
 from npu_tensor.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
 from npu_tensor.doctor.tested import against_tested
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices import not_allowed
 from npu_tensor.runtime.libraries import Found
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
 
@@ -93,6 +93,8 @@ def npus(system: System) -> Result:
     except DeviceError as error:
         return problem(f"XRT cannot be asked: {_summary(error)}", "it opens the NPU", "mend XRT and pyxrt")
     left_out = "; ".join(map(str, found.left_out))
+    if found.devices and (reason := not_allowed("npu")):
+        return problem(reason, "it hides every NPU from this process", f"unset {config.origin('backend')}")
     if found.devices:
         listed = [f"npu:{device.ordinal} = npu://{device.id}: {device.name}, {device.arch}" for device in found.devices]
         return ok("; ".join([*listed, *([left_out] if left_out else [])]))
@@ -140,9 +142,10 @@ def hsa(system: System) -> Result:
 def mlir_aie(system: System) -> Result:
     """Whether there can be kernels for the NPUs, and by which mlir-aie they are compiled."""
     toolchain = system.toolchain()
-    reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)} or ARRAYS)]
-    if all(reasons):
-        return problem(str(reasons[0]), "an NPU runs nothing else", "source scripts/env_setup.sh")
+    reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)})]
+    if reasons and all(reasons):
+        mend = "source scripts/env_setup.sh" if isinstance(toolchain, str) else "export NPU_TENSOR_JIT=1"
+        return problem(str(reasons[0]), "an NPU runs nothing else", mend)
     if isinstance(toolchain, str):
         return note(toolchain, "only kernels that are ready can run on an NPU", "source scripts/env_setup.sh")
     return against_tested(

@@ -143,10 +143,13 @@ def split_uris(text: str) -> list[str]:
     """The URIs of a list separated by commas, in order, without spaces around them; not checked further.
 
     A comma in `npu://0,1` belongs to the URI: after an NPU, only what begins with a known scheme is the next URI.
+    Raises DeviceError for what is no text.
 
     >>> split_uris("npu://0,0000:c6:00.1, sim:npu2,cpu")
     ['npu://0,0000:c6:00.1', 'sim:npu2', 'cpu']
     """
+    if not isinstance(text, str):
+        raise DeviceError(f"a device is named by text such as 'npu:0', not by {text!r}", code="INVALID_ARGUMENT")
     found: list[str] = []
     for part in text.split(","):
         if found and _scheme(found[-1]) == "npu" and _scheme(part) is None:
@@ -165,10 +168,9 @@ def parse_uri(text: str) -> DeviceUri:
     address, mark, query = text.strip().partition("?")
     scheme = _scheme(address)
     if scheme is None:
-        raise DeviceError(
-            f"device {text!r} does not exist; there are cpu, sim:npu1 and sim:npu2 (simulated), and npu",
-            code="NOT_FOUND",
-        )
+        known = "there are cpu, sim:npu1 and sim:npu2 (simulated), and npu"
+        hint = f"an NPU is written npu://{address}" if _SELECTOR.fullmatch(address) else known
+        raise DeviceError(f"device {text!r} does not exist; {hint}", code="NOT_FOUND")
     path = address.partition(":")[2].removeprefix("//").strip()
     selectors = _SELECTORS_OF[scheme](text, "" if path == "*" else path)
     return DeviceUri(scheme, selectors, _options(text, scheme, query) if mark else {}, text)

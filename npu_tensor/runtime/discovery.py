@@ -7,7 +7,6 @@ select(parse_uri("npu://0000:c6:00.1"))
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from npu_tensor.config import as_text, config
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
+from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.device_uri import DeviceUri
@@ -252,8 +252,4 @@ def _named(selector: str, uri: DeviceUri, found: Discovery) -> PhysicalDevice:
 @cache
 def _warn_about_ordinals() -> None:
     """Once per process, and only where there are several NPUs to confuse."""
-    warnings.warn(
-        "the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor devices` lists",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    warn("the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor devices` lists")

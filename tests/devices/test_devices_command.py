@@ -101,6 +101,16 @@ def test_what_is_hidden_is_shown(machine: Machine, monkeypatch: pytest.MonkeyPat
     assert "no NPU: XRT lists no NPU that can be used" in output
 
 
+def test_kinds_that_are_not_allowed_are_not_listed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGML_HSA", "0")
+    output = invoke().output
+    assert rows(output) == HERE
+    assert "no NPU: GGML_HSA allows no devices of the kind npu" in output
+    config.reset()
+    monkeypatch.setenv("NPU_TENSOR_BACKEND", "npu")
+    assert [row[1] for row in rows(invoke().output)] == ["", "npu:0", "npu:1", "npu:2", "npu:3", ""]
+
+
 def test_a_bad_mask_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPU_VISIBLE_DEVICES", "first")
     with pytest.raises(ArgumentError, match="NPU_VISIBLE_DEVICES"):
@@ -126,10 +136,12 @@ def test_search_paths(option: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_pyxrt")
-def test_search_paths_are_left_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_paths_come_before_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XILINX_XRT", "/opt/xrt")
     invoke()
     assert config.xrt_path == (Path("/opt/xrt"),)
+    invoke("--xrt-search-path", "/one")
+    assert config.xrt_path == (Path("/one"), Path("/opt/xrt"))
 
 
 @pytest.mark.usefixtures("_own_settings")

@@ -141,7 +141,13 @@ PROBLEMS = [
         "no kernels for `aie2p`: install mlir-aie",
         "env_setup.sh",
     ),
-    Fault("not allowed", having(no_kernels="set NPU_TENSOR_JIT=1"), "mlir-aie", "set NPU_TENSOR_JIT=1", "env_setup.sh"),
+    Fault(
+        "no builds",
+        having(no_kernels="set NPU_TENSOR_JIT=1"),
+        "mlir-aie",
+        "set NPU_TENSOR_JIT=1",
+        "export NPU_TENSOR_JIT=1",
+    ),
     Fault(
         "old mlir-aie",
         having(toolchain=Toolchain("1.1.3", "21.0.0.2026080301", Path())),
@@ -306,6 +312,28 @@ def test_idle_npus(machine: Machine) -> None:
 def test_driver_of_the_kernel_has_no_version(machine: Machine) -> None:
     (machine.root / "sys/module/amdxdna/version").unlink()
     assert findings(machine)["driver"].found == f"amdxdna of Linux {KERNEL}"
+
+
+def test_kernels_are_not_missed_where_there_is_no_npu(machine: Machine) -> None:
+    remove(f"sys/bus/pci/devices/{BDF}")(machine)
+    machine.toolchain, machine.no_kernels = "no compiler: No module named 'aie'", "no kernels for `{arch}`"
+    found = findings(machine)["mlir-aie"]
+    assert (found.status, found.found) == ("note", machine.toolchain)
+
+
+def test_settings_that_allow_no_npu(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.compiler = None
+    monkeypatch.setenv("GGML_HSA", "0")
+    found = findings(machine)
+    assert found["NPUs"].status == "problem"
+    assert found["NPUs"].found == "GGML_HSA allows no devices of the kind npu"
+    assert found["NPUs"].mend == "unset GGML_HSA"
+    assert found["simulated NPU"].status == "ok"
+    monkeypatch.setenv("NPU_TENSOR_BACKEND", "cpu")
+    config.reset()
+    found = findings(machine)
+    assert found["NPUs"].mend == "unset NPU_TENSOR_BACKEND"
+    assert (found["simulated NPU"].status, found["simulated NPU"].mend) == ("note", "")
 
 
 def test_ready_kernels_do_without_mlir_aie(machine: Machine) -> None:

@@ -15,7 +15,7 @@ from fake_system import FAKE_HSA, FAKE_XRT, Machine, library, source_of
 
 from npu_tensor import doctor as diagnosis
 from npu_tensor.cli import doctor as command
-from npu_tensor.doctor import CHECKS, Finding, System
+from npu_tensor.doctor import CHECKS, Finding
 from npu_tensor.runtime.libraries import HSA
 
 
@@ -23,7 +23,7 @@ from npu_tensor.runtime.libraries import HSA
 def asked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The command finds this machine."""
 
-    def diagnose(_root: Path, _system: System) -> list[Finding]:
+    def diagnose(_root: Path) -> list[Finding]:
         return diagnosis.diagnose(machine.root, machine.system())
 
     monkeypatch.setattr(command, "diagnose", diagnose)
@@ -133,7 +133,7 @@ def test_search_paths_of_the_command_line(machine: Machine, libraries: Path, tmp
     )
     found = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
     assert found["XRT"]["found"].startswith("2.25.0 ")
-    assert f"{libraries / FAKE_XRT.names[0]}, by search path" in found["XRT"]["found"]
-    assert f"{libraries / FAKE_HSA.names[0]}, by search path" in found["HSA runtime"]["found"]
+    assert f"{libraries / FAKE_XRT.names[0]}, by config.xrt_path" in found["XRT"]["found"]
+    assert f"{libraries / FAKE_HSA.names[0]}, by config.libhsa_path" in found["HSA runtime"]["found"]
     for directory in (tmp_path / "python", tmp_path):
-        assert f"search path: {directory}: import of pyxrt halted" in found["pyxrt"]["found"]
+        assert f"config.xrt_path: {directory}: import of pyxrt halted" in found["pyxrt"]["found"]

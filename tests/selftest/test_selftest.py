@@ -13,9 +13,12 @@ from broken import Array, BrokenDevice, Damage
 import npu_tensor as nt
 from npu_tensor import events, schedule, self_test
 from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError, DeviceError, LaunchTimeout
+from npu_tensor.kernels.offer import Target
 from npu_tensor.machine import machine_information
 from npu_tensor.pregen.representative import ALL, VARIANTS
+from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.self_test import FAMILIES, HEADINGS, Report, Row, case_names, selftest
 
 
@@ -190,6 +193,21 @@ def test_a_device_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(refused) < len(report.rows)
     assert report.ok
     assert not run(monkeypatch, nothing, "movement", refused=("concat", "copy")).ok
+
+
+class Npu(BrokenDevice):
+    target = Target(ARRAYS["aie2p"], 8)
+
+
+def test_an_npu_without_any_kernels_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "_opened", lambda _uri: Npu(nothing))
+    monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
+    monkeypatch.setattr(IronBackend, "toolchain", lambda _: "none")
+    with pytest.raises(DeviceError, match=r"^npu:0: no kernels for `aie2p`: .* \(no compiler: no mlir-aie\)") as raised:
+        next(self_test.run_cases("npu:0", case_names(["rope"])))
+    assert raised.value.code == "NOT_FOUND"
+    monkeypatch.setattr(IronBackend, "missing", lambda _: None)
+    assert next(self_test.run_cases("npu:0", case_names(["rope"]))).result == "pass"
 
 
 def test_what_fails_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

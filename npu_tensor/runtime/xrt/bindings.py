@@ -48,7 +48,8 @@ def _new_lock() -> None:
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_new_lock)  # A thread that held the old one is not in the child.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)  # A thread that held the old one is not in the child.
 
 
 def pyxrt(library: RuntimeLibrary = XRT) -> Any:

@@ -16,7 +16,6 @@ import os
 import re
 import threading
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -39,6 +38,7 @@ from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit
 from npu_tensor.runtime.xrt.program import Program, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
+from npu_tensor.user_warnings import warn
 
 __all__ = ["Engine", "Operand", "close_engine", "engine_of"]
 
@@ -365,6 +365,8 @@ class Engine:
             for lease, written in zip(launch.leases, launch.site.writes, strict=True):
                 if written:
                     self.pool.discard(lease)
+        for batch in self._batches:
+            batch.launches = []  # Their sites remember the batch, and must not keep their buffers.
         self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
 
@@ -380,7 +382,7 @@ class Engine:
         if is_strict():
             raise LaunchError(f"{program.name} failed on {self.uri}: {cause}")
         if not lost:
-            warnings.warn(f"the CPU computes {program.name}, not {self.uri}: {cause}", RuntimeWarning, stacklevel=2)
+            warn(f"the CPU computes {program.name}, not {self.uri}: {cause}")
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
         """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import warnings
 from typing import Final
+
+from npu_tensor.user_warnings import warn
 
 __all__ = ["set_power_mode"]
 
@@ -27,4 +28,4 @@ def set_power_mode(bdf: str, mode: str) -> None:
     else:
         failed = "" if done.returncode == 0 else (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
     if failed:
-        warnings.warn(f"the power mode of NPU {bdf} is not {mode}: {failed}", RuntimeWarning, stacklevel=2)
+        warn(f"the power mode of NPU {bdf} is not {mode}: {failed}")

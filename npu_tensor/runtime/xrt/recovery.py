@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable
 
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.xrt.launches import Launch, on_host
+from npu_tensor.user_warnings import warn
 
 __all__ = ["Recovery", "is_strict"]
 
@@ -83,4 +83,4 @@ class Recovery:
         """Say what happened, once everything is in order again: a warning may be an exception."""
         while self._notes and not self._running:
             outcome = "" if is_strict() else "; the CPU computes what was under way"
-            warnings.warn(self._notes.pop(0) + outcome, RuntimeWarning, stacklevel=3)
+            warn(self._notes.pop(0) + outcome)

@@ -1,0 +1,58 @@
+"""The power mode of an NPU: what XRT's tool is asked for, and that work goes on if it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from npu_tensor.runtime.device_uri import OPTIONS
+from npu_tensor.runtime.xrt import power
+from npu_tensor.runtime.xrt.power import set_power_mode
+
+BDF = "0000:c6:00.1"
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only program on PATH, which notes its arguments in a file beside it."""
+    path = tmp_path / "xrt-smi"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return path
+
+
+def write(tool: Path, ending: str) -> None:
+    tool.write_text(f'#!/bin/sh\necho "$@" > "{tool}.arguments"\n{ending}\n')
+    tool.chmod(0o755)
+
+
+# The names on the right are those that XRT's OO_Performance.cpp takes.
+@pytest.mark.parametrize(
+    ("mode", "name"), [("low", "powersaver"), ("medium", "balanced"), ("high", "performance"), ("turbo", "turbo")]
+)
+def test_the_tool_is_asked_in_its_own_words(tool: Path, mode: str, name: str) -> None:
+    write(tool, "exit 0")
+    set_power_mode(BDF, mode)
+    assert Path(f"{tool}.arguments").read_text() == f"configure --device {BDF} --pmode {name}\n"
+    OPTIONS["power"].read(mode)
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("echo 'not supported'; exit 2", "not supported"),
+        ("while :; do :; done", "timed out"),
+    ],
+)
+def test_what_the_tool_refuses_is_a_warning(
+    tool: Path, monkeypatch: pytest.MonkeyPatch, ending: str, said: str
+) -> None:
+    write(tool, ending)
+    monkeypatch.setattr(power, "SECONDS", 0.5)
+    with pytest.warns(RuntimeWarning, match=f"the power mode of NPU {BDF} is not turbo: .*{said}"):
+        set_power_mode(BDF, "turbo")
+
+
+def test_without_the_tool(tool: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="is not low: .*No such file or directory: 'xrt-smi'"):
+        set_power_mode(BDF, "low")
