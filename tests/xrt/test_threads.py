@@ -1,0 +1,294 @@
+"""Threads, forked and spawned processes on one NPU: what they share, and that nobody gets somebody else's result."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import ml_dtypes
+import numpy as np
+import pytest
+from machine import Machine, Npu, install
+
+import npu_tensor as nt
+from npu_tensor import schedule
+from npu_tensor.config import config
+from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.xrt import device as xrt_device
+
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
+REALIZES = 10_000 if ALL else 400
+"""Of each of two threads."""
+
+SWITCH_SECONDS = 1e-5
+"""How long a thread runs before another one may: the usual 5 ms leave few places where they meet."""
+
+
+@pytest.fixture(autouse=True)
+def _threads_take_turns() -> Any:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    yield
+    sys.setswitchinterval(before)
+
+
+def bfloat16(array: Any) -> nt.Tensor:
+    """A tensor of this dtype, which holds the integers of these tests exactly."""
+    return nt.from_numpy(np.asarray(array).astype(ml_dtypes.bfloat16))
+
+
+def side_by_side(*works: Callable[[], None]) -> None:
+    """Run all at the same time, each in a thread. Raises what the first of them raises."""
+    begin = threading.Barrier(len(works))
+
+    def after_all(work: Callable[[], None]) -> None:
+        begin.wait()
+        work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        for finished in [pool.submit(after_all, work) for work in works]:
+            finished.result()
+
+
+class Shared:
+    """Operands that all threads read, and the same graphs for all: two kernels in contexts of their own, and both."""
+
+    def __init__(self) -> None:
+        generator = np.random.default_rng(5)
+        self.right = generator.integers(-3, 4, (16, 32)).astype(float)
+        self.right_weight = np.eye(32, 16)
+        self.x, self.weight = bfloat16(self.right), bfloat16(self.right_weight)
+
+    def once(self, number: int, wait: bool = True) -> tuple[nt.Tensor, np.ndarray[Any, Any]]:
+        """A result and what it must be."""
+        own = float(number % 5)
+        if number % 3 == 0:
+            return (self.x + bfloat16(np.full((16, 32), own))).realize(wait=wait), self.right + own
+        if number % 3 == 1:
+            return (self.x @ self.weight).realize(wait=wait), self.right @ self.right_weight
+        return ((self.x + own) @ self.weight).realize(wait=wait), (self.right + own) @ self.right_weight
+
+    def many(self, count: int, wait: bool = True) -> None:
+        """Raises AssertionError for a wrong result."""
+        late: list[tuple[nt.Tensor, np.ndarray[Any, Any]]] = []
+        for number in range(count):
+            late.append(self.once(number, wait))
+            if len(late) == 5:  # Read some in the order in which they were made, and some the other way round.
+                for result, right in late[:: 1 if number % 2 else -1]:
+                    np.testing.assert_array_equal(result.numpy().astype(float), right)
+                late.clear()
+
+
+@pytest.mark.parametrize("wait", [True, False], ids=["realize", "realize later"])
+def test_two_threads_share_plans_and_operands(machine: Machine, wait: bool) -> None:
+    with nt.default_device("npu"):
+        shared = Shared()
+        shared.many(5)
+        before = machine.launches
+        side_by_side(*2 * [partial(shared.many, REALIZES, wait)])
+        assert machine.launches - before >= 2 * REALIZES
+        nt.synchronize()
+        del shared
+    schedule.reset()
+    gc.collect()
+    assert (machine.live_contexts, machine.live_bos) == (0, 0)
+
+
+def test_many_threads_with_few_contexts(machine: Machine) -> None:
+    machine.devices[0].context_limit = 2
+    machine.polls = 2
+    with nt.default_device("npu"):
+        shared = Shared()
+        side_by_side(*6 * [lambda: shared.many(REALIZES // 8, wait=False)])
+        assert machine.live_contexts <= 2
+
+
+def test_many_threads_look_at_one_value(machine: Machine) -> None:
+    machine.polls = 3
+    with nt.default_device("npu"):
+        shared = Shared()
+        for number in range(20):
+            result, right = shared.once(number, wait=False)
+
+            def look(result: nt.Tensor = result, right: Any = right) -> None:
+                np.testing.assert_array_equal(result.numpy().astype(float), right)
+                np.testing.assert_array_equal((result + 1).numpy().astype(float), right + 1)
+
+            side_by_side(*4 * [look])
+
+
+def test_one_thread_launches_while_another_synchronizes(machine: Machine) -> None:
+    ended = threading.Event()
+
+    def launch() -> None:
+        try:
+            shared.many(REALIZES // 2, wait=False)
+        finally:
+            ended.set()
+
+    def synchronize() -> None:
+        while not ended.is_set():
+            nt.synchronize()
+
+    with nt.default_device("npu"):
+        shared = Shared()
+        side_by_side(launch, synchronize)
+
+
+def test_others_run_while_a_thread_waits_for_the_npu(machine: Machine) -> None:
+    with nt.default_device("npu"):
+        shared = Shared()
+        shared.many(5)
+        machine.polls = 10**9
+        pending, right = shared.once(0, wait=False)
+        waiting = threading.Thread(target=pending.numpy)
+        waiting.start()
+        with nt.default_device("cpu"):
+            assert (nt.from_numpy(np.ones(4)) + 1).tolist() == [2] * 4
+        assert waiting.is_alive()
+        for core in machine.devices[0].cores:
+            for job in core().queue:
+                job.polls = 0
+        waiting.join()
+        np.testing.assert_array_equal(pending.numpy().astype(float), right)
+
+
+def test_threads_on_a_logical_device_use_all_its_npus(machine: Machine) -> None:
+    machine.devices.append(Npu(bdf="0000:c7:00.1"))
+    machine.devices[0].bdf = "0000:c6:00.1"
+    with nt.default_device(",".join(["npu://0000:c6:00.1", "0000:c7:00.1"])):
+        shared = Shared()
+        side_by_side(*2 * [partial(shared.many, REALIZES // 4, wait=False)])
+        assert [bool(npu.cores) for npu in machine.devices] == [True, True]
+        nt.synchronize()
+        del shared
+    schedule.reset()
+    gc.collect()
+    assert (machine.live_contexts, machine.live_bos) == (0, 0)
+
+
+def in_child(work: Callable[[], Any]) -> str:
+    """What a function returns in a forked process, as text."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            answer = str(work())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def test_a_forked_process_is_refused_and_can_use_the_cpu(machine: Machine) -> None:
+    with nt.default_device("npu"):
+        shared = Shared()
+        shared.many(5)
+        unread, right = shared.once(0)
+        read, _ = shared.once(1)
+        read.numpy()
+
+        def on_the_cpu() -> Any:
+            with nt.default_device("cpu"):
+                return (nt.from_numpy(np.ones(4)) + 1).tolist()
+
+        def give_back() -> Any:
+            before = machine.live_contexts, len(machine.freed)
+            schedule.reset()
+            gc.collect()
+            return (machine.live_contexts, len(machine.freed)) == before
+
+        for work in (lambda: shared.once(0), lambda: shared.once(1, wait=False), unread.numpy, nt.synchronize):
+            answer = in_child(work)
+            assert answer.startswith("DeviceError: "), answer
+            assert "spawn" in answer
+        assert in_child(on_the_cpu) == "[2.0, 2.0, 2.0, 2.0]"
+        assert in_child(give_back) == "True"
+        np.testing.assert_array_equal(unread.numpy().astype(float), right)
+        shared.many(5)
+
+
+def test_a_process_may_fork_before_it_uses_the_npu(machine: Machine) -> None:
+    with nt.default_device("npu"):
+        shared = Shared()
+        assert in_child(lambda: shared.many(5)) == "None"
+        shared.many(5)
+
+
+def test_a_process_that_forks_while_a_thread_launches(machine: Machine) -> None:
+    with nt.default_device("npu"):
+        shared = Shared()
+        shared.many(5)
+        answers: list[str] = []
+
+        def fork() -> None:
+            for _ in range(5):
+                answers.append(in_child(lambda: shared.once(0)))
+
+        side_by_side(fork, lambda: shared.many(REALIZES // 8, wait=False))
+        assert all(answer.startswith("DeviceError: ") for answer in answers), answers
+
+
+def use_npu(contexts: Path, cache: str, count: int) -> None:
+    """In a process of its own: run kernels on an NPU that others use too, once a line comes in."""
+    from backend import StandinBackend
+
+    machine = Machine([Npu(contexts=contexts, context_limit=3)])
+    library = KernelLibrary(StandinBackend())
+    with (
+        config.scope(cache_path=cache),
+        install(machine),
+        mock.patch.object(xrt_device, "library", return_value=library),
+        nt.default_device("npu"),
+    ):
+        shared = Shared()
+        print("ready", flush=True)
+        sys.stdin.readline()
+        shared.many(count)
+        assert len(list(contexts.iterdir())) <= 3
+        nt.synchronize()
+        schedule.reset()
+        gc.collect()
+    assert not machine.crashes
+    assert machine.live_contexts == 0
+    print(machine.launches)
+
+
+def test_two_processes_share_the_contexts_of_one_npu(tmp_path: Path, standin_library: KernelLibrary) -> None:
+    contexts = tmp_path / "contexts"
+    contexts.mkdir()
+    here = Path(__file__).parent
+    count = REALIZES // 4
+    code = (
+        f"import sys; sys.path[:0] = [{str(here / 'standin')!r}, {str(here)!r}]\n"
+        "from pathlib import Path\n"
+        "from test_threads import use_npu\n"
+        f"use_npu(Path({str(contexts)!r}), {str(config.cache_dir)!r}, {count})\n"
+    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = [subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) for _ in range(2)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    answers = [process.communicate("\n", timeout=600) for process in processes]
+    for process, (out, error) in zip(processes, answers, strict=True):
+        assert process.returncode == 0, error
+        assert int(out) > 0
+    assert not list(contexts.iterdir())
