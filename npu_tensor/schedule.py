@@ -485,7 +485,9 @@ def _run(made: Plan, values: list[Any], nodes: Sequence[Node], wait: bool) -> No
         made.run(values, wait)
     except NpuTensorError as error:
         lines = dict.fromkeys(node.line for node in nodes if node.call is error.call)
-        raise type(error)(f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__
+        located = type(error)(f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error))
+        vars(located).update(vars(error))
+        raise located from error.__cause__
     except MemoryError:
         raise
     except Exception as error:

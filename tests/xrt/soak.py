@@ -36,7 +36,7 @@ from npu_tensor import schedule
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, engine, health, in_flight, launches
+from npu_tensor.runtime.xrt import bindings, engine, engines, health, in_flight, launches
 from npu_tensor.runtime.xrt import device as xrt_device
 
 __all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
@@ -182,8 +182,8 @@ def end_hung(machine: Machine) -> None:
                     command.pending, command.state = False, ABORT
                 if hasattr(job, "commands"):
                     job.pending, job.failed, job.failure = False, 0, ABORT
-    in_flight._release()
-    in_flight._kept.clear()  # What is left are lists of runs without one behind them, which nobody can ask.
+    for _ in range(3):  # A run that serves as a fence is started by one call and seen to end by a later one.
+        in_flight.release()
 
 
 @dataclass(eq=False)
@@ -213,7 +213,7 @@ class _Soak:
     def fault(self, launch: int) -> Fault | None:
         """What happens to a launch of the stand-in. Also decides about the next context and the next buffer object."""
         # Garbage can only be noticed where results are compared: the first of a kernel, and probes.
-        found = next(iter(engine._engines.values()))
+        found = next(iter(engines._engines.values()))
         careful = not (found._batches[-1].program.checked and found.health.trusted)
         if careful and self.dice.random() < 0.1:
             kind = Fault.GARBAGE
@@ -297,7 +297,7 @@ class _Soak:
 
     def step(self) -> None:
         """One thing that a program may do."""
-        resting = any(found.health.state == "resting" for found in engine._engines.values())
+        resting = any(found.health.state == "resting" for found in engines._engines.values())
         self.clock.now += 2.0 if resting else 0.02
         if not self.machine.devices[0].present and self.random.random() < 0.1:
             self.machine.plug_in(reset=self.random.random() < 0.5)
@@ -321,7 +321,7 @@ class _Soak:
 
     def forgive(self) -> None:
         """Let kernels that failed too often run again, so that all of them take part until the end."""
-        for found in engine._engines.values():
+        for found in engines._engines.values():
             for program in found.programs.values():
                 self.report.refused += bool(program.refused)
                 program.faults, program.refused = 0, ""
@@ -359,7 +359,7 @@ class _Soak:
         machine.injected.clear()
         machine.plug_in()
         self.forget_lost()
-        for found in engine._engines.values():
+        for found in engines._engines.values():
             report.kernels += len(found.programs)
         report.launches, report.contexts = machine.launches, machine.contexts_made
         return report

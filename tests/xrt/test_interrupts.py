@@ -28,7 +28,7 @@ from npu_tensor import schedule
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine
+from npu_tensor.runtime.xrt import engine, engines
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -36,7 +36,7 @@ ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES = 100_000 if ALL else 60
 """Of each kind of work; there are some hundred."""
 
-RUNTIME = str(Path(engine.__file__).parent)
+RUNTIME = str(Path(engines.__file__).parent)
 CHECKING = ("CALL", "RESUME", "JUMP_BACKWARD")
 """CPython looks for signals in these instructions, once they have done their work."""
 
@@ -112,7 +112,7 @@ class Work:
 
     def begin(self) -> None:
         """Ask for a value that is under way when the interrupt comes."""
-        for found in engine._engines.values():
+        for found in engines._engines.values():
             found.health.recovered()  # Nobody waits here until a device has had its rest after a fault.
             for program in found.programs.values():
                 program.faults, program.refused = 0, ""
@@ -131,11 +131,11 @@ class Work:
     def check(self) -> None:
         """Whether all is well after an interrupt."""
         free: list[bool] = []
-        other = threading.Thread(target=lambda: free.append(engine._lock.acquire(blocking=False)))
+        other = threading.Thread(target=lambda: free.append(engine.lock.acquire(blocking=False)))
         other.start()
         other.join()
         assert free == [True], "the interrupt has left a lock behind"
-        engine._lock = threading.RLock()  # That thread took the other one with it.
+        engine.lock = threading.RLock()  # That thread took the other one with it.
         np.testing.assert_array_equal(self.before.numpy(), self.given + 1)
         self.run()
         assert not self.machine.crashes
@@ -150,7 +150,7 @@ def nothing(machine: Machine) -> None:
 
 def unchecked(machine: Machine) -> None:
     """The first run of each kernel."""
-    for found in engine._engines.values():
+    for found in engines._engines.values():
         for program in found.programs.values():
             program.checked = False
 
@@ -158,7 +158,7 @@ def unchecked(machine: Machine) -> None:
 def unloaded(machine: Machine) -> None:
     """No context is left."""
     nt.synchronize()
-    for found in engine._engines.values():
+    for found in engines._engines.values():
         found.contexts.close()
 
 
@@ -186,7 +186,7 @@ def used(machine: Machine) -> int:
     """Buffer objects that somebody still holds, apart from those of launches that nobody can know the end of."""
     end_hung(machine)
     gc.collect()
-    for found in engine._engines.values():
+    for found in engines._engines.values():
         found.pool.release()
     return machine.live_bos
 

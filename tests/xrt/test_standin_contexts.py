@@ -240,6 +240,7 @@ def test_a_hang_in_a_list(machine: Machine, pyxrt: Any, loaded: Loaded) -> None:
 @pytest.mark.parametrize("reset", [True, False])
 def test_a_lost_device(machine: Machine, pyxrt: Any, loaded: Loaded, reset: bool) -> None:
     machine.inject(Fault.LOST)
+    machine.driver_sync = True
     run = loaded.run()
     path = str(loaded.files.paths[".xclbin"])
     calls: list[Callable[[], Any]] = [

@@ -38,7 +38,7 @@ from npu_tensor.runtime.kernel_name import kernel_name
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.operands import pack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import bindings, device, engine, keepalive
+from npu_tensor.runtime.xrt import bindings, device, engines, keepalive, residency
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 
@@ -253,7 +253,7 @@ def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
     with (
         config.scope(max_contexts=1),
         mock.patch.object(bo, "sync", counting),
-        mock.patch.object(engine, "pack", wraps=pack) as packed,
+        mock.patch.object(residency, "pack", wraps=pack) as packed,
     ):
         for round in range(3):
             for columns in (2, 4, 6):
@@ -754,8 +754,8 @@ def test_keepalive_runs_what_is_loaded_on_buffers_of_its_own(machine: Machine) -
     with nt.default_device("npu?keepalive=60"):
         result, expected = joined(0)
         result.realize()
-        opened = engine._engines[0]
-        assert opened.keepalive is not None
+        opened = engines._engines[0]
+        thread = opened.keepalive._thread
         opened.touch()
         assert machine.launches == 2
         np.testing.assert_array_equal(result.numpy(), expected)
@@ -763,14 +763,15 @@ def test_keepalive_runs_what_is_loaded_on_buffers_of_its_own(machine: Machine) -
         opened.touch()  # It is busy.
         assert machine.launches == 3
     schedule.reset()
-    assert not opened.keepalive._thread.is_alive()
+    assert opened.keepalive is None
+    assert not thread.is_alive()
 
 
 def test_a_device_in_use_can_be_kept_awake(npu: Machine) -> None:
     joined(0)[0].realize()
-    assert engine._engines[0].keepalive is None
+    assert engines._engines[0].keepalive is None
     with used("npu?keepalive=60"):
-        assert engine._engines[0].keepalive is not None
+        assert engines._engines[0].keepalive is not None
 
 
 @pytest.fixture

@@ -152,13 +152,13 @@ class Home(Protocol):
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    lease: its block, or None if the NPU did not compute it. launch: what computes it, until that has ended. operand:
-    how the block holds the tensor.
+    home: the device, or None if the CPU has computed it. lease: its block, or None. launch: what computes it, until
+    that has ended. operand: how the block holds the tensor.
     """
 
     __slots__ = ("home", "host", "launch", "lease", "operand")
 
-    home: Home
+    home: Home | None
     host: Block | Buffer | None
     launch: Any
     lease: Lease | None
@@ -185,5 +185,7 @@ class ResidentBuffer(Buffer):
         """Of the first byte, for the host."""
         host = self.host
         if host is None:
-            host = self.home.host_copy(self)
+            home = self.home
+            host = self.host if home is None else home.host_copy(self)
+            assert host is not None
         return host.address

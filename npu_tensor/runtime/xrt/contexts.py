@@ -151,15 +151,20 @@ class Contexts:
     """The loaded programs of one NPU, the one used longest ago first.
 
     load: makes a context; raises RuntimeError if the driver does not. settle: waits until nothing runs in a context.
+    tell: takes an event: its class, the kernel, and how many contexts there are then.
     """
 
     def __init__(
-        self, arch: Arch, uri: str, load: Callable[[Program], Context], settle: Callable[[Context], None]
+        self,
+        arch: Arch,
+        load: Callable[[Program], Context],
+        settle: Callable[[Context], None],
+        tell: Callable[[type[events.ContextOpened | events.ContextClosed], str, int], None],
     ) -> None:
         self._arch = arch
-        self._uri = uri
         self._load = load
         self._settle = settle
+        self._tell = tell
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
     def __len__(self) -> int:
@@ -186,8 +191,7 @@ class Contexts:
                 self._evict()
             else:
                 self._loaded[program.key] = context
-                if events.listeners:
-                    events.emit(events.ContextOpened(program.name, self._uri, len(self._loaded)))
+                self._tell(events.ContextOpened, program.name, len(self._loaded))
                 return context
 
     def _evict(self) -> None:
@@ -196,8 +200,7 @@ class Contexts:
             self._settle(context)
             context.close()  # First: an interrupt may come between, and what is left open must be known.
             self._loaded.pop(context.program.key, None)
-            if events.listeners:
-                events.emit(events.ContextClosed(context.program.name, self._uri, len(self._loaded)))
+            self._tell(events.ContextClosed, context.program.name, len(self._loaded))
 
     def forget_arguments(self) -> None:
         """See `Context.forget_arguments`."""
@@ -209,9 +212,9 @@ class Contexts:
         """Those of all loaded programs."""
         return [bound for context in self._loaded.values() for bound in context.bound]
 
-    def newest(self) -> Context | None:
-        """The one that was used last."""
-        return next(reversed(self._loaded.values()), None)
+    def smallest(self) -> Context | None:
+        """The one whose program has the smallest buffers."""
+        return min(self._loaded.values(), key=lambda context: sum(context.program.sizes), default=None)
 
     def close(self) -> None:
         """Give up all contexts, whatever runs in them."""

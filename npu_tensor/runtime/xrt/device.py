@@ -6,8 +6,10 @@ returns; its results say so when they are looked at. Written to XRT's documented
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any
 
@@ -29,10 +31,12 @@ from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.contexts import Bound
-from npu_tensor.runtime.xrt.engine import Engine, Operand, close_engine, engine_of
+from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
 from npu_tensor.runtime.xrt.program import Program
 from npu_tensor.runtime.xrt.recovery import is_strict
+from npu_tensor.runtime.xrt.residency import Operand, leased_copy
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
 __all__ = ["XrtDevice", "library"]
@@ -62,18 +66,24 @@ class XrtDevice:
         self.target = target
         self.allocator = allocator
         self.on_host = on_host
+        self._keys: dict[HostOperand | int, int] = {}
+        self._engine: Engine | None = None
         self._awake_seconds = 0.0
 
     def keep_awake(self, seconds: float) -> None:
         """Keep the NPU from its power gate for this long after the last launch."""
         self._awake_seconds = max(seconds, self._awake_seconds)
-        if seconds and "engine" in self.__dict__:
-            self.engine.keep_awake(self._awake_seconds)
+        if seconds and self._engine is not None:
+            self._engine.keep_awake(self._awake_seconds)
 
-    @cached_property
+    @property
     def engine(self) -> Engine:
-        """What runs on the NPU; begun when the first kernel is bound."""
-        return engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator, self._awake_seconds)
+        """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
+        if self._engine is None:
+            self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
+            if self._awake_seconds:
+                self._engine.keep_awake(self._awake_seconds)
+        return self._engine
 
     @cached_property
     def checked(self) -> CheckedKernels:
@@ -83,12 +93,17 @@ class XrtDevice:
     @property
     def busy(self) -> int:
         """Launches that have not ended, as far as is known."""
-        return self.engine.busy if "engine" in self.__dict__ else 0
+        return 0 if self._engine is None else self._engine.busy
 
     @property
     def usable(self) -> bool:
         """False while the CPU takes all launches, after faults."""
-        return "engine" not in self.__dict__ or self.engine.health.state != "resting"
+        return self._engine is None or self._engine.health.state != "resting"
+
+    def key(self, form: HostOperand | int) -> int:
+        """What stands for a form of a tensor in this NPU's memory."""
+        key = self._keys.get(form)
+        return self._keys.setdefault(form, next(_count)) if key is None else key
 
     def claim(self, task: Task) -> XrtKernel | Refusal:
         """A kernel of one of the families, or what they say against the task."""
@@ -96,30 +111,33 @@ class XrtDevice:
         return answer if isinstance(answer, Refusal) else XrtKernel(self, task, answer)
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Make the designs and compile them."""
-        library().prepare([kernel.request for kernel in kernels if isinstance(kernel, XrtKernel)])
+        """Make the designs and compile them, if the NPU can be opened."""
+        with suppress(DeviceError):  # Binding says why.
+            self.engine.check_process()
+            library().prepare([kernel.request for kernel in kernels if isinstance(kernel, XrtKernel)])
 
     def submit(self) -> None:
         """Let what was launched begin."""
-        if "engine" in self.__dict__:
-            self.engine.submit()
+        if self._engine is not None:
+            self._engine.submit()
 
     def synchronize(self) -> None:
         """Wait until all that was launched has ended. See `Engine.synchronize`."""
-        if "engine" in self.__dict__:
-            self.engine.synchronize()
+        if self._engine is not None:
+            self._engine.synchronize()
 
     def close(self) -> None:
         """Give everything back that XRT has for this process."""
-        if "engine" in self.__dict__:
-            close_engine(self.engine)
+        if self._engine is not None:
+            self._engine.close()
 
     def host_copy(self, resident: ResidentBuffer) -> Any:
         """See `buffers.Home`."""
         return self.engine.host_copy(resident)
 
 
-_keys: dict[tuple[int, HostOperand | int], int] = {}
+_count = itertools.count()
+"""Keys of copies are different on all devices."""
 
 
 def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> Operand:
@@ -134,7 +152,7 @@ def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> O
     direct = _is_direct(host, source.dtype) and (host.padding is None or host.padded == host.layout.shape)
     # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
     form = math.prod(host.layout.shape) * source.dtype.itemsize if direct else host._replace(number=None, indexes=None)
-    key = _keys.setdefault((id(device), form), len(_keys))
+    key = device.key(form)
     return Operand(source.item, False, host, source.dtype, nbytes, direct, key, 0)
 
 
@@ -158,10 +176,11 @@ class XrtKernel(OfferedKernel):
 
     def bind(self) -> Step:
         """Find or compile the design and return the step, which launches it. Raises BuildError, DeviceError."""
+        owner = self.owner
+        engine = owner.engine  # Before anything is compiled for it.
         artifact = library().find(self.request)
         self.found(artifact, "predicted")
-        owner = self.owner
-        program = owner.engine.program(artifact, self.request.design)
+        program = engine.program(artifact, self.request.design)
         operands = self.offer.operands
         if len(program.sizes) != len(operands):
             raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
@@ -205,7 +224,10 @@ class Site:
         launch, with_care = self.launch, self.launch_with_care
 
         def run(values: list[Any]) -> None:
-            while program.checked and health.trusted and not (program.refused or engine.forked):
+            latest = self.latest
+            if latest is not None and latest.phase == "running" and engine.ready:
+                engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
+            while program.checked and health.trusted and engine.ready and not program.refused:
                 try:
                     if launch(values) is not None:
                         return
@@ -262,7 +284,7 @@ class Site:
                 block = lease.block
                 if block.nbytes >= operand.nbytes and block.pool is engine.pool:
                     return lease
-        return engine.copy_of(value, operand)
+        return leased_copy(value, operand, engine.pool)
 
     def launch_with_care(self, values: list[Any]) -> None:
         """Where something is in doubt: the first run of a kernel, or the device after a fault."""

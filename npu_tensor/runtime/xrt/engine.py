@@ -10,37 +10,32 @@ afterwards is abandoned and computed by the CPU.
 
 from __future__ import annotations
 
-import atexit
-import ctypes
-import os
 import re
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
-from npu_tensor.dtypes import DType
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
-from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.runtime.operands import flat, pack, unpack
 from npu_tensor.runtime.xrt import bindings, in_flight
-from npu_tensor.runtime.xrt.buffers import Block, Lease, Pool, ResidentBuffer
+from npu_tensor.runtime.xrt.buffers import Block, Pool, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts
 from npu_tensor.runtime.xrt.health import Health
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit
 from npu_tensor.runtime.xrt.program import Program, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
+from npu_tensor.runtime.xrt.residency import host_form
 from npu_tensor.user_warnings import warn
 
-__all__ = ["Engine", "Operand", "close_engine", "engine_of"]
+__all__ = ["Engine"]
 
 MOST_FAULTS: Final = 3
 """Of one kernel in a row, after which this process leaves it to the CPU."""
@@ -49,28 +44,11 @@ MOST_QUEUED: Final = 25
 """Launches that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
 
 _LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
-_NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?12\b|makes no context")
-"""What may befall any kernel: the NPU is away, or other processes have its memory or its contexts."""
+_NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?(12|28)\b")
+"""What may befall any kernel: the NPU is away, or other processes have its memory (ENOMEM) or its contexts (ENOSPC)."""
 
-_lock = threading.RLock()
-
-
-class Operand(NamedTuple):
-    """A buffer of a launch.
-
-    item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
-    design needs. direct: whether it holds the tensor just as the tensor's own buffer does. key: for copies of values.
-    result_bytes: of the tensor's own buffer, if it is a result.
-    """
-
-    item: int | None
-    output: bool
-    host: HostOperand
-    dtype: DType | None
-    nbytes: int
-    direct: bool
-    key: int
-    result_bytes: int
+lock = threading.RLock()
+"""Of all NPUs."""
 
 
 class Engine:
@@ -81,13 +59,15 @@ class Engine:
         self.arch = arch
         self.uri = uri
         self.allocator = allocator
-        self.driver = bindings.pyxrt()
-        self.device = bindings.open_device(index)
-        self.contexts = Contexts(arch, uri, self._load, self._settle)
+        self.driver: Any = None
+        self.device: Any = None
+        self.contexts = Contexts(arch, self._load, self._settle, self._tell)
         self.pool = self._new_pool()
         self.health = Health()
         self.faults = 0
         self.forked = False
+        self.ready = False
+        """Whether the device is open, and in this process."""
         self.latest = 0.0
         """When something was last submitted, by the monotonic clock."""
         self.progress = 0.0
@@ -97,6 +77,8 @@ class Engine:
         self.recovery = Recovery()
         self._queue: list[Launch] = []
         self._batches: list[Batch] = []
+        self._events: list[events.Event] = []
+        self.reopen()
 
     @property
     def busy(self) -> int:
@@ -121,7 +103,7 @@ class Engine:
         return Pool(self._create, config.pool_bytes, self._forget_arguments)
 
     def _forget_arguments(self) -> None:
-        with _lock:
+        with lock:
             self.contexts.forget_arguments()
 
     def _create(self, nbytes: int) -> Any:
@@ -130,41 +112,17 @@ class Engine:
         # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
         return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
 
-    def copy_of(self, value: Buffer, operand: Operand) -> Lease:
-        """A host value as a design wants it, made once for each way in which some do. Raises OutOfMemory."""
-        assert operand.dtype is not None
-        try:
-            copies = value.copies
-        except AttributeError:
-            copies = value.copies = {}
-        found: Lease | None = copies.get(operand.key)
-        if found is not None and found.block.pool is self.pool and found.block.nbytes >= operand.nbytes:
-            return found
-        elements = flat(value, operand.dtype)  # Waits for another device that computes it.
-        lease = self.pool.take(operand.nbytes)
-        lease.block.host_dirty = True
-        pack(operand.host, elements, lease.block.bytes)
-        copies[operand.key] = lease
-        return lease
-
     def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
         """See `buffers.Home`."""
         self.check_process()
         if resident.launch is not None:
             self.finish(resident.launch)
-        with _lock:
+        with lock:
             if resident.host is None:
                 assert resident.lease is not None
-                block = resident.lease.block
-                if block.device_dirty:
-                    self._sync_from(block)
-                operand = resident.operand
-                if operand.direct:
-                    resident.host = block
-                else:
-                    buffer = self.allocator.allocate(resident.nbytes)
-                    unpack(operand.host, block.bytes, flat(buffer, operand.dtype))
-                    resident.host = buffer
+                if resident.lease.block.device_dirty:
+                    self._sync_from(resident.lease.block)
+                resident.host = host_form(resident, self.allocator)
             return resident.host
 
     def _sync_from(self, block: Block) -> None:
@@ -178,7 +136,7 @@ class Engine:
 
     def enqueue(self, launch: Launch, faults: int) -> bool:
         """Take a launch whose leases were found when there had been `faults` faults; False if there was one since."""
-        with _lock:
+        with lock:
             if self.faults != faults:
                 return False
             queue = self._queue
@@ -197,7 +155,7 @@ class Engine:
     def submit(self) -> None:
         """Let the NPU begin with what was enqueued."""
         if self._queue:
-            with _lock:
+            with lock:
                 self._submit()
 
     def _submit(self) -> None:
@@ -214,6 +172,8 @@ class Engine:
         try:
             for other in earlier:
                 self.wait(other)  # Its run objects are needed again.
+            if batch.phase != "submitting":
+                return  # A fault meanwhile.
             context = batch.context = self.contexts.get(program)
             if batch.phase == "submitting":  # No fault meanwhile.
                 submit(batch, context, self.driver)
@@ -222,9 +182,13 @@ class Engine:
             program.refused = str(error)
             self._fault(str(error), program, suspect=False)
         except (ContextRefused, RuntimeError, MemoryError) as error:
-            self._fault(str(error), program)
+            if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
+                self._fault(str(error), program)
 
     def _load(self, program: Program) -> Context:
+        if self.device is None:
+            raise ContextRefused(self.health.cause)  # It was lost while another context was waited for.
+        in_flight.release()  # What has ended meanwhile gives its context back.
         return Context(program, self.driver, self.device)
 
     def _settle(self, context: Context) -> None:
@@ -248,7 +212,7 @@ class Engine:
                     self.wait(first)  # This one may have waited for it.
                     continue
                 cause = f"no answer within {config.launch_seconds} s"
-            with _lock:
+            with lock:
                 if batch.phase != "running":
                     break
                 if cause:
@@ -285,7 +249,7 @@ class Engine:
             if batch is not None and batch.phase == "running":
                 self.wait(batch)
                 continue
-            with _lock:
+            with lock:
                 batch = launch.batch
                 if batch is None and launch in self._queue:
                     self._submit()
@@ -295,12 +259,11 @@ class Engine:
                     self.recovery.recover(launch)
         error = launch.error if isinstance(launch, Launch) else launch
         if error is not None:
-            with _lock:
+            with lock:
                 self.recovery.take_error(error)
-        if not self.recovery.idle:
-            self.recovery.warn()
+        self._say()
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # Otherwise it holds the frames of all that have raised it.
 
     def synchronize(self) -> None:
         """Return when everything that was enqueued before has ended.
@@ -310,18 +273,20 @@ class Engine:
         """
         self.check_process()
         if self._queue or self._batches:
-            with _lock:
+            with lock:
                 self._submit()
                 batches = tuple(self._batches)
             for batch in batches:
                 self.wait(batch)
         if not self.recovery.idle:
-            with _lock:
+            with lock:
                 self.recovery.recover()
                 error = self.recovery.take_error()
-            self.recovery.warn()
+            self._say()
             if error is not None:
-                raise error
+                raise error.with_traceback(None)
+        elif self._events:
+            self._say()
 
     # --- faults
 
@@ -336,11 +301,8 @@ class Engine:
         self.recovery.note(f"{program.name} failed on {self.uri}: {cause}", is_strict())
         if _LOST.search(cause) is not None:
             bindings.forget_device(self.index)
-            self.device = None
-            self.pool.release()
-            self.pool = self._new_pool()
-        if events.listeners:
-            events.emit(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
+            self._let_go()
+        self._note(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
 
     def _abandon(self, *launches: Launch) -> None:
         """Give up all that has not ended, and the contexts in which it may still run. With the lock.
@@ -374,9 +336,9 @@ class Engine:
         """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
         lost = _LOST.search(cause) is not None
         if lost:
-            with _lock:
+            with lock:
                 self._fault(cause, program)
-            self.recovery.warn()
+            self._say()
         elif events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
         if is_strict():
@@ -386,28 +348,38 @@ class Engine:
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
         """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
-        with _lock:
+        with lock:
             self._fault(cause, launch.site.program)
             launch.replaced(right)
             self.recovery.recover()
-        self.recovery.warn()
+        self._say()
         if is_strict():
             raise LaunchError(f"{launch.site.program.name} failed on {self.uri}: {cause}")
 
     def reopen(self) -> None:
-        """Open the device again after it was lost. Raises DeviceError."""
+        """Open the device, also after it was lost or closed. Raises DeviceError."""
         if self.device is None:
+            self.driver = bindings.pyxrt()
             self.device = bindings.open_device(self.index)
+            self.ready = True
+
+    def _let_go(self) -> None:
+        """Of the device; values that lie in its memory stay readable. With the lock."""
+        self.ready = False
+        self.device = None
+        self.pool.release()
+        self.pool = self._new_pool()
 
     def keep_awake(self, seconds: float) -> None:
-        """Begin to touch the NPU while it is idle, if nothing does."""
+        """Touch the NPU while it is idle, until so long after the last launch."""
         if self.keepalive is None:
             self.keepalive = KeepAlive(self, seconds)
+        self.keepalive.seconds = max(seconds, self.keepalive.seconds)
 
     def touch(self) -> None:
-        """Run a loaded program on buffers of its own, so that the NPU stays awake. Does nothing if it is busy."""
-        with _lock:
-            context = self.contexts.newest()
+        """Run a loaded program on buffers of zeros, so that the NPU stays awake. Does nothing if it is busy."""
+        with lock:
+            context = self.contexts.smallest()
             if self._queue or self._batches or context is None or not self.health.trusted:
                 return
             leases = [self.pool.take(size) for size in context.program.sizes]
@@ -415,67 +387,59 @@ class Engine:
             context.bind(bound)
             run = bound.run
             for number, lease in enumerate(leases):
-                run.set_arg(context.first + number, lease.block.bo)
+                block = lease.block
+                block.bytes[:] = 0  # Whatever they are for: indices, too, are in range.
+                block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+                run.set_arg(context.first + number, block.bo)
             run.start()
             self.latest = time.monotonic()
-            while int(run.state()) in PENDING:
-                if time.monotonic() > self.latest + config.launch_seconds:
-                    for lease in leases:
-                        self.pool.discard(lease)
-                    in_flight.keep(run, leases, bound.instructions)
-                    self._fault("no answer while it was kept awake", context.program)
-                    return
-                time.sleep(1e-3)
+            try:
+                while int(run.state()) in PENDING:
+                    if time.monotonic() > self.latest + config.launch_seconds:
+                        raise RuntimeError("no answer while it was kept awake")
+                    time.sleep(1e-3)
+            except RuntimeError as error:
+                for lease in leases:
+                    self.pool.discard(lease)
+                in_flight.keep(run, leases, bound.instructions)
+                self._fault(str(error), context.program)
 
     def close(self) -> None:
         """Give everything back; what has not ended is computed by the CPU when somebody looks."""
+        if self.forked:
+            return
         if self.keepalive is not None:
             self.keepalive.stop()
-        if not self.forked:
+            self.keepalive = None
+        try:
             for batch in tuple(self._batches):
                 self.wait(batch)
-            with _lock:
+        finally:  # Who waits may lose patience.
+            with lock:
                 self._abandon()
-                self.pool.release()
+                self._let_go()
+                self.health.recovered()
+                self.programs = WeakValueDictionary()
+                self.recovery = Recovery()  # Launches that nobody looks at are forgotten.
 
+    # --- what others hear
 
-_engines: dict[int, Engine] = {}
+    def _note(self, event: events.Event) -> None:
+        """An event of something done with the lock: listeners are called without it."""
+        if events.listeners:
+            self._events.append(event)
 
+    def _tell(self, kind: type[events.ContextOpened | events.ContextClosed], kernel: str, contexts: int) -> None:
+        self._note(kind(kernel, self.uri, contexts))
 
-def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator, keepalive: float = 0) -> Engine:
-    """The one engine of an NPU in this process, whatever URIs name it. Raises DeviceError."""
-    with _lock:
-        engine = _engines.get(index)
-        if engine is None:
-            engine = _engines[index] = Engine(index, arch, uri, allocator)
-        if keepalive:
-            engine.keep_awake(keepalive)
-        return engine
-
-
-def close_engine(engine: Engine) -> None:
-    """Give everything back that XRT has for this process on one NPU."""
-    _engines.pop(engine.index, None)
-    engine.close()
-
-
-@atexit.register
-def _close_all() -> None:
-    """XRT's objects must go before the interpreter does."""
-    while _engines:
-        close_engine(_engines.popitem()[1])
-    in_flight.keep_for_ever()
-
-
-def _in_child() -> None:
-    """Nothing of XRT works in a forked process, and giving anything back there would take it from the parent."""
-    global _lock
-    _lock = threading.RLock()
-    for engine in _engines.values():
-        engine.forked = True
-        kept = [engine, *((bound.run, bound.instructions) for bound in engine.contexts.bound)]
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    def _say(self) -> None:
+        """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
+        if self.recovery.running:
+            return
+        while self._events:
+            try:
+                event = self._events.pop(0)
+            except IndexError:  # Another thread emits it.
+                break
+            events.emit(event)
+        self.recovery.warn()

@@ -7,45 +7,66 @@ its buffers until then. All functions are called with the lock of the NPUs.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from npu_tensor.runtime.xrt.launches import PENDING, Batch
 
-__all__ = ["keep", "keep_batch", "keep_for_ever"]
+__all__ = ["keep", "keep_batch", "keep_for_ever", "release"]
 
-_kept: Final[list[tuple[Any, ...]]] = []
-"""The run first; None where a list of runs was handed over without one behind it, whose state would tell."""
+class _Kept(NamedTuple):
+    """run: whose state tells. listed: the list of runs in front of it, or None. fence: whether it may not have been
+    started, and is started again as long as its state does not tell. used: what must live until it has ended.
+    """
+
+    run: Any
+    listed: Any
+    fence: bool
+    used: tuple[Any, ...]
+
+
+_kept: Final[list[_Kept]] = []
 
 
 def keep(run: Any, *used: Any) -> None:
     """Hold a run that was given up, and what it uses, until it has ended."""
-    _kept.append((run, *used))
-    _release()
+    _kept.append(_Kept(run, None, False, used))
+    release()
 
 
 def keep_batch(batch: Batch) -> None:
-    """The same for a batch, if it was submitted."""
+    """The same for a batch, if it was submitted. Called before its context is closed."""
     if batch.tail is not None or batch.runlist is not None:
         bounds = [bound for launch in batch.launches for bound in (launch.site.listed, launch.site.tail)]
-        buffers = [launch.leases for launch in batch.launches]
-        keep(batch.tail, batch.runlist, buffers, [bound.instructions for bound in bounds])
+        used = [launch.leases for launch in batch.launches], [bound.instructions for bound in bounds]
+        # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it before.
+        run = batch.launches[-1].site.tail.run if batch.tail is None else batch.tail
+        _kept.append(_Kept(run, batch.runlist, batch.phase == "submitting", used))
+        release()
 
 
-def keep_for_ever() -> None:
-    """Hold what has not ended beyond the end of the interpreter."""
-    _release()
+def keep_for_ever(ask: bool = True) -> None:
+    """Hold what has not ended beyond the end of the interpreter. ask: whether XRT may be asked what has."""
+    if ask:
+        release()
     for entry in _kept:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))
 
 
-def _release() -> None:
-    _kept[:] = [entry for entry in _kept if _is_running(entry[0])]
+def release() -> None:
+    """Let go of what has ended, and with it of its context."""
+    _kept[:] = [entry for entry in _kept if not _has_ended(entry)]
 
 
-def _is_running(run: Any) -> bool:
-    if run is None:
-        return True
+def _has_ended(entry: _Kept) -> bool:
     try:
-        return int(run.state()) in PENDING
+        if int(entry.run.state()) in PENDING:
+            if entry.fence:
+                entry.run.start()  # Raises RuntimeError if it is under way.
+            return False
     except RuntimeError:
-        return True
+        return False
+    if entry.listed is not None:
+        with suppress(RuntimeError):
+            entry.listed.wait()  # Returns at once; XRT complains of a list that is dropped before.
+    return True

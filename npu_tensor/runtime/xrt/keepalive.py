@@ -30,7 +30,7 @@ class KeepAlive:
 
     def __init__(self, device: Touched, seconds: float, wait: Callable[[float], bool] | None = None) -> None:
         self._device = device
-        self._seconds = seconds
+        self.seconds = seconds
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
         self._thread = threading.Thread(target=self._run, name="npu keepalive", daemon=True)
@@ -49,7 +49,7 @@ class KeepAlive:
             if self._device.latest not in (used, mine):
                 used = self._device.latest
             now = time.monotonic()
-            if now - used < self._seconds and now - self._device.latest >= PERIOD_SECONDS / 2:
+            if now - used < self.seconds and now - self._device.latest >= PERIOD_SECONDS / 2:
                 try:
                     self._device.touch()
                 except Exception:  # The next launch finds out, and says so to the user.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from threading import get_ident
+from threading import current_thread
 from typing import Any, Final, Protocol
 
 from npu_tensor.config import config
@@ -83,7 +83,7 @@ class Launch:
         self.results = results
         self.words = words
         self.batch: Batch | None = None
-        self.thread = get_ident()
+        self.thread = current_thread()
         self.on_device = False
         self.error: Exception | None = None
 
@@ -109,6 +109,7 @@ class Launch:
         """The CPU has computed it. values: one per result."""
         for (_, result), value in zip(self.results, values, strict=True):
             result.host = value
+            result.home = None
             result.lease = None
             result.launch = None
 
@@ -117,15 +118,16 @@ class Batch:
     """Launches that are submitted together.
 
     phase: "submitting", "running", then "done" or "abandoned". One that nobody submits now and that is still in the
-    first phase was interrupted. launches: none of one that is done.
+    first phase was interrupted. launches: none of one that has ended. program: what all of them run.
     """
 
-    __slots__ = ("_state", "context", "deadline", "launches", "phase", "runlist", "tail")
+    __slots__ = ("_state", "context", "deadline", "launches", "phase", "program", "runlist", "tail")
 
     context: Context
 
     def __init__(self, launches: list[Launch]) -> None:
         self.launches = launches
+        self.program = launches[0].site.program
         self.phase = "submitting"
         self.runlist: Any = None
         self.tail: Any = None
@@ -135,11 +137,6 @@ class Batch:
             launch.batch = self
             launch.site.latest = self
             launch.site.queued = False
-
-    @property
-    def program(self) -> Program:
-        """What all its launches run."""
-        return self.launches[0].site.program
 
     @property
     def abandoned(self) -> bool:

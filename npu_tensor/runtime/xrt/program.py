@@ -19,7 +19,7 @@ from npu_tensor.runtime.artifact import Artifact
 __all__ = ["Program", "read_program"]
 
 MOST_BUFFERS: Final = 5
-"""Host buffers of an xclbin whose kernel says nothing else: what mlir-aie declared until July 2026 (its issue 3248)."""
+"""Host buffers of a full ELF, which does not say how many it takes: what designs have at most."""
 
 
 class Program:

@@ -23,9 +23,10 @@ class Recovery:
 
     def __init__(self) -> None:
         self._launches: list[Launch] = []
-        self._errors: list[tuple[int, Exception]] = []
+        self._errors: list[tuple[threading.Thread, Exception]] = []
         self._notes: list[str] = []
-        self._running = 0
+        self.running = 0
+        """How many launches are being computed."""
 
     @property
     def idle(self) -> bool:
@@ -41,13 +42,14 @@ class Recovery:
         self._launches += [launch for launch in launches if launch not in known]
 
     def note(self, message: str, error: bool) -> None:
-        """Say later what happened. error: let the results of all launches be errors of this text."""
-        self._notes.append(message)
-        if error:
-            errors: dict[int, LaunchError] = {}  # One for each thread, which raises it once.
-            for launch in self._launches:
-                if launch.pending:
-                    self._fail(launch, errors.setdefault(launch.thread, LaunchError(message)))
+        """Say later what happened. error: let the results of all launches be errors of this text instead."""
+        if not error:
+            self._notes.append(message)
+            return
+        errors: dict[threading.Thread, LaunchError] = {}  # One for each thread, which raises it once.
+        for launch in self._launches:
+            if launch.pending:
+                self._fail(launch, errors.setdefault(launch.thread, LaunchError(message)))
 
     def recover(self, until: Launch | None = None) -> None:
         """Compute what was abandoned, up to and with `until`, or all."""
@@ -60,13 +62,13 @@ class Recovery:
     def _compute(self, launch: Launch) -> None:
         if not launch.pending:
             return
-        self._running += 1
+        self.running += 1
         try:
             launch.replaced(on_host(launch))
         except Exception as error:
             self._fail(launch, error)
         finally:
-            self._running -= 1
+            self.running -= 1
 
     def _fail(self, launch: Launch, error: Exception) -> None:
         launch.failed(error)
@@ -74,13 +76,16 @@ class Recovery:
 
     def take_error(self, error: Exception | None = None) -> Exception | None:
         """Forget an error that is about to be raised: this one, or all of the calling thread, the first of which is."""
-        thread = threading.get_ident()
+        thread = threading.current_thread()
         forgotten = [entry for entry in self._errors if (entry[0] == thread if error is None else entry[1] is error)]
-        self._errors = [entry for entry in self._errors if entry not in forgotten]
+        self._errors = [entry for entry in self._errors if entry not in forgotten and entry[0].is_alive()]
         return forgotten[0][1] if forgotten else error
 
     def warn(self) -> None:
         """Say what happened, once everything is in order again: a warning may be an exception."""
-        while self._notes and not self._running:
-            outcome = "" if is_strict() else "; the CPU computes what was under way"
-            warn(self._notes.pop(0) + outcome)
+        while not self.running:
+            try:
+                note = self._notes.pop(0)
+            except IndexError:  # Another thread says it.
+                return
+            warn(f"{note}; the CPU computes what was under way")

@@ -100,6 +100,7 @@ class Npu:
 class Machine:
     """All state of the stand-in. compute: whether kernels run; without, every launch completes and moves nothing.
 
+    driver_sync: whether syncs ask the driver (XRT's setting Debug.force_driver_sync), which fails without the device.
     polls: how often state() says SUBMITTED before a launch runs. wrong_arch: what a kernel for the other array does.
     crashes: misuse that the real module answers with a crash or silent corruption. warnings: what is questionable.
     """
@@ -107,6 +108,7 @@ class Machine:
     def __init__(self, devices: Sequence[Npu] | None = None) -> None:
         self.devices = [Npu()] if devices is None else list(devices)
         self.compute = True
+        self.driver_sync = False
         self.polls = 0
         self.wrong_arch: Literal["zeros", "error", "timeout"] = "zeros"
         self.crashes: list[str] = []

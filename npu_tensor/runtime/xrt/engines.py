@@ -1,0 +1,60 @@
+"""The engines of this process, one per NPU, and their end: at that of the process, and in forked ones."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from typing import Final
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.xrt import engine as engine_module
+from npu_tensor.runtime.xrt import in_flight
+from npu_tensor.runtime.xrt.engine import Engine
+
+__all__ = ["engine_of"]
+
+_engines: Final[dict[int, Engine]] = {}
+
+
+def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> Engine:
+    """The one engine of an NPU in this process, whatever URIs name it. index: pyxrt's. Raises DeviceError.
+
+    One that was closed is opened again, as the steps of a plan may still have it.
+    """
+    with engine_module.lock:
+        engine = _engines.get(index)
+        if engine is None or (not engine.ready and engine.arch != arch):
+            engine = _engines[index] = Engine(index, arch, uri, allocator)
+        elif not engine.ready:
+            engine.check_process()
+            engine.uri = uri
+            engine.reopen()
+        return engine
+
+
+@atexit.register
+def _close_all() -> None:
+    """XRT's objects must go before the interpreter does, and those in use must not go at all."""
+    forked = any(engine.forked for engine in _engines.values())
+    try:
+        for engine in _engines.values():
+            engine.close()
+    finally:
+        in_flight.keep_for_ever(ask=not forked)
+
+
+def _in_child() -> None:
+    """Nothing of XRT works in a forked process, and giving anything back there would take it from the parent."""
+    engine_module.lock = threading.RLock()
+    for engine in _engines.values():
+        engine.forked = True
+        engine.ready = False
+        kept = [engine, *((bound.run, bound.instructions) for bound in engine.contexts.bound)]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
