@@ -288,7 +288,7 @@ class Config:
         "NPU_TENSOR_SELF_CHECK",
         True,
         TRUTH,
-        "compare the first result of every kernel on an NPU with the CPU's, once per kernel and driver",
+        "compare the first result of every kernel on an NPU with the CPU's, once per kernel, XRT, driver and firmware",
     )
     launch_seconds: int = _setting(
         "NPU_TENSOR_LAUNCH_SECONDS",

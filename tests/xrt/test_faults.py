@@ -30,7 +30,7 @@ from npu_tensor.graph import capture
 from npu_tensor.runtime.agreement import disagreement
 from npu_tensor.runtime.operands import pack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import bindings, checked, device, engine, engines, health, launches, residency
+from npu_tensor.runtime.xrt import bindings, checked, engine, engines, health, launches, residency, site
 from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -301,7 +301,7 @@ def test_a_fault_makes_the_device_suspect_until_a_probe(npu: Machine, faults: li
     with warned(faults, "ERROR"):
         right(one_kernel, 1)
     assert opened.health.state == "suspect"
-    with mock.patch.object(device, "disagreement", wraps=disagreement) as compared:
+    with mock.patch.object(site, "disagreement", wraps=disagreement) as compared:
         right(one_kernel, 2)
         assert opened.health.trusted
         assert compared.call_count == 1
@@ -499,7 +499,7 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: Machine) -> None:
 @contextmanager
 def checks() -> Iterator[list[Any]]:
     """What is compared with the CPU meanwhile."""
-    with mock.patch.object(device, "disagreement", wraps=disagreement) as compared:
+    with mock.patch.object(site, "disagreement", wraps=disagreement) as compared:
         yield compared.mock_calls
 
 

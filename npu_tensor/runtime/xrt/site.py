@@ -1,0 +1,213 @@
+"""A step of a plan that launches a program on an NPU: what it reads and writes, and what it does in doubt."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npu_tensor import events
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import DeviceError, LaunchError
+from npu_tensor.kernels.offer import HostOperand, Offer
+from npu_tensor.runtime.agreement import as_read, disagreement, tolerance
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, word
+from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
+from npu_tensor.runtime.xrt.contexts import Bound
+from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
+from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.runtime.xrt.recovery import is_strict
+from npu_tensor.runtime.xrt.residency import Operand, leased_copy
+from npu_tensor.task import Step, Task
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.xrt.device import XrtDevice
+
+__all__ = ["Site"]
+
+
+def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> Operand:
+    nbytes = max(host_bytes(host), needed)
+    if host.number is None:
+        return Operand(None, True, host, None, nbytes, False, 0, 0)
+    if host.output:
+        item, dtype, _, result_bytes, _ = task.outputs[host.number]
+        return Operand(item, True, host, dtype, nbytes, _is_direct(host, dtype), 0, result_bytes)
+    source = task.inputs[host.number]
+    assert source.dtype is not None
+    direct = _is_direct(host, source.dtype) and (host.padding is None or host.padded == host.layout.shape)
+    # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
+    form = math.prod(host.layout.shape) * source.dtype.itemsize if direct else host._replace(number=None, indexes=None)
+    key = device.key(form)
+    return Operand(source.item, False, host, source.dtype, nbytes, direct, key, 0)
+
+
+def _is_direct(host: HostOperand, dtype: DType) -> bool:
+    """Whether the first bytes of the host buffer are those of the tensor's own buffer."""
+    shape, strides, offset = host.layout
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return host.dtype == dtype.name and not offset and host.padded[1:] == shape[1:]
+
+
+class Site:
+    """A step of a plan that launches a program. See `launches.LaunchSite`."""
+
+    def __init__(self, device: XrtDevice, task: Task, offer: Offer, program: Program) -> None:
+        self.device = device
+        self.task = task
+        self.offer = offer
+        self.program = program
+        self.engine = device.engine
+        self.inputs = tuple(source.item for source in task.inputs)
+        self.scalars = [(task.inputs[number].item, kind) for number, kind in offer.scalars]
+        self.operands = [
+            _operand(device, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
+        ]
+        self.writes = tuple(operand.output for operand in self.operands)
+        self.listed = Bound()
+        self.tail = Bound()
+        self.latest: Batch | None = None
+        self.queued = False
+
+    @cached_property
+    def on_host(self) -> Step:
+        """The same task on the CPU."""
+        return self.device.on_host(self.task)
+
+    def step(self) -> Step:
+        """What the plan calls."""
+        engine, program = self.device.engine, self.program
+        health = engine.health
+        launch, with_care = self.launch, self.launch_with_care
+
+        def run(values: list[Any]) -> None:
+            latest = self.latest
+            if latest is not None and latest.phase == "running" and engine.ready:
+                engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
+            while program.checked and health.trusted and engine.ready and not program.refused:
+                try:
+                    if launch(values) is not None:
+                        return
+                except OutOfMemory:
+                    break
+            with_care(values)
+
+        return run
+
+    def launch(self, values: list[Any]) -> Launch | None:
+        """Enqueue one run; its results are in `values` at once. None if there was a fault meanwhile.
+
+        Raises OutOfMemory and what the user's values cause.
+        """
+        engine, device = self.engine, self.device
+        faults = engine.faults
+        inputs = tuple(map(values.__getitem__, self.inputs))
+        words = [word(values[item], kind) for item, kind in self.scalars] if self.scalars else ()
+        leases: list[Lease] = []
+        results: list[tuple[int, ResidentBuffer]] = []
+        take = engine.pool.take
+        for operand in self.operands:
+            item = operand.item
+            if not operand.output:
+                leases.append(self._reading(operand, values[item]))  # type: ignore[index]
+                continue
+            lease = take(operand.nbytes)
+            leases.append(lease)
+            if item is not None:
+                results.append((item, ResidentBuffer(device, lease, operand)))
+        launch = Launch(self, leases, inputs, results, words)
+        if not engine.enqueue(launch, faults):
+            return None
+        for item, result in results:
+            values[item] = result
+        return launch
+
+    def _reading(self, operand: Operand, value: Buffer) -> Lease:
+        """Where the NPU finds a value."""
+        engine = self.engine
+        if operand.host.indexes is not None:
+            assert operand.dtype is not None
+            check_indexes(operand.host, flat(value, operand.dtype), self.task.call)
+        if isinstance(value, ResidentBuffer) and value.home is self.device:
+            pending = value.launch
+            if pending is not None and (
+                isinstance(pending, Exception)
+                or pending.site.program is not self.program  # Contexts do not wait for each other.
+                or (pending.batch is not None and pending.batch.abandoned)
+            ):
+                engine.finish(pending)
+            lease = value.lease
+            if lease is not None and operand.direct and value.operand.direct:
+                block = lease.block
+                if block.nbytes >= operand.nbytes and block.pool is engine.pool:
+                    return lease
+        return leased_copy(value, operand, engine.pool)
+
+    def launch_with_care(self, values: list[Any]) -> None:
+        """Where something is in doubt: the first run of a kernel, or the device after a fault."""
+        engine, program = self.device.engine, self.program
+        engine.check_process()
+        reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
+        if reason:
+            self._leave(values, reason)
+            return
+        engine.synchronize()
+        try:
+            engine.reopen()
+            while (launch := self.launch(values)) is None:
+                pass  # What it reads was abandoned, and is computed by now.
+        except DeviceError as error:
+            engine.health.failed(str(error))
+            self._leave(values, str(error))
+            return
+        except OutOfMemory as error:
+            engine.decline(self.program, str(error))
+            self.on_host(values)
+            return
+        engine.finish(launch)
+        if launch.on_device and not (program.checked and engine.health.trusted):
+            self._compare(launch)
+
+    def _leave(self, values: list[Any], reason: str) -> None:
+        """Let the CPU compute it while the device or the kernel is not to be used. Raises LaunchError if strict."""
+        uri = self.device.uri
+        if is_strict():
+            raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")
+        if events.listeners:
+            events.emit(events.Fallback(self.task.name, uri, reason))
+        self.on_host(values)
+
+    def _as_read(self, launch: Launch) -> list[Any]:
+        """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
+        values = list(launch.inputs)
+        for operand in self.operands:
+            host, dtype = operand.host, operand.dtype
+            if not operand.output and host.number is not None and dtype is not None and host.dtype != dtype.name:
+                rounded = as_read(host, flat(values[host.number], dtype))
+                values[host.number] = Buffer.from_array(np.ascontiguousarray(rounded))
+        return values
+
+    def _compare(self, launch: Launch) -> None:
+        """Whether the results of a launch that has ended are those of the CPU."""
+        engine, task = self.device.engine, self.task
+        right = on_host(launch, self._as_read(launch))
+        numbers = {output.item: number for number, output in enumerate(task.outputs)}
+        for (item, result), expected in zip(launch.results, right, strict=True):
+            dtype = task.outputs[numbers[item]].dtype
+            allowed = tolerance(task, numbers[item])
+            wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
+            if wrong is not None:
+                engine.reject(launch, f"its result differs from the CPU's: {wrong}", on_host(launch))
+                return
+        engine.health.recovered()
+        self.program.faults = 0
+        if not self.program.checked:
+            self.program.checked = True
+            self.device.checked.add(self.program.key)
