@@ -261,10 +261,10 @@ def set_default_device(uris: str) -> None:
     """
     global _active
     with _lock:
-        made = _placements.get(uris) or _Placement(uris)
-        if not made.devices:
-            made.devices.extend([*_opened(uris, alone=True), *host_devices()])
-        _active = _placements[uris] = made
+        made = _placements.get(uris)
+        if made is None:
+            made = _placements[uris] = _Placement(uris, [*_opened(uris, alone=True), *host_devices()])
+        _active = made
     for changed in placement_changed:
         changed()
 
@@ -286,8 +286,10 @@ def reset() -> None:
         _opened_devices.clear()
         close_devices()
     _warn_of_fallback.cache_clear()
-    for placement in _placements.values():
-        placement.devices.clear()
+    _active.devices.clear()
+    _placements.clear()
+    if _active.uri:
+        _placements[_active.uri] = _active
 
 
 class _Draft(NamedTuple):

@@ -255,8 +255,16 @@ def attempt(work: Work, prepare: Fixture, number: int) -> int:
     return places.count
 
 
-# One that comes between __new__ and __init__ leaves an object whose destructor fails, which Python prints and forgets.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.fixture
+def _forgotten_in_destructors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints and forgets what is raised in a destructor; pytest keeps it, with all that its frames refer to.
+
+    An interrupt may come there, or between __new__ and __init__, which leaves an object whose destructor fails.
+    """
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
+
+
+@pytest.mark.usefixtures("_forgotten_in_destructors")
 def test_interrupts_at_random_moments(machine: Machine) -> None:
     dice = random.Random(0)
     raised = 0
