@@ -4,9 +4,10 @@
 # make clean   remove what the other targets made
 #
 # PYTHON       the interpreter that makes .venv (3.11 or newer)
-# PYTEST_ARGS  further arguments of pytest, as in: make test PYTEST_ARGS="-x -k softmax"
+# PYTEST_ARGS  arguments of pytest in place of "-n auto" (a process per core), as in: make test PYTEST_ARGS="-x -k softmax"
 
 PYTHON ?= python3
+PYTEST_ARGS ?= -n auto
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet

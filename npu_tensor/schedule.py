@@ -280,16 +280,15 @@ def reset() -> None:
     """Forget all plans and devices, so that settings of the devices are read again."""
     reset_plans()
     _host_devices.clear()
-    if _opened_devices:
-        from npu_tensor.runtime.devices import close_devices
-
-        _opened_devices.clear()
-        close_devices()
+    _opened_devices.clear()
     _warn_of_fallback.cache_clear()
     _active.devices.clear()
     _placements.clear()
     if _active.uri:
         _placements[_active.uri] = _active
+    from npu_tensor.runtime.devices import close_devices
+
+    close_devices()  # Last: it waits, and an interrupt may end that.
 
 
 class _Draft(NamedTuple):

@@ -166,10 +166,6 @@ class AsynchronousDevice(Device, Protocol):
         """Return when all of that has ended. Raises what went wrong."""
         ...
 
-    def close(self) -> None:
-        """Give everything back."""
-        ...
-
 
 class HostDevice(Device, Protocol):
     """A device that uses this machine's processor."""

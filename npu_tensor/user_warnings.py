@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["warn"]
 
 # The package's files, ops that it has compiled, and what calls it for a `with` block.
-_NOT_THE_USERS: Final = (str(Path(__file__).parent), "<npu_tensor.", contextlib.__file__)
+_NOT_THE_USERS: Final = (str(Path(__file__).parent / "_")[:-1], "<npu_tensor.", contextlib.__file__)
 
 
 def warn(message: str) -> None:

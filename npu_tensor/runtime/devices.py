@@ -79,5 +79,7 @@ def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
 
 def close_devices() -> None:
     """Give everything back that drivers have for this process. Values that only an NPU holds stay readable."""
-    while _opened:
-        _opened.popitem()[1].close()
+    from npu_tensor.runtime.xrt.engines import close_engines
+
+    _opened.clear()
+    close_engines()

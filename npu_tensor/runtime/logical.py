@@ -101,20 +101,16 @@ class LogicalDevice:
 
     def submit(self) -> None:
         """Let what was launched begin."""
-        self._for_each(self._used, methodcaller("submit"))
+        self._for_each(methodcaller("submit"))
 
     def synchronize(self) -> None:
         """Wait until nothing is under way on any member. Raises what went wrong first, after waiting for all."""
-        self._for_each(self._used, methodcaller("synchronize"))
+        self._for_each(methodcaller("synchronize"))
 
-    def close(self) -> None:
-        """Let every member give everything back."""
-        self._for_each(range(len(self.members)), methodcaller("close"))
-
-    def _for_each(self, numbers: Iterable[int], action: Callable[[AsynchronousDevice], object]) -> None:
-        """Let all act before raising what the first of them raises: a warning may be an error, too."""
+    def _for_each(self, action: Callable[[AsynchronousDevice], object]) -> None:
+        """Let all that were used act before raising what the first of them raises: a warning may be an error, too."""
         failures = []
-        for number in sorted(numbers):
+        for number in sorted(self._used):
             member = self._asynchronous.get(number)
             if member is not None:
                 try:

@@ -47,7 +47,6 @@ class FakeMember:
         self.prepared: list[Kernel] = []
         self.submitted = 0
         self.synchronized = 0
-        self.closed = 0
         self.barrier: threading.Barrier | None = None  # for launches to meet at
         self.bind_slowly = False
 
@@ -66,9 +65,6 @@ class FakeMember:
         self.synchronized += 1
         if self.launch_failure is not None:
             raise self.launch_failure
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 class FakeKernel:
@@ -221,8 +217,6 @@ def test_a_member_that_is_not_needed_opens_nothing() -> None:
     assert [member.bound for member in three.members] == [["add"], [], []]
     assert [member.submitted for member in three.members] == [1, 0, 0]
     assert [member.synchronized for member in three.members] == [1, 0, 0]
-    three.device.close()
-    assert [member.closed for member in three.members] == [1, 1, 1]
 
 
 def test_a_kernel_is_bound_once_per_member() -> None:

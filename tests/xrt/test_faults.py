@@ -805,3 +805,22 @@ def test_many_launches_of_one_context_may_take_longer_together(npu: Machine, clo
         for result, expected in (pair for pairs in reversed(plans) for pair in reversed(pairs)):
             np.testing.assert_array_equal(result.numpy(), expected)
     assert npu.contexts_made == 1
+
+
+def test_a_long_chain_that_failed_when_devices_were_reset(npu: Machine) -> None:
+    """Each product needs the one before; they are computed one after the other, not one within the other."""
+    w = nt.from_numpy(np.eye(64, dtype=np.float32)[::-1].copy()).to(nt.bfloat16).realize()
+
+    def chain() -> nt.Tensor:
+        value = w
+        for _ in range(200):
+            value = value @ w
+        return value
+
+    with config.scope(self_check=False):
+        expected = chain().numpy()
+        npu.inject(Fault.ERROR)
+        result = chain().realize(wait=False)
+        schedule.reset()
+        with pytest.warns(RuntimeWarning, match=r"mul_mat-\S+ failed on npu: .*ERROR"):
+            np.testing.assert_array_equal(result.numpy(), expected)

@@ -164,12 +164,12 @@ def open_device(index: int) -> Any:
     module = pyxrt()
     with _lock:
         if index not in _opened:
-            _opener = os.getpid()
+            before, _opener = _opener, os.getpid()
             try:
                 _opened[index] = _open(module, index)
             finally:
-                if not _opened:
-                    _opener = None
+                if index not in _opened:
+                    _opener = before  # Still this process if it had opened one that was lost since.
         return _opened[index]
 
 

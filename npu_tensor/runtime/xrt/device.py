@@ -120,11 +120,6 @@ class XrtDevice:
         if self._engine is not None:
             self._engine.synchronize()
 
-    def close(self) -> None:
-        """Give everything back that XRT has for this process."""
-        if self._engine is not None:
-            self._engine.close()
-
     def host_copy(self, resident: ResidentBuffer) -> Any:
         """See `buffers.Home`."""
         return self.engine.host_copy(resident)

@@ -369,10 +369,11 @@ class Engine:
         self.device = None
         self.pool.release()
         self.pool = self._new_pool()
+        self.faults += 1  # Who found a lease of the old pool since `_abandon` does not get it into the queue.
 
     def keep_awake(self, seconds: float) -> None:
         """Touch the NPU while it is idle, until so long after the last launch."""
-        if self.keepalive is None:
+        if self.keepalive is None or not self.keepalive.alive:
             self.keepalive = KeepAlive(self, seconds)
         self.keepalive.seconds = max(seconds, self.keepalive.seconds)
 
@@ -388,8 +389,10 @@ class Engine:
             run = bound.run
             for number, lease in enumerate(leases):
                 block = lease.block
+                block.host_dirty = True
                 block.bytes[:] = 0  # Whatever they are for: indices, too, are in range.
                 block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+                block.host_dirty = False
                 run.set_arg(context.first + number, block.bo)
             run.start()
             self.latest = time.monotonic()
@@ -419,8 +422,10 @@ class Engine:
                 self._abandon()
                 self._let_go()
                 self.health.recovered()
+                self.health.cause = "it was closed"
+                self._events.clear()
                 self.programs = WeakValueDictionary()
-                self.recovery = Recovery()  # Launches that nobody looks at are forgotten.
+                self.recovery.forget()
 
     # --- what others hear
 

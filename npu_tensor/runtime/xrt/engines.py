@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import os
 import threading
+from contextlib import ExitStack
 from typing import Final
 
 from npu_tensor.dataflow.array import Arch
@@ -14,7 +15,7 @@ from npu_tensor.runtime.xrt import engine as engine_module
 from npu_tensor.runtime.xrt import in_flight
 from npu_tensor.runtime.xrt.engine import Engine
 
-__all__ = ["engine_of"]
+__all__ = ["close_engines", "engine_of"]
 
 _engines: Final[dict[int, Engine]] = {}
 
@@ -35,13 +36,19 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> Engine:
         return engine
 
 
+def close_engines() -> None:
+    """Give everything back that XRT has for this process, also what steps of kept plans have opened again."""
+    with ExitStack() as stack:  # Each, also if one fails or an interrupt comes.
+        for engine in tuple(_engines.values()):
+            stack.callback(engine.close)
+
+
 @atexit.register
-def _close_all() -> None:
+def _at_exit() -> None:
     """XRT's objects must go before the interpreter does, and those in use must not go at all."""
     forked = any(engine.forked for engine in _engines.values())
     try:
-        for engine in _engines.values():
-            engine.close()
+        close_engines()
     finally:
         in_flight.keep_for_ever(ask=not forked)
 

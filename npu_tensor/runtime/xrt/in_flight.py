@@ -14,6 +14,7 @@ from npu_tensor.runtime.xrt.launches import PENDING, Batch
 
 __all__ = ["keep", "keep_batch", "keep_for_ever", "release"]
 
+
 class _Kept(NamedTuple):
     """run: whose state tells. listed: the list of runs in front of it, or None. fence: whether it may not have been
     started, and is started again as long as its state does not tell. used: what must live until it has ended.
@@ -41,7 +42,11 @@ def keep_batch(batch: Batch) -> None:
         used = [launch.leases for launch in batch.launches], [bound.instructions for bound in bounds]
         # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it before.
         run = batch.launches[-1].site.tail.run if batch.tail is None else batch.tail
-        _kept.append(_Kept(run, batch.runlist, batch.phase == "submitting", used))
+        fence = batch.phase == "submitting"
+        if fence:
+            with suppress(RuntimeError):
+                run.start()  # Its state is that of its last start, which may have been for an earlier list.
+        _kept.append(_Kept(run, batch.runlist, fence, used))
         release()
 
 

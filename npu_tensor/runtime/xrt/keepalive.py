@@ -36,6 +36,11 @@ class KeepAlive:
         self._thread = threading.Thread(target=self._run, name="npu keepalive", daemon=True)
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs; it ends when the device fails."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """End the thread; returns when it has ended."""
         self._stopped.set()

@@ -107,7 +107,8 @@ class Launch:
 
     def replaced(self, values: Sequence[Any]) -> None:
         """The CPU has computed it. values: one per result."""
-        for (_, result), value in zip(self.results, values, strict=True):
+        # The first result last, which `pending` asks: an interrupt may come between.
+        for (_, result), value in reversed(list(zip(self.results, values, strict=True))):
             result.host = value
             result.home = None
             result.lease = None

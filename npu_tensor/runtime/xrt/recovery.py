@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
+from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.launches import Launch, on_host
 from npu_tensor.user_warnings import warn
 
@@ -56,8 +57,22 @@ class Recovery:
         while self._launches and (until is None or until.pending):
             # Out of the list first: an operand that comes from another NPU may lead here again.
             self._compute(self._launches.pop(0))
-        if until is not None and until.pending:
-            self._compute(until)  # An interrupt has taken it out of the list.
+        # It is not in the list after an interrupt or `forget`. What it reads comes first, however long the chain is.
+        waiting = [until] if until is not None else []
+        while waiting:
+            earlier = [
+                value.launch
+                for value in waiting[-1].inputs
+                if isinstance(value, ResidentBuffer) and isinstance(value.launch, Launch) and value.launch.pending
+            ]
+            if earlier and waiting[-1].pending:
+                waiting += earlier
+            else:
+                self._compute(waiting.pop())
+
+    def forget(self) -> None:
+        """Let go of the launches: those that somebody looks at are computed then. What happened is still said."""
+        self._launches, self._errors = [], []
 
     def _compute(self, launch: Launch) -> None:
         if not launch.pending:
