@@ -214,6 +214,8 @@ class _Soak:
         """What happens to a launch of the stand-in. Also decides about the next context and the next buffer object."""
         # Garbage can only be noticed where results are compared: the first of a kernel, and probes.
         found = next(iter(engines._engines.values()))
+        if not found._batches:
+            return None  # A run that is started as a fence, for launches that were given up.
         careful = not (found._batches[-1].program.checked and found.health.trusted)
         if careful and self.dice.random() < 0.1:
             kind = Fault.GARBAGE
