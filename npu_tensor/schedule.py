@@ -228,7 +228,7 @@ def _device_at(uri: DeviceUri) -> Device:
 
 
 def host_step(task: Task) -> Step:
-    """The step that computes a task on this machine's processor. Raises BuildError."""
+    """The step that computes a task on this machine's processor; the NumPy reference takes every task."""
     for device in host_devices():
         answer = device.claim(task)
         if not isinstance(answer, Refusal):

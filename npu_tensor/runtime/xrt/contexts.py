@@ -167,9 +167,6 @@ class Contexts:
         self._tell = tell
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._loaded)
-
     def get(self, program: Program) -> Context:
         """The context of a program, loaded if it is not. Raises ContextRefused, BuildError, and what the driver raises
         if it is not for want of contexts.
