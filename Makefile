@@ -1,6 +1,7 @@
 # make demo    install into .venv and run the main job
 # make test    install with the test tools, lint, check types, run the tests
-# make bench   install with PyTorch and print the benchmarks beside it
+# make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
+# make docs    build the documentation as a site in site/
 # make clean   remove what the other targets made
 #
 # PYTHON       the interpreter that makes .venv (3.11 or newer)
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help venv demo test bench clean
+.PHONY: help venv demo test bench docs clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -43,13 +44,16 @@ test: $(VENV)/.installed-test
 		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 	@echo 'the ops again: NumPy reference only, then the oldest instruction set'
-	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q tests/ops
-	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q tests/ops
+	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops
+	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops
 
-bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks.dispatch
-	$(BIN)/python -m benchmarks.ops --peer torch
+bench: $(VENV)/.installed-bench $(VENV)/.installed-peers
+	mkdir -p build
+	$(BIN)/npu-tensor bench --quick --json build/bench.json --report build/report
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find npu_tensor kernels examples tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

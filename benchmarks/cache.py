@@ -10,12 +10,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 import npu_tensor as nt
-from benchmarks.report import Session, headline, show, verdict, write_json
 from npu_tensor import events
 from npu_tensor.graph import capture
 from npu_tensor.runtime.artifact import Artifact, Request
@@ -23,11 +22,15 @@ from npu_tensor.runtime.build.host import HostBackend
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.precompiled import MANIFEST
 from npu_tensor.runtime.sim.device import SimulatedKernel
-from npu_tensor.schedule import devices, plan
+from npu_tensor.schedule import plan
+from npu_tensor.selection import accelerators, current
 
-__all__ = ["main", "measured"]
+from .report import Session, headline, show, verdict, write_json
+
+__all__ = ["DEVICE", "PLACES", "LookUps", "look_ups", "main", "measured"]
 
 DEVICE = "sim:npu2"
+PLACES = ("memory", "cache on disk", "precompiled directory")
 ASKED_MICROSECONDS = {"memory": 20.0, "cache on disk": 2000.0}
 ALTERNATIONS = 1000
 QUICK_ALTERNATIONS = 50
@@ -40,14 +43,14 @@ def requests() -> list[Request]:
     with nt.default_device(DEVICE):
         for expression in (x + x, (x * x).gelu(approximate="tanh")):
             (placed,) = plan(capture([expression._node])).placed
-            kernel = devices()[0].claim(placed.task)
+            kernel = accelerators(current())[0].claim(placed.task)
             assert isinstance(kernel, SimulatedKernel)
             found.append(kernel.request)
     return found
 
 
-def median_microseconds(call: Callable[[Request], object], wanted: list[Request], repeats: int) -> float:
-    """Of one look-up, the requests taking turns."""
+def seconds(call: Callable[[Request], object], wanted: list[Request], repeats: int) -> list[float]:
+    """Of every look-up, the requests taking turns."""
     taken = []
     gc.collect()
     gc.disable()
@@ -59,7 +62,7 @@ def median_microseconds(call: Callable[[Request], object], wanted: list[Request]
             taken.append(time.perf_counter() - start)
     finally:
         gc.enable()
-    return statistics.median(taken) * 1e6
+    return taken
 
 
 def publish(kernels: list[Artifact], directory: Path) -> None:
@@ -73,8 +76,16 @@ def publish(kernels: list[Artifact], directory: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps({"format": 1, "kernels": described}))
 
 
-def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
-    """One row per place. A fresh library has nothing in memory, so that it reads and verifies the files each time."""
+class LookUps(NamedTuple):
+    """Seconds of every look-up by place, of building one kernel, and how many kernels were built again."""
+
+    looked_up: dict[str, list[float]]
+    build: float
+    rebuilds: int
+
+
+def look_ups(directory: Path, alternations: int) -> LookUps:
+    """Everything that is timed. A fresh library has nothing in memory: it reads and verifies the files each time."""
     with nt.config.scope(jit=False):  # what the plan builds would be in the cache already
         wanted = requests()
     builds: list[str] = []
@@ -87,15 +98,23 @@ def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
     warm = KernelLibrary(backend)
     start = time.perf_counter()
     made = [warm.find(request) for request in wanted]
-    build = (time.perf_counter() - start) / len(wanted) * 1e6
+    build = (time.perf_counter() - start) / len(wanted)
     publish(made, directory)
     with events.listen(note):
-        memory = median_microseconds(warm.find, wanted, alternations)
-        disk = median_microseconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
+        memory = seconds(warm.find, wanted, alternations)
+        disk = seconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
         with nt.config.scope(kernel_dirs=(directory,)):
-            ready = median_microseconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
-    rows = {"memory": memory, "cache on disk": disk, "precompiled directory": ready, "build": build}
-    return [{"place": place, "microseconds": value, "rebuilds": len(builds)} for place, value in rows.items()]
+            ready = seconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
+    return LookUps(dict(zip(PLACES, (memory, disk, ready), strict=True)), build, len(builds))
+
+
+def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
+    """One row per place."""
+    found = look_ups(directory, alternations)
+    rows = {place: statistics.median(taken) for place, taken in found.looked_up.items()} | {"build": found.build}
+    return [
+        {"place": place, "microseconds": value * 1e6, "rebuilds": found.rebuilds} for place, value in rows.items()
+    ]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

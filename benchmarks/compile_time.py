@@ -12,8 +12,9 @@ import click
 import numpy as np
 
 import npu_tensor as nt
-from benchmarks.report import Session, headline, show, verdict, write_json
 from npu_tensor.events import Event, PlanBuilt, listen
+
+from .report import Session, headline, show, verdict, write_json
 
 __all__ = ["EXPRESSIONS", "main", "measured"]
 

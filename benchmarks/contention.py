@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import torch
 
-from benchmarks.cases import Case, cases
-from benchmarks.report import Session, headline, show, verdict, write_json
-from benchmarks.timing import FULL, QUICK, Effort, medians, thread_count
+from .cases import Case, cases
+from .ops import contenders
+from .report import Session, headline, show, verdict, write_json
+from .timing import FULL, QUICK, Effort, medians
 
 __all__ = ["busy_core", "main", "measure"]
 
@@ -43,13 +43,13 @@ def busy_core() -> Iterator[subprocess.Popen[bytes]]:
 
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
     """One row: median microseconds of both sides, quiet and beside a busy core, and their ratios."""
-    calls = {name: call for name, call in case.contenders().items() if name in ("ours", "peer")}
+    calls = {name: call for name, call in contenders(case).items() if name in ("ours", "peer")}
     quiet = medians(calls, effort)
     with busy_core():
         busy = medians(calls, effort)
     ratio = {name: busy[name] / quiet[name] for name in calls}
     return {
-        "op": case.workload.name,
+        "op": case.title,
         "dtype": case.dtype,
         "size": case.size,
         **{f"{name}_quiet_us": round(quiet[name] * 1e6, 2) for name in calls},
@@ -70,7 +70,6 @@ def main(json_path: Path | None, quick: bool) -> None:
     """Kernels beside a process that keeps one core busy."""
     if (os.cpu_count() or 1) < 2:
         raise click.ClickException("on one core this measures only that two processes share it")
-    torch.set_num_threads(thread_count())
     session = Session()
     sizes = QUICK_SIZES if quick else SIZES
     rows = [

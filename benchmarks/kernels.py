@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple
 import click
 
 import npu_tensor as nt
-from benchmarks import published_gemm
-from benchmarks.report import show, verdict, write_json
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.cost import count, predict
@@ -27,6 +25,9 @@ from npu_tensor.graph import capture, digraph
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.task import Task
+
+from . import published_gemm
+from .report import show, verdict, write_json
 
 __all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
 

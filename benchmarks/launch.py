@@ -22,10 +22,11 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
-from benchmarks.report import Session, headline, show, verdict, write_json
-from benchmarks.timing import FULL, QUICK, Call, Effort, medians
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.runtime.xrt import bindings
+
+from .report import Session, headline, show, verdict, write_json
+from .timing import FULL, QUICK, Call, Effort, medians
 
 __all__ = ["Case", "cases", "main", "measured", "recorded"]
 
@@ -158,12 +159,12 @@ def measured(effort: Effort, device: str | None) -> list[dict[str, Any]]:
         # The first run of a kernel is compared with the CPU, and an empty one would fail.
         settings.enter_context(nt.config.scope(self_check=False, fallback="error"))
         try:
-            with nt.default_device(device or "npu"):
+            with nt.default_device(device or "npu", policy="always"):
                 return [_row(case, effort, device) for case in cases()]
         except nt.DeviceError as error:
             raise click.ClickException(str(error)) from None
         finally:
-            schedule.reset()
+            selection.reset()
 
 
 def _number(value: float | None) -> str:

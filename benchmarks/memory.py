@@ -18,7 +18,8 @@ import click
 import numpy as np
 
 import npu_tensor as nt
-from benchmarks.report import Session, show, verdict, write_json
+
+from .report import Session, show, verdict, write_json
 
 __all__ = ["main", "measure", "peak"]
 
@@ -60,7 +61,7 @@ def peak(elements: int, dtype: str) -> dict[str, int]:
 def measure(elements: int, dtype: str) -> dict[str, Any]:
     """One row, from a fresh process. Bytes; `total` is inputs and what was added, `asked` its bound."""
     program = (
-        f"import json; from benchmarks.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
+        f"import json; from {__package__}.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
     )
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=PIPE, text=True, check=True)
     found = json.loads(finished.stdout)

@@ -1,4 +1,4 @@
-"""python -m benchmarks.ops --peer torch --json FILE: every workload beside PyTorch, in one session.
+"""python -m benchmarks.ops --json FILE: every op and chain beside PyTorch, in one session.
 
 For each row: npu_tensor recording and realizing, npu_tensor inside nt.jit, PyTorch eager, and PyTorch into
 preallocated outputs. All take turns; times are medians.
@@ -8,26 +8,81 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
+import numpy as np
 import torch
 from rich.progress import track
 
-from benchmarks.cases import BATCH, GROUPS, Case, cases, disagreement
-from benchmarks.report import Session, headline, show, verdict, write_json
-from benchmarks.timing import FULL, QUICK, Effort, medians, thread_count
+import npu_tensor as nt
 
-__all__ = ["TOLERANCE", "main", "measure", "summary"]
+from .cases import GROUPS, TOLERANCE, Case, cases, disagreement
+from .peers.npu_tensor import Jitted, NpuTensor
+from .peers.torch import PyTorch
+from .report import Session, headline, show, verdict, write_json
+from .timing import FULL, QUICK, Call, Effort, medians, thread_count
 
-# Largest accepted difference between the two sides, relative to the largest value; beyond it a row compares
-# different things. PyTorch rounds every step of a chain to 16 bits, npu_tensor the result only.
-TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 1e-3, "int8": 0.0}
+__all__ = ["BATCH", "contenders", "main", "measure", "summary"]
 
-QUICK_SIZES = ("1024", "1048576", "4096x1024", "256x256", "1024x1024")
+SUITES: Final = ("ops", "chains")
+WORKLOADS: Final = tuple(
+    dict.fromkeys(w.name for group in GROUPS if group.suite in SUITES for w in group.workloads)
+)
 
-WORKLOADS = tuple(workload.name for group in GROUPS for workload in group.workloads)
+BATCH: Final = 16
+"""Independent sets of operands in one jitted function, as the layers of a model have."""
+
+LARGE: Final = 1 << 10
+"""Elements of the first operand from which on the arithmetic, not the call, takes the time."""
+
+
+def _into(function: Callable[..., object]) -> Callable[..., object]:
+    """function(..., out=) with `out` as the last positional argument."""
+
+    def into(*operands: torch.Tensor) -> object:
+        return function(*operands[:-1], out=operands[-1])
+
+    return into
+
+
+def _chain_into(approximate: str) -> Callable[..., object]:
+    """Every step into the one preallocated tensor, the fastest way that eager PyTorch has."""
+
+    def chain(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, out: torch.Tensor) -> object:
+        torch.mul(a, b, out=out)
+        torch.add(out, c, out=out)
+        torch._C._nn.gelu(out, approximate=approximate, out=out)
+        torch.mul(out, d, out=out)
+        return torch.sub(out, a, out=out)
+
+    return chain
+
+
+def _copied(x: torch.Tensor, out: torch.Tensor) -> object:
+    return out.copy_(x)
+
+
+# gelu and silu have no out= in PyTorch's documented interface; torch._C._nn is what it would call.
+INTO: Final[dict[str, Callable[..., object]]] = {
+    "add": _into(torch.add),
+    "mul": _into(torch.mul),
+    "exp": _into(torch.exp),
+    "tanh": _into(torch.tanh),
+    "gelu": _into(partial(torch._C._nn.gelu, approximate="tanh")),
+    "gelu_erf": _into(torch._C._nn.gelu),
+    "silu": _into(torch._C._nn.silu),
+    "softmax": _into(partial(torch.softmax, dim=-1)),
+    "matmul": _into(torch.matmul),
+    "matvec": _into(torch.mv),
+    "matmul_int8": lambda x, weights, out: torch._int_mm(x, weights.t(), out=out),
+    "chain": _chain_into("tanh"),
+    "chain_erf": _chain_into("none"),
+    **{f"to_{name}": _copied for name in ("float32", "bfloat16", "float16")},
+}
+"""The workloads into a preallocated result, the last argument, where PyTorch can."""
 
 
 class Goal(NamedTuple):
@@ -41,10 +96,8 @@ class Goal(NamedTuple):
     asked: float
 
 
-GOALS = (
-    Goal(
-        "large_eager", "1 M, 16 M, matrices: geometric mean", True, "speedup", statistics.geometric_mean, 3.0
-    ),
+GOALS: Final = (
+    Goal("large_eager", "1 M, 16 M, matrices: geometric mean", True, "speedup", statistics.geometric_mean, 3.0),
     Goal("large_eager_minimum", "1 M, 16 M, matrices: slowest row", True, "speedup", min, 0.85),
     Goal(
         "large_out",
@@ -67,19 +120,53 @@ GOALS = (
 )
 
 
+def _large(case: Case) -> bool:
+    return case.values[0].size > LARGE
+
+
+def _batch(case: Case) -> Call:
+    """The op on BATCH independent sets of operands in one jitted function."""
+    library, width = Jitted(), case.workload.operands
+
+    def batch(*operands: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        return tuple(
+            case.workload.compute(library, *operands[i : i + width]) for i in range(0, len(operands), width)
+        )
+
+    # The values of every set are different, so that nothing is computed once for all.
+    sets = [np.roll(values, number) for number in range(BATCH) for values in case.values]
+    return partial(nt.jit(batch), *(library.operand(values, case.dtype) for values in sets))
+
+
+def contenders(case: Case) -> dict[str, Call]:
+    """By name: ours, jit (the one op inside nt.jit), peer, and out and jit_batch where they apply."""
+    peer = PyTorch(thread_count())
+    found: dict[str, Call] = {
+        "ours": case.contender(NpuTensor())(),
+        "peer": case.contender(peer)(),
+        "jit": case.contender(Jitted())(),
+    }
+    if into := INTO.get(case.workload.name):
+        found["out"] = partial(into, *case.operands(peer), torch.empty_like(found["peer"]()))
+    if not _large(case):
+        found["jit_batch"] = _batch(case)
+    return found
+
+
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
     """One row. Times are microseconds per op, speedups the peer's time over ours."""
-    found = disagreement(case)
+    calls = contenders(case)
+    found = disagreement(NpuTensor().values(calls["ours"]()), PyTorch(thread_count()).values(calls["peer"]()))
     if found > TOLERANCE[case.dtype]:
-        raise AssertionError(f"{case.workload.name} {case.dtype} {case.size}: results differ by {found:.1e}")
-    seconds = medians(case.contenders(), effort)
+        raise AssertionError(f"{case.title} {case.dtype} {case.size}: results differ by {found:.1e}")
+    seconds = medians(calls, effort)
     if "jit_batch" in seconds:
         seconds["jit_batch"] /= BATCH
     row: dict[str, Any] = {
-        "op": case.workload.name,
+        "op": case.title,
         "dtype": case.dtype,
         "size": case.size,
-        "large": case.large,
+        "large": _large(case),
         "disagreement": found,
         **{f"{name}_us": round(value * 1e6, 3) for name, value in seconds.items()},
         "speedup": seconds["peer"] / seconds["ours"],
@@ -109,7 +196,7 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return found
 
 
-COLUMNS = {
+COLUMNS: Final = {
     "op": "op",
     "dtype": "dtype",
     "size": "size",
@@ -127,35 +214,27 @@ COLUMNS = {
 
 def _cell(row: dict[str, Any], column: str) -> str:
     value = row.get(column, "")
-    return _number(value) if isinstance(value, float) else str(value)
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}"
+QUICK_SIZES: Final = ("1024", "1048576", "4096x1024", "256x256", "1024x1024")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--peer", type=click.Choice(["torch"]), default="torch", show_default=True, help="What to compare with."
-)
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-)
-@click.option("--only", help="Comma-separated workloads: " + ", ".join(dict.fromkeys(WORKLOADS)))
-@click.option(
-    "--quick", is_flag=True, help="Few rounds, no large sizes: to see that it works, not for figures."
-)
+@click.option("--peer", type=click.Choice(["torch"]), default="torch", show_default=True, help="What to compare with.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
+@click.option("--only", help="Comma-separated workloads: " + ", ".join(WORKLOADS))
+@click.option("--quick", is_flag=True, help="Few rounds, no large sizes: to see that it works, not for figures.")
 def main(peer: str, json_path: Path | None, only: str | None, quick: bool) -> None:
     """Every workload beside the peer."""
     names = only.split(",") if only else []
-    unknown = set(names) - set(WORKLOADS)
-    if unknown:
+    if unknown := set(names) - set(WORKLOADS):
         raise click.BadParameter(f"no such workload: {', '.join(sorted(unknown))}", param_hint="--only")
-    torch.set_num_threads(thread_count())
     session = Session()
-    effort = QUICK if quick else FULL
-    chosen = cases(names, QUICK_SIZES if quick else ())
-    rows = [measure(case, effort) for case in track(chosen, "measuring", total=None)]
+    sizes = QUICK_SIZES if quick else ()
+    chosen = (case for suite in SUITES for case in cases(names, sizes, suite))
+    with nt.default_device("cpu"):
+        rows = [measure(case, QUICK if quick else FULL) for case in track(chosen, "measuring", total=None)]
     found = summary(rows)
     about = session.machine()
     print(headline(about))
@@ -168,7 +247,7 @@ def main(peer: str, json_path: Path | None, only: str | None, quick: bool) -> No
         "summary (speedups)",
         ["what", "value", "asked", "met"],
         [
-            [goal["what"], _number(goal["value"]), _number(goal["asked"]), verdict(goal["met"])]
+            [goal["what"], f"{goal['value']:.2f}", f"{goal['asked']:.2f}", verdict(goal["met"])]
             for goal in found.values()
         ],
     )

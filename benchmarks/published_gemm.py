@@ -13,7 +13,7 @@ from npu_tensor.dataflow.cost import Channel, Counters, Prediction, host_bytes, 
 from npu_tensor.dataflow.design import AccessPattern
 from npu_tensor.kernels.gemm_tiles import BLOCK_CYCLES, BLOCKS, LOAD_BYTES, STORE_BYTES, Blocks
 
-__all__ = ["ASKED", "PUBLISHED", "Published", "comparison", "predicted"]
+__all__ = ["ASKED", "PUBLISHED", "SOURCE", "Published", "comparison", "predicted"]
 
 ROWS: Final = 4
 SIZES: Final = {"int8": 1, "int16": 2, "int32": 4, "bfloat16": 2}
@@ -21,6 +21,8 @@ SIZES: Final = {"int8": 1, "int16": 2, "int32": 4, "bfloat16": 2}
 # bfloat16 on npu2 was multiplied as block floats, 8x8x8 at once.
 BLOCK_FLOAT: Final = Blocks(8, 8, 8, 2, 2)
 BLOCK_FLOAT_MACS: Final = 512
+
+SOURCE: Final = "arXiv 2512.13282"
 
 ASKED: Final = 0.25
 """The model should be within this of three quarters of the rows."""

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.timing import thread_count
+from .timing import thread_count
 
 __all__ = ["Session", "headline", "show", "verdict", "write_json"]
 
@@ -27,8 +27,10 @@ MUCH = 0.1
 IDLE_FIELDS = slice(3, 5)
 
 # A pipe or a log file has no width of its own.
-LOG_WIDTH = 160
-PACKAGES = ("npu-tensor", "numpy", "llvmlite", "torch")
+LOG_WIDTH = 200
+PACKAGES = ("npu-tensor", "numpy", "ml_dtypes", "llvmlite", "torch", "jax", "jaxlib", "tinygrad", "ggml-python")
+
+SYSTEM = Path("/sys")
 
 
 def others_seconds() -> float | None:
@@ -51,8 +53,9 @@ class Session:
     def machine(self) -> dict[str, Any]:
         """What the figures depend on. `others`: cores that other processes used meanwhile, if known."""
         others = None
-        if self._others is not None:
-            others = (others_seconds() - self._others) / (time.monotonic() - self._start)
+        now = others_seconds()
+        if self._others is not None and now is not None:
+            others = (now - self._others) / (time.monotonic() - self._start)
         return {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "processor": _processor(),
@@ -61,6 +64,8 @@ class Session:
             "others": others,
             "system": platform.platform(),
             "python": platform.python_version(),
+            "governor": _line(SYSTEM / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "power": _power(),
             "versions": {name: _version(name) for name in PACKAGES},
         }
 
@@ -72,6 +77,21 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _line(file: Path) -> str | None:
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return None
+
+
+def _power() -> str | None:
+    """What the machine runs on, where the system says so."""
+    online = [_line(supply / "online") for supply in (SYSTEM / "class/power_supply").glob("*")]
+    if "1" in online:
+        return "mains"
+    return "battery" if "0" in online else None
 
 
 def _version(package: str) -> str | None:

@@ -8,20 +8,34 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from npu_tensor import config
 
-__all__ = ["FULL", "QUICK", "Call", "Effort", "interleaved", "medians", "thread_count"]
+__all__ = [
+    "FULL",
+    "QUICK",
+    "Call",
+    "Effort",
+    "Percentiles",
+    "after_pauses",
+    "interleaved",
+    "medians",
+    "percentiles",
+    "thread_count",
+]
 
-Call = Callable[[], object]
+Call = Callable[[], Any]
 
 
 class Effort(NamedTuple):
-    """How much to measure: blocks per contender, and the least length of a block."""
+    """How much to measure: turns of every contender, blocks in each of them, and the least length of a block."""
 
     rounds: int
     block_seconds: float
+    blocks: int = 1
 
 
 FULL = Effort(rounds=15, block_seconds=400e-6)
@@ -88,7 +102,8 @@ def interleaved(contenders: Mapping[str, Call], effort: Effort) -> dict[str, lis
         for _ in range(effort.rounds):
             for name in order:
                 _settle(contenders[name])
-                samples[name].append(_block(contenders[name], repeats[name]) / repeats[name])
+                for _ in range(effort.blocks):
+                    samples[name].append(_block(contenders[name], repeats[name]) / repeats[name])
             order.reverse()
     return samples
 
@@ -96,3 +111,27 @@ def interleaved(contenders: Mapping[str, Call], effort: Effort) -> dict[str, lis
 def medians(contenders: Mapping[str, Call], effort: Effort) -> dict[str, float]:
     """Median seconds per call of every contender, interleaved."""
     return {name: statistics.median(found) for name, found in interleaved(contenders, effort).items()}
+
+
+def after_pauses(contenders: Mapping[str, Call], pauses: Mapping[str, float], times: int) -> dict[str, float]:
+    """Median seconds of one call after so many seconds in which nothing ran, by contender."""
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    with _no_garbage_collection():
+        for _ in range(times):
+            for name, call in contenders.items():
+                time.sleep(pauses[name])
+                samples[name].append(_block(call, 1))
+    return {name: statistics.median(found) for name, found in samples.items()}
+
+
+class Percentiles(NamedTuple):
+    """Of all samples, in their unit; between two samples they are interpolated."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+def percentiles(samples: list[float]) -> Percentiles:
+    """The three figures of a distribution."""
+    return Percentiles(*map(float, np.percentile(samples, (50, 95, 99))))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,8 @@ def main() -> None:
     parameters = train(pixels[training], labels[training])
     print(f"training accuracy {accuracy(parameters, pixels[training], labels[training]):.4f}")
     print(f"held-out accuracy {accuracy(parameters, pixels[held_out], labels[held_out]):.4f}")
-    np.savez_compressed(DATA / "digits_weights.npz", held_out=held_out.astype(np.int16), **parameters)
+    arrays: dict[str, Any] = {"held_out": held_out.astype(np.int16), **parameters}
+    np.savez_compressed(DATA / "digits_weights.npz", **arrays)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,15 @@ Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.st
 """
 
 import builtins
+import importlib
 
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
-from npu_tensor import schedule as _schedule
+from npu_tensor import selection as _selection
 from npu_tensor.config import config
 from npu_tensor.devices import list_devices
-from npu_tensor.display import explain
 from npu_tensor.dtypes import DType, dtypes_table
+from npu_tensor.explain import explain
 from npu_tensor.functional import Generator, manual_seed
 from npu_tensor.jit import jit
 from npu_tensor.resources import (
@@ -48,21 +49,20 @@ _NAMES = {
 globals().update(_NAMES)
 
 
+# What takes long to load and few programs use, and where it is.
+_LOADED_LATE = {
+    "compile": "npu_tensor.pregen.ahead_of_time",
+    "finish_builds": "npu_tensor.runtime.background",
+    "profile": "npu_tensor.profiling",
+    "record_kernels": "npu_tensor.pregen.record",
+    "selftest": "npu_tensor.self_test",
+}
+
+
 def __getattr__(name: str) -> object:
-    """What takes long to load and few programs use."""
-    if name == "record_kernels":
-        from npu_tensor.pregen.record import record_kernels
-
-        return record_kernels
-    if name == "selftest":
-        from npu_tensor.self_test import selftest
-
-        return selftest
-    if name == "compile":
-        from npu_tensor.pregen.ahead_of_time import compile
-
-        return compile
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LOADED_LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LOADED_LATE[name]), name)
 
 
 def _follow_record_setting() -> None:
@@ -72,7 +72,7 @@ def _follow_record_setting() -> None:
         follow_setting()
 
 
-_schedule.before_planning.append(_follow_record_setting)
+_selection.before_planning.append(_follow_record_setting)
 
 
 __all__ = [
@@ -84,12 +84,14 @@ __all__ = [
     "dtypes_table",
     "empty_cache",
     "explain",
+    "finish_builds",
     "get_default_device",
     "get_num_threads",
     "jit",
     "list_devices",
     "manual_seed",
     "memory_stats",
+    "profile",
     "realize",
     "record_kernels",
     "selftest",

@@ -8,7 +8,6 @@ import numpy as np
 
 from npu_tensor.config import config as config
 from npu_tensor.devices import list_devices as list_devices
-from npu_tensor.display import explain as explain
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.errors import (
     ArgumentError as ArgumentError,
@@ -24,6 +23,7 @@ from npu_tensor.errors import (
     ShapeError as ShapeError,
 )
 from npu_tensor.dtypes import dtypes_table as dtypes_table
+from npu_tensor.explain import explain as explain
 from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
 from npu_tensor.functional.shape import ValuesIndices
@@ -38,6 +38,8 @@ from npu_tensor.resources import memory_stats as memory_stats
 from npu_tensor.resources import set_default_device as set_default_device
 from npu_tensor.resources import set_num_threads as set_num_threads
 from npu_tensor.resources import synchronize as synchronize
+from npu_tensor.profiling import profile as profile
+from npu_tensor.runtime.background import finish_builds as finish_builds
 from npu_tensor.self_test import selftest as selftest
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize

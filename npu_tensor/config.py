@@ -114,6 +114,15 @@ def one_of(*words: str) -> Kind:
     return Kind(convert, ", ".join(words[:-1]) + f" or {words[-1]}")
 
 
+def switch_or(on: str, off: str, *others: str) -> Kind:
+    """One word out of a list; words for a truth value, and truth values, stand for the first or the second."""
+
+    def convert(value: object) -> str:
+        return str(value) if value in (on, off, *others) else (on if _truth(value) else off)
+
+    return Kind(convert, f"{', '.join((on, *others))} or {off}; 1 is {on}, 0 is {off}")
+
+
 def words_like(pattern: str, allowed: str) -> Kind:
     """Words that match a regular expression, separated by commas; a program may also give a tuple of them."""
 
@@ -179,7 +188,13 @@ class Config:
         "allow, warn or error: when a plan is made and the CPU has to run what the device refuses",
         GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
     )
-    debug: int = _setting("NPU_TENSOR_DEBUG", 0, at_least(0), "1: plans and compilations, 2: every kernel that runs")
+    debug: int = _setting(
+        "NPU_TENSOR_DEBUG",
+        0,
+        at_least(0),
+        "printed to stderr; 1: plans, builds, contexts, 2: every kernel that runs, 3: where each op of a new plan runs "
+        "and why, 4: generated code, 5: what compilers say",
+    )
     log: bool = _setting(
         "NPU_TENSOR_LOG",
         False,
@@ -232,12 +247,13 @@ class Config:
         "empty the cache once per program, before its first use; files of others stay",
         GGML_HSA_KERNEL_CACHE_CLEAR=GGML_SWITCH,
     )
-    jit: bool = _setting(
+    jit: Literal["wait", "background", "off"] = _setting(
         "NPU_TENSOR_JIT",
-        True,
-        TRUTH,
-        "0: build no kernels for an NPU, real or simulated; use ready and cached ones only",
-        GGML_HSA_JIT_COMPILE=GGML_SWITCH,
+        "wait",
+        switch_or("wait", "off", "background"),
+        "kernels for an NPU, real or simulated, that are not built yet: wait for them, let the CPU compute while they "
+        "build in the background, or off: use ready and cached ones only",
+        GGML_HSA_JIT_COMPILE=GgmlSwitch("wait", "off"),
     )
     jit_verbose: bool = _setting(
         "NPU_TENSOR_JIT_VERBOSE",
@@ -325,11 +341,12 @@ class Config:
         IREE_HAL_AMDGPU_LIBHSA_PATH=PATHS,
         ROCM_PATH=PATHS,
     )
-    policy: Literal["latency", "cpu_time", "energy", "always"] = _setting(
+    policy: Literal["auto", "latency", "cpu_time", "energy", "always"] = _setting(
         "NPU_TENSOR_POLICY",
-        "latency",
-        one_of("latency", "cpu_time", "energy", "always"),
-        "what decides between the NPU and the CPU. Not read yet: placement by cost will",
+        "auto",
+        one_of("auto", "latency", "cpu_time", "energy", "always"),
+        "what placement makes small: latency, cpu_time or energy; always = the device runs all it has kernels for; "
+        "auto = latency, but always where all devices are simulated",
     )
     max_contexts: int = _setting(
         "NPU_TENSOR_MAX_CONTEXTS",

@@ -9,14 +9,12 @@ import statistics
 import time
 from collections.abc import Sequence
 from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor.display import Explanation
+from npu_tensor.explanation import Explanation
 from npu_tensor.runtime.device_uri import parse_uri, split_uris
 
 __all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
@@ -54,17 +52,9 @@ class Result(NamedTuple):
     explanation: Explanation
 
 
-def _data() -> Traversable:
-    """Directory of the data files: part of an installed package, examples/data in a source tree."""
-    try:
-        return resources.files("npu_tensor.examples_data")
-    except ModuleNotFoundError:
-        return Path(__file__).resolve().parents[1] / "examples" / "data"
-
-
 def load() -> Digits:
     """Read the images and the trained weights."""
-    directory = _data()
+    directory = resources.files("npu_tensor.examples.data")
     with (directory / "digits.npz").open("rb") as file, np.load(file) as digits:
         images, labels = digits["images"], digits["labels"]
     with (directory / "digits_weights.npz").open("rb") as file, np.load(file) as weights:

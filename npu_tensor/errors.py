@@ -72,11 +72,13 @@ class DeviceError(NpuTensorError, RuntimeError):
 
 class BuildError(NpuTensorError, RuntimeError):
     """A kernel could not be compiled. `transient`: for a reason that may not come again, such as a signal.
-    `remembered`: the cache knows it, and lets the same build fail at once the next time.
+    `remembered`: the cache knows it, and lets the same build fail at once the next time. `pending`: it is being built
+    in the background, and may be there when it is asked for again.
     """
 
     transient: bool = False
     remembered: bool = False
+    pending: bool = False
 
 
 class LaunchError(NpuTensorError, RuntimeError):

@@ -6,9 +6,12 @@ with events.listen(print):
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 __all__ = [
     "BuildFinished",
@@ -24,7 +27,9 @@ __all__ = [
     "KernelBuilt",
     "KernelRan",
     "KernelSimulated",
+    "Phase",
     "PlanBuilt",
+    "PlanRan",
     "emit",
     "listen",
     "listeners",
@@ -33,17 +38,28 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Event:
-    """The base of all events."""
+    """The base of all events. when, thread: where it was made, by time.perf_counter and threading.get_ident.
+
+    An NPU's events may be heard later, and in another thread. Those of planning are told while no other plan can be
+    made: a listener must not wait for other threads.
+    """
+
+    when: float = field(default_factory=time.perf_counter, kw_only=True, repr=False, compare=False)
+    thread: int = field(default_factory=threading.get_ident, kw_only=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class PlanBuilt(Event):
-    """A graph of a new structure was planned. `seconds` includes kernel compilation; `plan` is the finished Plan."""
+    """A graph of a new structure was planned. `plan` is the finished Plan.
+
+    seconds: in all. compile_seconds: of them, until every kernel was found or compiled.
+    """
 
     nodes: int
     steps: int
     seconds: float
     plan: object = field(default=None, repr=False, compare=False)
+    compile_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,10 @@ class KernelBuilt(Event):
 
 @dataclass(frozen=True)
 class BuildStarted(Event):
-    """A back end starts to compile a kernel. key: 64 hexadecimal digits, as in the kernel's Artifact."""
+    """A back end starts to compile a kernel. key: 64 hexadecimal digits, as in the kernel's Artifact.
+
+    It comes from a thread of the build, as BuildFinished does; with NPU_TENSOR_JIT=background at any time.
+    """
 
     kernel: str
     key: str
@@ -102,12 +121,40 @@ class CacheEvicted(Event):
 
 
 @dataclass(frozen=True)
+class Phase(Event):
+    """A part of a step took the `seconds` until `when`; other parts of the step come before and after it.
+
+    Outside of the steps: a result of another device was fetched by the thread that looks at it.
+
+    name: "convert", between the order of a tensor and that of a kernel; "sync", between caches or memories;
+    "dispatch", until the device was asked; "run", until it was done.
+    """
+
+    name: Literal["convert", "sync", "dispatch", "run"]
+    device: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class KernelRan(Event):
-    """A step of `plan`, a Plan, ran. `seconds` is host time from launch to return."""
+    """Step number `step` of `plan`, a Plan, has just ended.
+
+    seconds: from launch to the end of its work. lines: where its ops were recorded.
+    """
 
     kernel: str
     device: str
     out: str
+    seconds: float
+    plan: object = field(default=None, repr=False, compare=False)
+    step: int = 0
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanRan(Event):
+    """All steps of `plan`, a Plan, have ended. `seconds` is for all of them and what is between them."""
+
     seconds: float
     plan: object = field(default=None, repr=False, compare=False)
 
@@ -117,7 +164,8 @@ class KernelSimulated(Event):
     """A design ran on a simulated array, which counted.
 
     cycles: of the busiest core. stream_bytes: through the busiest DMA channel. ddr_bytes: between host memory and
-    array. seconds: predicted for the real array; limit: what that time follows from.
+    array. seconds: predicted for the real array; limit: what that time follows from. timeline: what every tile did
+    when, a `runtime.sim.timeline.Timeline`, if somebody records them.
     """
 
     kernel: str
@@ -127,6 +175,7 @@ class KernelSimulated(Event):
     ddr_bytes: int
     seconds: float
     limit: str
+    timeline: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -169,8 +170,16 @@ watches: dict[int, Watch] = {}
 
 
 def source_line(code: CodeType, offset: int) -> str:
-    """Where an instruction stands, as "file.py:12"."""
-    return f"{os.path.basename(code.co_filename)}:{_line_number(code, offset)}"
+    """Where an instruction stands, as "file.py:12", or "In[3]:12" in a cell of a notebook."""
+    return f"{_file_name(code.co_filename)}:{_line_number(code, offset)}"
+
+
+def _file_name(path: str) -> str:
+    """The last part of a path. The file of a cell has a number for a name, and IPython knows which cell it is."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    cell = shell.compile.format_code_name(path) if shell is not None else None
+    return cell[1] if cell else os.path.basename(path)
 
 
 def source_text(code: CodeType, offset: int) -> str:

@@ -12,6 +12,7 @@ captured; Python numbers and random seeds are frozen. Changing a handle from out
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 import weakref
@@ -21,12 +22,13 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
-from npu_tensor.config import config
 from npu_tensor.errors import CaptureError
 from npu_tensor.events import listeners
 from npu_tensor.graph import PLACEHOLDER, Data, Node, Watch, capture, source_line, source_text, watches
-from npu_tensor.schedule import USER_ERRORS, Plan, default_device, launch_error, placement_changed, plan
+from npu_tensor.plan import Plan
+from npu_tensor.schedule import USER_ERRORS, launch_error, plan
 from npu_tensor.schedule import realize as realize_nodes
+from npu_tensor.selection import Selection, before_reset, current, selection_changed
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, internal_files, realize, wrap
 
@@ -89,6 +91,12 @@ def _replace(part: Any, remaining: Iterator[Tensor]) -> Any:
 _BLANK = Tensor.__new__(Tensor)
 
 
+class _Recorded(NamedTuple):
+    """What stays of a node: where it was recorded."""
+
+    line: str
+
+
 class _Captured(NamedTuple):
     """What one signature's replay needs.
 
@@ -96,7 +104,8 @@ class _Captured(NamedTuple):
     of the tensor argument).
     outside: (item, tensor from outside the function). results: (item, spec); the node of a constant that the function
     made; the tensor itself where the function returns one from outside, or the number of an argument that it returns.
-    result: what the function returned. lines: where the ops were recorded.
+    result: what the function returned. recorded: the items of the ops. plan_again: makes the plan anew, if this one is
+    provisional.
     """
 
     specs: tuple[Spec, ...]
@@ -106,7 +115,8 @@ class _Captured(NamedTuple):
     outside: tuple[tuple[int, Tensor], ...]
     results: tuple[tuple[int, Spec] | Node | Tensor | int, ...]
     result: Any
-    lines: tuple[str, ...]
+    recorded: tuple[tuple[int, _Recorded], ...]
+    plan_again: Callable[[], Plan] | None = None
 
 
 Replay = Callable[[tuple[Tensor, ...]], Any]
@@ -129,7 +139,16 @@ def _forget_latest() -> None:
         jitted._latest = _miss
 
 
-placement_changed.append(_forget_latest)
+def _forget_all() -> None:
+    """Replays hold the devices that they are for."""
+    for jitted in list(_jitted):
+        jitted._replays.clear()
+        jitted._provisional.clear()
+    _forget_latest()
+
+
+selection_changed.append(_forget_latest)
+before_reset.append(_forget_all)
 
 
 class Jitted(Generic[P, R]):
@@ -139,6 +158,8 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._replays: dict[Any, Replay] = {}
+        # Those whose plans lack kernels that are being built: the function is not called again when these are there.
+        self._provisional: dict[Any, _Captured] = {}
         self._latest: Replay = _miss
         self._captures = 0
         self._methods: dict[int, Jitted[Any, R]] = {}
@@ -148,6 +169,16 @@ class Jitted(Generic[P, R]):
     def captures(self) -> int:
         """The number of signatures captured so far; of a method, those of all instances that still live."""
         return self._captures + sum(method.captures for method in tuple(self._methods.values()))
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """As functions are pickled: by name where that leads here, else by value, which takes cloudpickle.
+
+        Captures stay behind. So do kernels, which the other side finds by key in its cache.
+        """
+        # The other side has another __main__, so cloudpickle takes what is defined there by value.
+        by_value = self.__module__ == "__main__" and "cloudpickle" in sys._getframe(1).f_globals.get("__name__", "")
+        name: str = getattr(self, "__qualname__", "")
+        return name if not by_value and _found(self.__module__, name) is self else (jit, (self._function,))
 
     @overload
     def __get__(self, instance: None, owner: type) -> Jitted[P, R]: ...
@@ -197,30 +228,51 @@ class Jitted(Generic[P, R]):
         structure = _flatten((args, kwargs), tensors)
         specs = tuple(tensor._node.spec for tensor in tensors)
         flat = not kwargs and len(tensors) == len(args) and all(isinstance(value, Tensor) for value in args)
-        key = (default_device(), specs) if flat else (default_device(), structure, specs)
-        replay = self._replays.get(key)
+        devices = current()
+        key = (devices, specs) if flat else (devices, structure, specs)
+        replay = self._replay(key)
         if replay is None:
-            replay = _compile_replay(self._capture(args, kwargs, tensors))
+            captured = self._capture(args, kwargs, tensors, devices)
+            replay = _compile_replay(captured)
             self._captures += 1
-            if default_device() == key[0]:  # else the plan may be for either
+            if current() is devices:  # else the plan may be for either
                 while len(self._replays) >= MAX_SIGNATURES:
-                    self._replays.pop(next(iter(self._replays)))
-                self._replays[key] = replay
+                    oldest = next(iter(self._replays))
+                    self._replays.pop(oldest)
+                    self._provisional.pop(oldest, None)
+                self._keep(key, captured, replay)
             self._warn_if_many()
-        if flat and default_device() == key[0]:
+        if flat and current() is devices and key not in self._provisional and self._replays.get(key) is replay:
             self._latest = replay
         return cast(R, replay(tuple(tensors)))
 
+    def _keep(self, key: Any, captured: _Captured, replay: Replay) -> None:
+        if captured.plan_again is not None:
+            self._provisional[key] = captured
+        self._replays[key] = replay
+
+    def _replay(self, key: Any) -> Replay | None:
+        """The replay for a signature, if there is one; planned again if more of its kernels may be there."""
+        captured = self._provisional.get(key)
+        if captured is not None and captured.plan_again is not None and cast(Plan, captured.plan).outdated:
+            made = captured.plan_again()
+            captured = captured._replace(plan=made, plan_again=captured.plan_again if made.provisional else None)
+            replay = _compile_replay(captured)
+            self._keep(key, captured, replay)
+            if captured.plan_again is None:
+                self._provisional.pop(key, None)  # Last: who finds it gone finds the replay that stays.
+        return self._replays.get(key)
+
     def _warn_if_many(self) -> None:
         if self._captures == MANY_SIGNATURES + 1:
-            shown = "; ".join(str(key) for key in list(self._replays)[-3:])
+            shown = "; ".join(str(arguments) for _, *arguments in list(self._replays)[-3:])
             warnings.warn(
                 f"{self._function.__qualname__} has been captured {self._captures} times. Pass what changes "
                 f"as a tensor of one shape. The latest arguments were: {shown}",
                 stacklevel=4,
             )
 
-    def _capture(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> _Captured:
+    def _capture(self, args: Any, kwargs: Any, tensors: list[Tensor], devices: Selection) -> _Captured:
         placeholders = [wrap(Data(t._node.spec, PLACEHOLDER)) for t in tensors]
         specs = tuple(tensor._node.spec for tensor in tensors)
         numbers = {placeholder._node: number for number, placeholder in enumerate(placeholders)}
@@ -236,7 +288,9 @@ class Jitted(Generic[P, R]):
         found = capture(roots)
         items = {node: item for item, node in found.nodes}
         _refuse_escapes([node for item, node in found.nodes if item in found.keep], roots)
-        made = plan(found)
+        lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
+        plan_again = functools.partial(plan, found, devices, lasting)
+        made = plan_again()
         template: list[Any] = [None] * made.size
         arguments: list[tuple[int, int]] = []
         outside: list[tuple[int, Tensor]] = []
@@ -251,9 +305,18 @@ class Jitted(Generic[P, R]):
                 outside.append((item, cast(Tensor, handle)))
             else:
                 template[item] = leaf.value
-        lines = tuple(node.line for _, node in found.nodes)
+        recorded = tuple((item, _Recorded(node.line)) for item, node in found.nodes)
         results = tuple(given[t] if t in given else (items[t._node], t._node.spec) for t in outputs)
-        return _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, lines)
+        captured = _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded)
+        return captured._replace(plan_again=plan_again) if made.provisional else captured
+
+
+def _found(module: str, qualified_name: str) -> Any:
+    """What a name leads to, as pickle follows it; None if that is nothing."""
+    found: Any = sys.modules.get(module)
+    for name in qualified_name.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _watched(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[Watch, R]:
@@ -315,7 +378,7 @@ def _refuse_escapes(kept: list[Node], roots: list[Node]) -> None:
 
 def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
     """Plan.run spelled out."""
-    lines = ["    try:", "        if listeners or config.debug: plan.run(values)", "        else:"]
+    lines = ["    try:", "        if listeners or timings.wanted: plan.run(values, True, recorded)", "        else:"]
     for number, (step, last_uses) in enumerate(made.steps):
         namespace[f"step{number}"] = step
         lines.append(f"            step{number}(values)")
@@ -329,7 +392,7 @@ def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
         "    except USER_ERRORS:",
         "        raise",
         "    except Exception as error:",
-        "        raise launch_error(error, lines) from error",
+        "        raise launch_error(error, [op.line for _, op in recorded]) from error",
     ]
 
 
@@ -342,11 +405,11 @@ def _compile_replay(found: _Captured) -> Replay:
         "USER_ERRORS": USER_ERRORS,
         "new": Tensor.__new__,
         "ref": weakref.ref,
-        "config": config,
         "launch_error": launch_error,
         "listeners": listeners,
         "plan": found.plan,
-        "lines": found.lines,
+        "timings": None if found.plan is None else found.plan.timings,
+        "recorded": found.recorded,
         "realize": realize_nodes,
         "build": functools.partial(_rebuild, found.result),
     }

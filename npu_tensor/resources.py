@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.selection import Policy
 
 __all__ = [
     "default_device",
@@ -22,37 +23,45 @@ __all__ = [
 ]
 
 
-def set_default_device(uri: str) -> None:
-    """Let the device at `uri` take every op that it has a kernel for, from now on; the CPU runs the rest.
+def set_default_device(uris: str, policy: Policy | None = None) -> None:
+    """Let the devices at `uris` run ops from now on, as the policy says; the CPU runs the rest.
 
-    uri: "cpu", "npu" (all NPUs), "npu:0", "npu://<id>", or simulated "sim:npu1", "sim:npu2", with options such as
-    "?cols=4&float32=emulate"; or several, separated by commas, the preferred one first. Holds for the whole process.
-    Raises DeviceError.
+    uris: "cpu", "npu" (all NPUs), "npu:0", "npu://<id>", or simulated "sim:npu1", "sim:npu2", with options such as
+    "?cols=4&float32=emulate"; or several, separated by commas, the preferred one first.
+    policy: what a placement makes small: "latency", "cpu_time" or "energy", as predicted; "always" for a device that
+    takes every op that it has a kernel for; "auto" for latency, or always if all devices are simulated; None for what
+    NPU_TENSOR_POLICY says, by default auto.
+    Holds for the whole process. Raises DeviceError, ArgumentError.
     """
-    if not isinstance(uri, str):
-        raise DeviceError(f"a device is named by text such as 'npu:0', not by {uri!r}", code="INVALID_ARGUMENT")
-    schedule.set_default_device(uri)
+    selection.select(_text(uris), policy)
 
 
 def get_default_device() -> str:
-    """What was given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
-    return schedule.default_device()
+    """The devices that were given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
+    return selection.default_device()
 
 
 @contextmanager
-def default_device(uri: str) -> Iterator[None]:
+def default_device(uris: str, policy: Policy | None = None) -> Iterator[None]:
     """`set_default_device` for a with block. Ops run where they are when they are computed, not when recorded."""
-    previous = schedule.default_device()
-    set_default_device(uri)
+    selection.default_device()
+    previous = selection.active.key
+    set_default_device(uris, policy)
     try:
         yield
     finally:
-        set_default_device(previous)
+        selection.select(previous.uris, previous.policy)
+
+
+def _text(uris: str) -> str:
+    if not isinstance(uris, str):
+        raise DeviceError(f"a device is named by text such as 'npu:0', not by {uris!r}", code="INVALID_ARGUMENT")
+    return uris
 
 
 def synchronize() -> None:
     """Wait until the NPUs have ended everything that was realized with `wait=False`. Raises what went wrong."""
-    schedule.synchronize()
+    selection.synchronize()
 
 
 def set_num_threads(threads: int) -> None:
@@ -60,21 +69,21 @@ def set_num_threads(threads: int) -> None:
     if threads < 0:
         raise ArgumentError(f"the number of threads must be 0 or more, not {threads}")
     config.threads = threads
-    schedule.reset_plans()
-    for device in schedule.host_devices():
+    selection.reset_plans()
+    for device in selection.host_devices():
         device.set_threads(threads)
 
 
 def get_num_threads() -> int:
     """The number of threads that large work is spread over."""
-    return schedule.host_devices()[0].threads
+    return selection.host_devices()[0].threads
 
 
 def empty_cache() -> int:
     """Give memory that is kept for reuse back to the system; returns the bytes."""
-    return schedule.allocator().release()
+    return selection.allocator().release()
 
 
 def memory_stats() -> dict[str, int]:
     """Bytes `in_use` by tensors, `cached` for reuse, and the `peak` of both."""
-    return asdict(schedule.allocator().statistics())
+    return asdict(selection.allocator().statistics())

@@ -1,423 +1,255 @@
-"""From recorded nodes to values: capture, plan (cached by structure), run.
-
-A `Plan` is made once per distinct structure and holds no data: the networkx graph, its tasks, the kernel of each and
-the bound steps. Running it fills a list of values, one per item.
-"""
+"""From recorded nodes to values: capture, plan (cached by structure), run."""
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npu_tensor import events, logs
+from npu_tensor import events, selection
 from npu_tensor.config import config
+from npu_tensor.costs import MARGIN, Costs, DeviceValue
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError
-from npu_tensor.fuse import Tasks, share_common, tasks
+from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
-from npu_tensor.ops.declare import Call, keep
-from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.reference import ReferenceDevice
-from npu_tensor.task import AsynchronousDevice, Device, HostDevice, Kernel, Refusal, Step, Task
+from npu_tensor.ops.declare import keep
+from npu_tensor.plan import Placed, Plan, Timings
+from npu_tensor.runtime.background import builds, finish_builds
+from npu_tensor.selection import Selection, host_devices
+from npu_tensor.task import Accelerator, AsynchronousDevice, Device, Kernel, Refusal, Task
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from npu_tensor.runtime.device_uri import DeviceUri
-
-__all__ = [
-    "USER_ERRORS",
-    "Placed",
-    "Plan",
-    "allocator",
-    "before_planning",
-    "default_device",
-    "devices",
-    "host_devices",
-    "host_step",
-    "launch_error",
-    "placement_changed",
-    "plan",
-    "realize",
-    "reset",
-    "reset_plans",
-    "set_default_device",
-    "synchronize",
-]
+__all__ = ["USER_ERRORS", "launch_error", "plan", "realize"]
 
 MAX_PLANS = 4096
 """Plans kept; the oldest goes first. A plan of one op takes about 50 KB with its graph and code."""
-
 
 USER_ERRORS = (NpuTensorError, MemoryError)
 """Failures of a step that come from the user's values or machine and keep their class."""
 
 
-class Placed(NamedTuple):
-    """A task, the kernel that runs it and its bound step, with the reasons of devices that refused."""
+class _Cut(NamedTuple):
+    """A graph as tasks. aliases: kept views -> item whose buffer they share. kept: items that are needed afterwards."""
 
-    task: Task
-    kernel: Kernel
-    step: Step
-    refusals: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will run for one structure. `graph` is frozen; item numbers index the list of values.
-
-    steps: each with the items that nobody needs afterwards. aliases: kept views -> item whose buffer they share.
-    asynchronous: devices of steps that return before their work is done.
-    """
-
-    graph: nx.DiGraph
-    placed: tuple[Placed, ...]
-    steps: tuple[tuple[Step, tuple[int, ...]], ...]
+    tasks: list[Task]
     aliases: tuple[tuple[int, int], ...]
-    size: int
-    asynchronous: tuple[AsynchronousDevice, ...] = ()
-
-    def run(self, values: list[Any], wait: bool = True) -> None:
-        """Run all steps on the list of values, whose leaves are filled in; leaves kept items in it.
-
-        wait: whether asynchronous devices have ended their work when this returns.
-        """
-        if events.listeners or config.debug:
-            self._run_observed(values)
-        else:
-            for step, dying in self.steps:
-                step(values)
-                for item in dying:
-                    values[item] = None
-        for item, base in self.aliases:
-            values[item] = values[base]
-        for device in self.asynchronous:
-            if wait:
-                device.synchronize()
-            else:
-                device.submit()
-
-    def _run_observed(self, values: list[Any]) -> None:
-        for (step, dying), placed in zip(self.steps, self.placed, strict=True):
-            start = time.perf_counter()
-            step(values)
-            for device in self.asynchronous:
-                device.synchronize()  # so that the time is that of this step
-            seconds = time.perf_counter() - start
-            out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in placed.task.outputs)
-            events.emit(events.KernelRan(placed.task.name, placed.kernel.device, out, seconds, self))
-            if config.debug >= 2:
-                print(f"{placed.kernel.device} {placed.task.name} {out} {seconds * 1e6:.1f} us")
-            for item in dying:
-                values[item] = None
-
-
-@dataclass(slots=True)
-class _Placement:
-    """Which devices take tasks, in order of preference (opened at first use), and the plans made for them.
-
-    single_plans: plans of one op on data, by call: item i is operand i, the result comes last.
-    """
-
-    uri: str
-    devices: list[Device] = field(default_factory=list)
-    plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict)
-    single_plans: dict[Call, Plan] = field(default_factory=dict)
-
-
-_lock = threading.RLock()
-
-
-def _in_child() -> None:
-    """The thread that may have held the lock does not exist in a forked process."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
-_host_devices: list[HostDevice] = []
-_opened_devices: dict[str, Device] = {}
-_placements: dict[str, _Placement] = {}
-_active = _Placement("")
-"""At first one without a URI: `default_device` reads the setting when it is asked."""
-
-placement_changed: list[Callable[[], None]] = []
-"""Called after another default device was set."""
-
-before_planning: list[Callable[[], None]] = []
-"""Called before a plan is made."""
-
-
-@cache
-def allocator() -> Allocator:
-    """The memory of every tensor on this machine's processor."""
-    return Allocator(config.pool_bytes)
-
-
-def host_devices() -> list[HostDevice]:
-    """The CPU device, where it can be had, and the NumPy reference, which takes everything."""
-    if not _host_devices:
-        found: list[HostDevice] = []
-        if config.cpu_compile:
-            try:
-                from npu_tensor.runtime.cpu.device import CpuDevice
-
-                found.append(CpuDevice(allocator()))
-            except ImportError as error:
-                warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
-        found.append(ReferenceDevice(allocator()))
-        _host_devices.extend(found)
-    return _host_devices
-
-
-def devices() -> list[Device]:
-    """The devices in order of preference; those of the host come last and take what the others refuse.
-
-    A device that NPU_TENSOR_DEVICE names and that is not there is left out with a warning, unless NPU_TENSOR_FALLBACK
-    forbids the CPU. Raises DeviceError for what is no device.
-    """
-    if not _active.devices:
-        uris = default_device()
-        try:
-            opened = _opened(uris, alone=config.fallback == "error")
-        except DeviceError as error:
-            raise DeviceError(f"{config.origin('device')}={uris!r}: {error}", error.code) from None
-        _active.devices.extend([*opened, *host_devices()])
-    return _active.devices
-
-
-def _opened(uris: str, alone: bool) -> list[Device]:
-    """The devices that can be had; with a warning for each of the others, unless nothing was named that could take
-    their place. alone: whether the CPU cannot, because it was not named.
-    """
-    from npu_tensor.runtime.device_uri import split_uris
-    from npu_tensor.runtime.devices import preferred_uris
-
-    wanted = preferred_uris(uris)
-    found: list[Device] = []
-    missing: list[DeviceError] = []
-    for uri in wanted:
-        try:
-            found.append(_device_at(uri))
-        except DeviceError as error:
-            missing.append(error)
-    instead = bool(found) or not alone or len(split_uris(uris)) > len(wanted)
-    if missing and not instead:
-        raise missing[0]
-    for left_out in missing:
-        warn(f"left out: {left_out}")
-    return found
-
-
-def _device_at(uri: DeviceUri) -> Device:
-    """One object per URI: what was opened stays open."""
-    device = _opened_devices.get(uri.text)
-    if device is None:
-        from npu_tensor.runtime.devices import open_device
-
-        device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
-    return device
-
-
-def host_step(task: Task) -> Step:
-    """The step that computes a task on this machine's processor; the NumPy reference takes every task."""
-    for device in host_devices():
-        answer = device.claim(task)
-        if not isinstance(answer, Refusal):
-            try:
-                return answer.bind()
-            except BuildError:
-                continue
-    raise AssertionError(f"the processor does not take {task.name}")
-
-
-def synchronize() -> None:
-    """Wait until everything that asynchronous devices were asked for has ended. Raises what went wrong."""
-    for device in list(_opened_devices.values()):
-        if isinstance(device, AsynchronousDevice):
-            device.synchronize()
-
-
-def default_device() -> str:
-    """The URIs that were given to `set_default_device`, or in NPU_TENSOR_DEVICE."""
-    if not _active.uri:
-        _active.uri = config.device
-        _placements.setdefault(_active.uri, _active)
-    return _active.uri
-
-
-def set_default_device(uris: str) -> None:
-    """Let the devices at `uris` take tasks, separated by commas, the preferred one first. Raises DeviceError.
-
-    Plans are kept per value, so changing back costs nothing.
-    """
-    global _active
-    with _lock:
-        made = _placements.get(uris)
-        if made is None:
-            made = _placements[uris] = _Placement(uris, [*_opened(uris, alone=True), *host_devices()])
-        _active = made
-    for changed in placement_changed:
-        changed()
-
-
-def reset_plans() -> None:
-    """Forget all plans; those of functions captured by jit stay."""
-    with _lock:
-        for placement in _placements.values():
-            placement.plans, placement.single_plans = {}, {}  # Those that are being made do not come back.
-
-
-def reset() -> None:
-    """Forget all plans and devices, so that settings of the devices are read again."""
-    reset_plans()
-    _host_devices.clear()
-    _opened_devices.clear()
-    _warn_of_fallback.cache_clear()
-    _active.devices.clear()
-    _placements.clear()
-    if _active.uri:
-        _placements[_active.uri] = _active
-    from npu_tensor.runtime.devices import close_devices
-
-    close_devices()  # Last: it waits, and an interrupt may end that.
+    kept: set[int]
 
 
 class _Draft(NamedTuple):
-    """A plan whose kernels are not bound yet: the graph, and what each kernel does.
+    """A plan whose kernels are not bound yet.
 
-    answers: of the devices before the host's, for each task. Those of the host's are asked when it is their turn.
+    size: of the list of values. work: the tasks in the order in which they will run, with the answers of the
+    accelerators. Those of the host's devices are asked when it is their turn.
     """
 
-    devices: tuple[Device, ...]
+    accelerators: tuple[Accelerator, ...]
     graph: nx.DiGraph
     size: int
-    cut: Tasks
-    aliases: tuple[tuple[int, int], ...]
-    needed_after: set[int]
-    answers: list[tuple[Task, list[Kernel | Refusal]]]
+    cut: _Cut
+    work: list[tuple[Task, Sequence[Kernel | Refusal]]]
 
 
-def plan(found: Capture) -> Plan:
-    """The plan of a captured structure, from the cache or new. Other threads may plan while kernels are built."""
-    ready = _active.plans.get(found.signature)
-    if ready is not None:
+def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int] = frozenset()) -> Plan:
+    """The plan of a captured structure, from the cache or new. Other threads may plan while kernels are built.
+
+    chosen: for other devices than the default ones. lasting: see `Costs`.
+    """
+    chosen = selection.active if chosen is None else chosen
+    if chosen.accelerators is None:
+        with selection.lock:
+            selection.accelerators(chosen)  # Only then it is known whether costs count.
+    resident: tuple[DeviceValue, ...] = ()
+    signature = found.signature
+    if chosen.measure is not None:
+        resident = tuple(_resident(found.leaves))
+        signature = (signature, resident, lasting)
+    ready = chosen.plans.get(signature)
+    if ready is not None and not ready.outdated:
         return ready
-    logs.follow_setting()
-    for prepare in before_planning:
+    for prepare in selection.before_planning:
         prepare()
-    start = time.perf_counter()
-    with _lock:
-        draft, plans = _draft(found, tuple(devices())), _active.plans
-    _prepare(draft)
-    with _lock:
-        ready = plans.get(found.signature)
-        if ready is None:
-            ready = _bound(draft, len(found.nodes), start)
-            while len(plans) >= MAX_PLANS:
+    start, ended = time.perf_counter(), builds.finished
+    with selection.lock:
+        draft, plans = _draft(found, chosen, resident, lasting), chosen.plans
+    drafted = time.perf_counter()
+    exact = chosen.key.without_host or config.fallback == "error"
+    _prepare(draft, all_takers=exact)
+    if exact:
+        finish_builds()  # The CPU must not stand in for what is being built.
+    with selection.lock:
+        ready = plans.get(signature)
+        if ready is None or ready.outdated:
+            ready = _bound(draft, chosen, ended)
+            if events.listeners:
+                now = time.perf_counter()
+                events.emit(
+                    events.PlanBuilt(len(found.nodes), len(ready.steps), now - start, ready, now - drafted)
+                )
+            while len(plans) >= MAX_PLANS and signature not in plans:
                 plans.pop(next(iter(plans)))
-            plans[found.signature] = ready
+            plans[signature] = ready
     return ready
 
 
-def _draft(found: Capture, devices: tuple[Device, ...]) -> _Draft:
+def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
+    for item, leaf in leaves:
+        home = getattr(leaf.value, "home", None) if isinstance(leaf, Node) else None
+        if home is not None:
+            fetched = getattr(leaf.value, "host", None) is not None
+            yield DeviceValue(item, home, 0 if fetched else leaf.value.nbytes)
+
+
+def _draft(
+    found: Capture, chosen: Selection, resident: Sequence[DeviceValue], lasting: frozenset[int]
+) -> _Draft:
     graph = digraph(found)
     size = max(graph, default=-1) + 1
     merged = share_common(graph)
-    cut = tasks(graph, devices[0].fusion)
-    # Twins share a buffer, and so do views that cover the whole of what they view.
-    aliases = {**cut.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
-    ordered = tuple((item, _root(item, aliases)) for item in aliases)
-    needed_after = {base for _, base in ordered} | {item for item in found.keep if item not in aliases}
-    others = devices[: -len(host_devices())]
-    answers = [[device.claim(task) for device in others] for task in cut.tasks]
+    accelerators = selection.accelerators(chosen)
+    answers: Sequence[Sequence[Kernel | Refusal]]
+    if chosen.measure is None:
+        cut = _cut(found, graph, merged, (*accelerators, host_devices()[0])[0])
+        answers = [_claims(task, accelerators) for task in cut.tasks]
+    else:
+        cut, answers = _by_cost(found, graph, merged, Costs(accelerators, chosen.measure, resident, lasting))
     elsewhere = {position for position, given in enumerate(answers) if any(map(_takes, given))}
-    work = with_donors(cut.tasks, needed_after, elsewhere)
-    return _Draft(devices, graph, size, cut, ordered, needed_after, list(zip(work, answers, strict=True)))
+    work = with_donors(cut.tasks, cut.kept, elsewhere)
+    return _Draft(accelerators, graph, size, cut, list(zip(work, answers, strict=True)))
+
+
+def _cut(found: Capture, graph: nx.DiGraph, merged: Mapping[int, int], device: Device) -> _Cut:
+    """Tasks as large as a device takes them."""
+    made = tasks(graph, device.fusion)
+    # Twins share a buffer, and so do views that cover the whole of what they view.
+    aliases = {**made.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
+    ordered = tuple((item, _root(item, aliases)) for item in aliases)
+    return _Cut(made.tasks, ordered, {base for _, base in ordered} | {i for i in found.keep if i not in aliases})
+
+
+def _by_cost(
+    found: Capture, graph: nx.DiGraph, merged: Mapping[int, int], costs: Costs
+) -> tuple[_Cut, Sequence[Sequence[Kernel | Refusal]]]:
+    """The better of two: everything on the processor, in tasks as large as that takes them, or the best placement."""
+    alone = _cut(found, graph, merged, host_devices()[0])
+    host = [_on_host(task) for task in alone.tasks]
+    on_host = costs.on_host(alone.tasks, host, alone.kept)
+    unasked = costs.unasked(len(alone.tasks), on_host)
+    if unasked is not None:
+        return alone, unasked
+    cut = _cut(found, graph, merged, costs.accelerators[0])
+    answers = [_claims(task, costs.accelerators) for task in cut.tasks]
+    mixed, order, answers = costs.place(cut.tasks, answers, [_on_host(task) for task in cut.tasks], cut.kept)
+    if mixed * MARGIN > on_host:
+        return alone, [
+            costs.declined(_claims(task, costs.accelerators), kernel)
+            for task, kernel in zip(alone.tasks, host, strict=True)
+        ]
+    return cut._replace(tasks=[cut.tasks[position] for position in order]), answers
+
+
+def _claims(task: Task, accelerators: Iterable[Accelerator]) -> list[Kernel | Refusal]:
+    return [device.claim(task) for device in accelerators]
+
+
+def _on_host(task: Task) -> Kernel:
+    answers = (device.claim(task) for device in host_devices())
+    return next(answer for answer in answers if not isinstance(answer, Refusal))
 
 
 def _takes(answer: Kernel | Refusal) -> bool:
     return not isinstance(answer, Refusal)
 
 
-def _prepare(draft: _Draft) -> None:
-    """Let every device build what it is the first to take, several at once."""
+def _prepare(draft: _Draft, all_takers: bool) -> None:
+    """Let every device build what it is the first to take, or all that it takes, several at once."""
     wanted: dict[int, list[Kernel]] = {}
-    for _, answers in draft.answers:
+    for _, answers in draft.work:
         for number, answer in enumerate(answers):
             if not isinstance(answer, Refusal):
                 wanted.setdefault(number, []).append(answer)
-                break
+                if not all_takers:
+                    break
     for number, kernels in wanted.items():
-        draft.devices[number].prepare(kernels)
+        draft.accelerators[number].prepare(kernels)
 
 
-def _bound(draft: _Draft, nodes: int, start: float) -> Plan:
+def _bound(draft: _Draft, chosen: Selection, ended: int) -> Plan:
+    """ended: builds that had ended before the kernels were asked for."""
     import networkx as nx
 
-    placed = tuple(_place(task, answer, draft.devices) for task, answer in draft.answers)
-    dying = last_uses(draft.cut.tasks, draft.needed_after)
+    placed = tuple(_place(task, answers, draft.accelerators, chosen) for task, answers in draft.work)
+    dying = last_uses([entry.task for entry in placed], draft.cut.kept)
     steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
     used = {entry.kernel.device for entry in placed}
     asynchronous = tuple(
-        device for device in draft.devices if isinstance(device, AsynchronousDevice) and device.uri in used
+        device for device in draft.accelerators if isinstance(device, AsynchronousDevice) and device.uri in used
     )
-    made = Plan(nx.freeze(draft.graph), placed, steps, draft.aliases, draft.size, asynchronous)
-    seconds = time.perf_counter() - start
-    if events.listeners:
-        events.emit(events.PlanBuilt(nodes, len(steps), seconds, made))
-    if config.debug:
-        print(f"plan: {nodes} ops in {len(steps)} kernels, {seconds * 1e3:.1f} ms")
-    return made
+    timings = Timings([None] * len(steps))
+    pending = any(refusal.pending for entry in placed for refusal in entry.refusals)
+    return Plan(
+        nx.freeze(draft.graph),
+        placed,
+        steps,
+        draft.cut.aliases,
+        draft.size,
+        asynchronous,
+        timings,
+        ended if pending else None,
+    )
 
 
-def _root(item: int, aliases: dict[int, int]) -> int:
+def _root(item: int, aliases: Mapping[int, int]) -> int:
     while item in aliases:
         item = aliases[item]
     return item
 
 
-def _place(task: Task, answers: Sequence[Kernel | Refusal], devices: Sequence[Device]) -> Placed:
-    """The first device that claims the task and can build its kernel. answers: of the first devices."""
-    refusals: list[str] = []
-    for number, device in enumerate(devices):
+def _place(
+    task: Task, answers: Sequence[Kernel | Refusal], accelerators: Sequence[Accelerator], chosen: Selection
+) -> Placed:
+    """The first device that claims the task and can build its kernel. answers: of the accelerators."""
+    refusals: list[Refusal] = []
+    for device in (*accelerators, *host_devices()):
         if refusals and device is host_devices()[0]:
-            _fall_back(task.name, "; ".join(refusals))
+            _fall_back(task.name, refusals, chosen)
+        number = len(refusals)
         answer = answers[number] if number < len(answers) else device.claim(task)
-        reason = answer.reason
         if not isinstance(answer, Refusal):
             start = time.perf_counter()
             try:
                 step = answer.bind()
             except (BuildError, DeviceError) as error:
-                reason = str(error)
+                answer = Refusal(str(error), pending=isinstance(error, BuildError) and error.pending)
             else:
                 if events.listeners:
                     events.emit(events.KernelBuilt(task.name, device.uri, time.perf_counter() - start))
                 return Placed(task, answer, step, tuple(refusals))
-        refusals.append(reason)
-        if events.listeners:
-            events.emit(events.Fallback(task.name, device.uri, reason))
-    raise AssertionError(f"no device takes {task.name}: {'; '.join(refusals)}")
+        refusals.append(answer)
+        if events.listeners and not answer.by_cost:
+            events.emit(events.Fallback(task.name, device.uri, answer.reason))
+    raise AssertionError(f"no device takes {task.name}: {refusals}")
 
 
-def _fall_back(op: str, reason: str) -> None:
-    """What `config.fallback` says about an op that the preferred devices refuse. Raises DeviceError."""
+def _fall_back(op: str, refusals: Sequence[Refusal], chosen: Selection) -> None:
+    """What is to be done about an op that accelerators refuse. Raises DeviceError where the CPU must not run it."""
+    if any(refusal.by_cost for refusal in refusals):
+        return
+    reason, uris = "; ".join(refusal.reason for refusal in refusals), chosen.key.uris
+    if chosen.key.without_host:
+        raise DeviceError(f"{op} cannot run on {uris}: {reason}")
     if config.fallback == "error":
         raise DeviceError(
-            f"{op} does not run on {default_device()}: {reason}. {config.origin('fallback')} forbids the CPU; with "
+            f"{op} does not run on {uris}: {reason}. {config.origin('fallback')} forbids the CPU; with "
             "NPU_TENSOR_FALLBACK=allow it runs there, and nt.explain gives the reason for every op"
         )
-    if config.fallback == "warn":
-        _warn_of_fallback(op, default_device(), reason)
+    if config.fallback == "warn" and not any(refusal.pending for refusal in refusals):
+        _warn_of_fallback(op, uris, reason)
 
 
 @cache
@@ -426,40 +258,48 @@ def _warn_of_fallback(op: str, device: str, reason: str) -> None:
     warn(f"{op} runs on the CPU and not on {device}: {reason}")
 
 
-def realize(nodes: Sequence[Node], wait: bool = True) -> None:
+selection.before_reset.append(_warn_of_fallback.cache_clear)
+
+
+def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
     """Compute the values of `nodes` and of every intermediate result that a living Tensor names.
 
     wait: whether asynchronous devices have ended their work when this returns; whoever looks at a value waits for it.
+    chosen: for other devices than the default ones.
     """
-    if len(nodes) == 1 and _realize_single(nodes[0], wait):
+    chosen = selection.active if chosen is None else chosen
+    if len(nodes) == 1 and _realize_single(nodes[0], wait, chosen):
         return
     found = capture(nodes)
     if not found.nodes:
         return
-    made = plan(found)
+    made = plan(found, chosen)
     values: list[Any] = [None] * made.size
     for item, leaf in found.leaves:
         value = leaf.value if isinstance(leaf, Node) else leaf
         if value is PLACEHOLDER:
             raise no_value_yet()
         values[item] = value
-    _run(made, values, [node for _, node in found.nodes], wait)
+    _run(made, values, found.nodes, wait)
     for item, node in found.nodes:
         value = values[item]
         if value is not None and item in found.keep:
             node.value = value
             node.inputs = ()
             node.depth = 0
-    (_, last), *others = reversed(found.nodes)
-    # Another thread may have changed the placement meanwhile.
-    lasting = _active.plans.get(found.signature) is made
-    if lasting and not others and last.call is not None and len(last.call.operands) == made.size - 1:
-        keep(_active.single_plans, last.call, made)
+    if len(found.nodes) != 1:
+        return
+    ((_, last),) = found.nodes
+    # A plan by cost is kept for operands that the host has. Another thread may have forgotten all plans meanwhile.
+    signature = found.signature if chosen.measure is None else (found.signature, (), frozenset())
+    lasting = chosen.plans.get(signature) is made and not made.provisional
+    if lasting and last.call is not None and len(last.call.operands) == made.size - 1:
+        keep(chosen.single_plans, last.call, made)
 
 
-def _realize_single(node: Node, wait: bool) -> bool:
+def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
     """The short way for one op whose operands are all data: most of what a user does line by line."""
-    made = _active.single_plans.get(node.call)  # type: ignore[arg-type]
+    made = chosen.single_plans.get(node.call)  # type: ignore[arg-type]
     if made is None:
         return False
     values = []
@@ -471,28 +311,30 @@ def _realize_single(node: Node, wait: bool) -> bool:
             operand = operand.value
             if operand is None or operand is PLACEHOLDER:
                 return False
+            if chosen.measure is not None and getattr(operand, "home", None) is not None:
+                return False
         values.append(operand)
     values.append(None)
-    _run(made, values, (node,), wait)
+    _run(made, values, ((len(inputs), node),), wait)
     node.value = values[-1]
     node.inputs = ()
     node.depth = 0
     return True
 
 
-def _run(made: Plan, values: list[Any], nodes: Sequence[Node], wait: bool) -> None:
+def _run(made: Plan, values: list[Any], nodes: Sequence[tuple[int, Node]], wait: bool) -> None:
     """Run a plan; a step that fails raises LaunchError, errors that the user's values cause keep their class."""
     try:
-        made.run(values, wait)
+        made.run(values, wait, nodes)
     except NpuTensorError as error:
-        lines = dict.fromkeys(node.line for node in nodes if node.call is error.call)
+        lines = dict.fromkeys(node.line for _, node in nodes if node.call is error.call)
         located = type(error)(f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error))
         vars(located).update(vars(error))
         raise located from error.__cause__
     except MemoryError:
         raise
     except Exception as error:
-        raise launch_error(error, [node.line for node in nodes]) from error
+        raise launch_error(error, [node.line for _, node in nodes]) from error
 
 
 def launch_error(error: Exception, lines: Iterable[str]) -> LaunchError:

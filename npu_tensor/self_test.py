@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from npu_tensor import events, kernels, resources, schedule
+from npu_tensor import events, kernels, resources, selection
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, DeviceError
@@ -32,6 +32,7 @@ from npu_tensor.machine import machine_information, single_uri
 from npu_tensor.pregen import representative
 from npu_tensor.pregen.entry import Entry
 from npu_tensor.runtime.agreement import as_read, disagreement, nmse, tolerance
+from npu_tensor.runtime.background import finish_builds
 from npu_tensor.runtime.builtin import no_kernels
 from npu_tensor.runtime.device_uri import OPTIONS, DeviceUri, parse_uri
 from npu_tensor.runtime.memory import Buffer
@@ -185,7 +186,7 @@ def _with_policy(asked: DeviceUri, policy: Float32) -> str:
 def _opened(uri: str) -> Device:
     """The device at a URI, without those that would take what it refuses."""
     with resources.default_device(uri):
-        return schedule.devices()[0]
+        return (*selection.accelerators(selection.current()), *selection.host_devices())[0]
 
 
 def _target(device: Device) -> Target | None:
@@ -201,6 +202,7 @@ def _prepare(devices: Sequence[Device], answers: Sequence[Kernel | Refusal]) -> 
             device.prepare([answer for own, answer in pairs if own is device])
         except Exception:
             continue  # The kernel that fails here will fail again when it is bound, and that is its row.
+    finish_builds()
 
 
 def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
@@ -210,6 +212,7 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
     row = Row(family, case, entry.planned.task.name, dtype, shapes, "refused", None, None, None, answer.reason)
     if isinstance(answer, Refusal):
         return row
+    row = row._replace(predicted=answer.cost.expense.seconds)
     elsewhere: list[str] = []
 
     def listen(event: events.Event) -> None:
@@ -224,16 +227,15 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
             warnings.simplefilter("ignore", RuntimeWarning)  # The row says it.
             done = _compared(device, entry, answer, row)
     except Exception as error:
-        predicted = answer.seconds or None  # It is known once there are the kernel's files.
-        return row._replace(result="error", predicted=predicted, reason=f"{type(error).__name__}: {error}")
+        return row._replace(result="error", reason=f"{type(error).__name__}: {error}")
     if elsewhere:
-        return row._replace(result="error", predicted=answer.seconds, reason=f"the CPU computed it: {elsewhere[0]}")
+        return row._replace(result="error", reason=f"the CPU computed it: {elsewhere[0]}")
     return done
 
 
 def _compared(device: Device, entry: Entry, kernel: Kernel, row: Row) -> Row:
     task, offer = entry.planned.task, _offer(device, entry)
-    right = ReferenceKernel(task, schedule.allocator()).bind()
+    right = ReferenceKernel(task, selection.allocator()).bind()
     sets = [_operands(entry, offer, number) for number in range(2)]
     expected = [_results(task, right, operands) for operands in sets]
     step = kernel.bind()
@@ -255,7 +257,6 @@ def _compared(device: Device, entry: Entry, kernel: Kernel, row: Row) -> Row:
         result="pass" if wrong is None else "wrong",
         nmse=max(errors),
         seconds=None if simulated or wrong else statistics.median(seconds[len(sets) :]),
-        predicted=kernel.seconds,
         reason=wrong or kernel.reason,
     )
 

@@ -6,7 +6,7 @@ or a `Refusal` that says why not. Claiming is a look-up and must not raise; a ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from npu_tensor.dtypes import DType
@@ -14,12 +14,16 @@ from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Program
 
 __all__ = [
+    "Accelerator",
     "AsynchronousDevice",
+    "Cost",
     "Device",
+    "Expense",
     "Fusion",
     "HostDevice",
     "Input",
     "Kernel",
+    "Move",
     "Output",
     "Prologue",
     "Refusal",
@@ -118,21 +122,69 @@ class Fusion(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a device does not take a task."""
+    """Why a device does not take a task. by_cost: it could, but is predicted to take longer than another one.
+
+    pending: it will, when its kernel is built.
+    """
 
     reason: str
+    by_cost: bool = False
+    pending: bool = False
+
+
+class Expense(NamedTuple):
+    """What something is predicted to take.
+
+    seconds: until it is done. processor_seconds: of all cores of this machine together. joules: of everything.
+    """
+
+    seconds: float
+    processor_seconds: float
+    joules: float
+
+
+class Move(NamedTuple):
+    """How a value gets from the processor's memory to where a kernel reads it, or back from where one has left it.
+
+    form: equal for readers that share one copy in a device's memory; None if it is the tensor's own bytes in their
+    order. What a kernel has left in form None is read in form None on the same device without any move.
+    """
+
+    expense: Expense
+    form: Hashable = None
+
+
+class Cost(NamedTuple):
+    """What one run of a kernel is predicted to take, and what moving its operands and results takes besides.
+
+    nbytes: read and written in the memory that processor and NPU share. context: kernels of a device with equal
+    contexts follow each other without a switch; None on the processor. reads, writes: one per input and output of the
+    task; empty on the processor, which reads and writes where values are made.
+    """
+
+    expense: Expense
+    nbytes: int
+    context: Hashable = None
+    reads: tuple[Move, ...] = ()
+    writes: tuple[Move, ...] = ()
 
 
 class Kernel(Protocol):
     """A device's answer to a task it takes.
 
-    name: the kernel family. device: URI. seconds: predicted run time. reason: why this kernel, in words.
+    name: the kernel family. device: URI. reason: why this kernel, in words. origin: once it is bound, where its code
+    came from: "precompiled", "cache", "memory" or "built"; "none" if there is no code of its own.
     """
 
     name: str
     device: str
-    seconds: float
     reason: str
+    origin: str
+
+    @property
+    def cost(self) -> Cost:
+        """What a run is predicted to take. Asking may take milliseconds the first time; it builds nothing."""
+        ...
 
     def bind(self) -> Step:
         """Compile if needed and return the step. Raises BuildError."""
@@ -151,6 +203,29 @@ class Device(Protocol):
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Do for all these kernels of its own what takes long in `bind`, several at once. Fails as `bind` will."""
+        ...
+
+
+class Accelerator(Device, Protocol):
+    """A device with memory of its own, besides this machine's processor."""
+
+    @property
+    def launch(self) -> Expense:
+        """What the smallest kernel is predicted to take."""
+        ...
+
+    @property
+    def switch(self) -> Expense:
+        """What it is predicted to take besides, if a kernel follows one of another context."""
+        ...
+
+    def fetch(self, nbytes: int) -> Expense:
+        """What it is predicted to take to bring a value back that lies in its memory only."""
+        ...
+
+    @property
+    def members(self) -> Sequence[Accelerator]:
+        """The devices that it consists of; itself, if it is one."""
         ...
 
 

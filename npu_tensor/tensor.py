@@ -26,6 +26,7 @@ from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe, keep
 from npu_tensor.ops.rules import comparison
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
+from npu_tensor.selection import forced
 from npu_tensor.spec import Spec
 
 if TYPE_CHECKING:
@@ -122,22 +123,34 @@ class Tensor(Methods):
         return self.shape[0]
 
     def __repr__(self) -> str:
+        # Debuggers ask for this at every stop, so it neither computes nor waits; str() does.
         node = self._node
         if node.value is None:
-            call = node.call
-            name = call.op.name if call is not None else "argument of jit"
-            return f"Tensor({node.spec}, lazy: {name})"
+            return f"Tensor({node.spec}, lazy: {cast(Call, node.call).op.name})"
+        if node.value is PLACEHOLDER:
+            return f"Tensor({node.spec}, argument of a function that is being captured)"
+        if _only_elsewhere(node.value):
+            return f"Tensor({node.spec}, on {self.device})"
         return f"Tensor({_format(self)}, dtype={self.dtype.name})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what `repr` says, and the ops still to run as a picture. Neither computes nor waits."""
+        from npu_tensor.drawing.card import lazy_card, value_card
+
+        if self._node.value is None:
+            return lazy_card(repr(self), self._node)
+        return value_card(f"{self._node.spec}, {self.nbytes:,} bytes on {self.device}", repr(self))
 
     # --- looking at the value
 
-    def realize(self, wait: bool = True) -> Tensor:
+    def realize(self, wait: bool = True, device: str | None = None) -> Tensor:
         """Compute the value now, if it has not been, and return self.
 
         wait: False lets an NPU compute while the program goes on; looking at the value, or `synchronize`, waits.
+        device: URI of what must run every op, and not the default devices with the CPU behind them. Raises DeviceError
+        with the op and the reason if it cannot.
         """
-        if self._node.value is None:
-            _realize_nodes((self._node,), wait)
+        realize(self, wait=wait, device=device)
         return self
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -204,8 +217,8 @@ class Tensor(Methods):
         return self.clone()
 
     def __reduce__(self) -> Any:
-        array = self.numpy()
-        return _rebuild, (array.tobytes(), self.dtype, self.shape)
+        # As bytes: NumPy's pickles share their memory where the protocol lets them, but not those of bfloat16.
+        return _rebuild, (self.numpy().reshape(-1).view(np.uint8), self.dtype, self.shape)
 
     def detach(self) -> Tensor:
         """self: there is no automatic differentiation."""
@@ -259,11 +272,12 @@ def _note_change(tensor: Tensor, frame: FrameType) -> None:
         watch.changes.append((tensor, tensor._node, user_frame(frame)))
 
 
-def realize(*tensors: Tensor, wait: bool = True) -> None:
-    """Compute several tensors at once; what they share is computed once. wait: see `Tensor.realize`."""
+def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
+    """Compute several tensors at once; what they share is computed once. wait, device: see `Tensor.realize`."""
+    chosen = None if device is None else forced(device)
     pending = tuple(tensor._node for tensor in tensors if tensor._node.value is None)
     if pending:
-        _realize_nodes(pending, wait)
+        _realize_nodes(pending, wait, chosen)
 
 
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:
@@ -275,15 +289,31 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
     return wrap(Data(spec, Buffer.from_array(owned)))
 
 
-def _rebuild(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
     return from_array(np.frombuffer(data, dtype.numpy).reshape(shape))
+
+
+EDGE = 3
+"""Elements at each end of a dimension that are printed of a tensor of more than `PRINTED` elements."""
+
+PRINTED = 200
 
 
 def _format(tensor: Tensor) -> str:
     array = tensor.numpy()
+    threshold = PRINTED
+    if array.size > PRINTED:
+        # One element between the ends, which NumPy leaves out. Otherwise it would be all that is converted below.
+        ends = (np.r_[: EDGE + 1, -EDGE:0] if extent > 2 * EDGE else np.arange(extent) for extent in array.shape)
+        array, threshold = array[np.ix_(*ends)], 0
     if tensor.dtype.name == "bfloat16":
         array = array.astype(np.float32)
-    return np.array2string(array, separator=", ", threshold=200, edgeitems=3, precision=4)
+    return np.array2string(array, separator=", ", threshold=threshold, edgeitems=EDGE, precision=4)
+
+
+def _only_elsewhere(value: Any) -> bool:
+    """Whether only the memory of a device holds the value, so that reading it means waiting and copying."""
+    return getattr(value, "home", None) is not None and value.host is None
 
 
 # --- recording

@@ -15,7 +15,7 @@ import npu_tensor as nt
 from npu_tensor import demo
 from npu_tensor.cli import main
 from npu_tensor.config import Config, config
-from npu_tensor.display import Explanation, Row
+from npu_tensor.explanation import Explanation, Row
 from npu_tensor.ops import OPS
 from npu_tensor.runtime.sim import host_compiler
 
@@ -105,8 +105,8 @@ def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
 
 @pytest.mark.parametrize(("there", "complains"), [(1, True), (2, False), (3, False)])
 def test_it_is_a_complaint_if_most_ops_run_elsewhere(there: int, complains: bool) -> None:
-    rows = [Row("add", "f32[1]", "sim:npu2" if n < there else "cpu", "", None, "", "") for n in range(4)]
-    rows.append(Row("permute", "f32[1]", "-", "none", None, "", ""))
+    rows = [Row("add", "f32[1]", "sim:npu2" if n < there else "cpu", "") for n in range(4)]
+    rows.append(Row("permute", "f32[1]"))
     found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
     assert found == (["float32: only 1 of 4 ops run on sim:npu2"] if complains else [])
 

@@ -12,30 +12,39 @@ import pytest
 import npu_tensor
 
 PACKAGE = Path(npu_tensor.__file__).parent
-SOURCES = [  # rglob does not follow the link to the top-level folder of the kernels
-    path for folder in (PACKAGE, PACKAGE / "kernels") for path in sorted(folder.rglob("*.py*")) if path.suffix != ".pyc"
+LINKS = ("benchmarks", "examples", "kernels")
+SOURCES = [  # rglob does not follow the links to top-level folders
+    path
+    for folder in (PACKAGE, *(PACKAGE / link for link in LINKS))
+    for path in sorted(folder.rglob("*.py*"))
+    if path.suffix != ".pyc"
 ]
 
 # Lowest layer first. A module may import from lower layers and, inside a sub-package, from its siblings.
 # "" is npu_tensor/__init__.py, the public names: only what uses the package as a user does may import it.
 LAYERS = (
-    ("errors", "user_warnings", "version"),
+    ("errors", "units", "user_warnings", "version"),
     ("config", "events"),
-    ("dtypes", "logs"),
+    ("debugging", "dtypes", "logs"),
     ("spec", "tensor_desc"),
     ("ops",),
     ("graph", "task"),
+    ("drawing",),
     ("dataflow",),
     ("kernels",),
     ("runtime",),
-    ("fuse", "lifetimes"),
-    ("schedule",),
+    ("fuse", "lifetimes", "observed", "placement", "plan"),
+    ("costs", "trace"),
+    ("selection",),
+    ("explanation", "schedule"),
     ("_methods",),
     ("tensor",),
-    ("functional", "devices", "display", "jit", "machine", "pregen", "resources"),
+    ("functional", "devices", "explain", "jit", "machine", "pregen", "profiling", "resources"),
     ("self_test",),
     ("",),
-    ("demo", "doctor", "kernel_functions", "stubs"),
+    ("calibrate", "demo", "doctor", "kernel_functions", "stubs"),
+    ("examples",),
+    ("benchmarks",),
     ("build", "cli"),
     ("__main__",),
 )

@@ -1,1 +1,1 @@
-"""Data files of the demo, installed as `npu_tensor.examples_data` so that an installed package finds them."""
+"""Data files of the demo, installed as `npu_tensor.examples.data` so that an installed package finds them."""

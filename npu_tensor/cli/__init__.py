@@ -13,8 +13,10 @@ import click
 
 import npu_tensor as nt
 from npu_tensor import demo as digits_demo
+from npu_tensor.benchmarks.command import bench as bench_command
 from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
+from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
 from npu_tensor.cli.device_option import device_option, search_path_options
 from npu_tensor.cli.devices import devices as devices_command
@@ -24,6 +26,7 @@ from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
 from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
+from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
 from npu_tensor.cli.tables import print_table
 from npu_tensor.config import config
@@ -59,13 +62,16 @@ def main() -> None:
 
 for command in (
     archs_command,
+    bench_command,
     cache_command,
+    calibrate_command,
     config_command,
     devices_command,
     docs_command,
     doctor_command,
     kernel_source_command,
     pack_command,
+    profile_command,
     selftest_command,
     unpack_command,
 ):

@@ -67,7 +67,7 @@ def _row(name: str) -> SettingRow:
 
 
 def print_settings(rows: Sequence[SettingRow]) -> None:
-    """Print variable, value or error, and origin; what a setting means is in docs/index.md and in the JSON."""
+    """Print variable, value or error, and origin; what a setting means is in docs/settings.md and in the JSON."""
     print_table(
         "settings",
         ("variable", "value", "from"),

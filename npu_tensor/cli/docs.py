@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from npu_tensor.cli.interface import interface_page
 from npu_tensor.config import Config
 from npu_tensor.functional import GGML_NAMES
 from npu_tensor.ops import OPS, Op
@@ -95,10 +96,10 @@ class _Table(NamedTuple):
     rows: Callable[[], Iterable[Sequence[str]]]
 
 
-PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType({"ops.md": ops_page})
+PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType({"interface.md": interface_page, "ops.md": ops_page})
 TABLES: Final = (
-    _Table("index.md", ("variable", "also", "default", "meaning"), _settings),
-    _Table("index.md", ("option", "values", "default", "devices", "meaning"), _device_options),
+    _Table("settings.md", ("variable", "also", "default", "meaning"), _settings),
+    _Table("settings.md", ("option", "values", "default", "devices", "meaning"), _device_options),
 )
 
 

@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from npu_tensor import events, schedule
+from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Target
+from npu_tensor.plan import Placed, Plan
 from npu_tensor.pregen.recorded import entry_for
 from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.store_files import write_atomically
@@ -83,7 +84,7 @@ class _Recorder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._plans: dict[int, schedule.Plan] = {}
+        self._plans: dict[int, Plan] = {}
         self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
         self._names: set[tuple[str, str]] = set()
         self._refusals: dict[str, None] = {}
@@ -91,18 +92,19 @@ class _Recorder:
     def listen(self, event: events.Event) -> None:
         if isinstance(event, (events.PlanBuilt, events.KernelRan)):
             plan = event.plan
-            if isinstance(plan, schedule.Plan) and id(plan) not in self._plans:
+            if isinstance(plan, Plan) and id(plan) not in self._plans:
                 with self._lock:
                     self._plans[id(plan)] = plan
                     for placed in plan.placed:
                         self._add(plan, placed)
 
-    def _add(self, plan: schedule.Plan, placed: schedule.Placed) -> None:
+    def _add(self, plan: Plan, placed: Placed) -> None:
         """Ask the devices as the scheduler did: of one that could not build the kernel the plan knows no more."""
-        for device in schedule.devices():
+        if any(refusal.by_cost for refusal in placed.refusals):
+            return
+        for device in selection.accelerators(selection.current()):
             target = getattr(device, "target", None)
-            if not isinstance(target, Target):  # the host, which takes the rest
-                return
+            assert isinstance(target, Target)
             answer = device.claim(placed.task)
             if isinstance(answer, Refusal):
                 self._refusals[f"{placed.task.name} on {device.uri}: {answer.reason}"] = None
@@ -146,6 +148,6 @@ class _Recorder:
             more = len(self._refusals) - len(given)
             return "; ".join([*given, f"and {more} more"] if more else given)
         return (
-            f"the default device is {schedule.default_device()}, which has none; call nt.set_default_device or set "
+            f"the default device is {selection.default_device()}, which has none; call nt.set_default_device or set "
             "NPU_TENSOR_DEVICE, to sim:npu1 or sim:npu2 for example"
         )

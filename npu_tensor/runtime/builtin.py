@@ -48,7 +48,7 @@ def no_kernels(arch: str, backend: Backend | None = None) -> str | None:
 
         backend = IronBackend()
     missing = backend.missing()
-    if config.jit and missing is None:
+    if config.jit != "off" and missing is None:
         return None
     cached = (directory / folder(arch, backend) for directory in readable(store.root))
     if any(directory.is_dir() for directory in (*(ready / arch for ready in ready_directories()), *cached)):

@@ -10,7 +10,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.device_uri import DeviceUri, Scheme, device_option, parse_uri, split_uris, target
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.task import Device, Step, Task
+from npu_tensor.task import Accelerator, Step, Task
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.device import XrtDevice
@@ -36,7 +36,7 @@ def not_allowed(scheme: Scheme) -> str | None:
     return f"{config.origin('backend')} allows no devices of the kind {scheme}"
 
 
-def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Device:
+def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
     """The device at a URI. on_host: the step that computes a task on the CPU. Raises DeviceError."""
     if reason := not_allowed(uri.scheme):
         raise DeviceError(f"{uri.text}: {reason}")
@@ -51,12 +51,11 @@ _opened: dict[tuple[int, int, str], XrtDevice] = {}
 """One object per NPU and target, whatever URIs name it: what one of them has computed lies there for all."""
 
 
-def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Device:
+def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
     from npu_tensor.runtime.builtin import no_kernels
     from npu_tensor.runtime.discovery import select
     from npu_tensor.runtime.logical import LogicalDevice
     from npu_tensor.runtime.xrt.device import XrtDevice, library
-    from npu_tensor.runtime.xrt.power import set_power_mode
 
     selected = select(uri)
     reason = no_kernels(selected[0].arch, library().backend)
@@ -72,7 +71,7 @@ def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
             member = _opened[key] = XrtDevice(name, npu, wanted, allocator, on_host)
         member.keep_awake(device_option(uri, "keepalive"))
         if (power := device_option(uri, "power")) != "default":
-            set_power_mode(npu.bdf, power)
+            member.set_power(power)
         members.append(member)
     return LogicalDevice(uri.text, members) if len(members) > 1 else members[0]
 

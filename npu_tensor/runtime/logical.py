@@ -18,12 +18,12 @@ from weakref import WeakSet
 from npu_tensor import events
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.task import AsynchronousDevice, Device, Kernel, Refusal, Step, Task
+from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Refusal, Step, Task
 
 __all__ = ["LogicalDevice", "LogicalKernel", "Member", "Resident"]
 
 
-class Member(Device, Protocol):
+class Member(Accelerator, Protocol):
     """A device that may be one of several. It opens what it needs when a kernel is bound, not before.
 
     Kernels are bound, and steps run, by several threads at the same time.
@@ -89,6 +89,20 @@ class LogicalDevice:
         self._choosing = threading.Lock()
         # By thread: one that an interrupt took out of a launch is counted right again at its next one.
         self._running: dict[int, int] = {}
+
+    @property
+    def launch(self) -> Expense:
+        """What the smallest kernel is predicted to take."""
+        return self.members[0].launch
+
+    @property
+    def switch(self) -> Expense:
+        """What it is predicted to take besides, if a kernel follows one of another context on the same member."""
+        return self.members[0].switch
+
+    def fetch(self, nbytes: int) -> Expense:
+        """What it is predicted to take to bring a value back that lies in the memory of a member only."""
+        return self.members[0].fetch(nbytes)
 
     def claim(self, task: Task) -> LogicalKernel | Refusal:
         """What the first member answers."""
@@ -185,10 +199,15 @@ class LogicalKernel:
         self.first = first
         self.device = owner.uri
         self.name = first.name
-        self.seconds = first.seconds
         self.reason = first.reason
+        self.origin = first.origin
         self._steps: dict[int, Step] = {}
         self._refused: dict[int, str] = {}
+
+    @property
+    def cost(self) -> Cost:
+        """What a run is predicted to take, on any member."""
+        return self.first.cost
 
     def bind(self) -> Step:
         """Bind the kernel on one member; on each of the others it is bound when it gets its first launch.
@@ -225,11 +244,13 @@ class LogicalKernel:
                     raise BuildError(answer.reason)
                 step = answer.bind()
             except NpuTensorError as error:
+                if isinstance(error, BuildError) and error.pending:
+                    raise  # That is no fault of the member.
                 self._refused[number] = str(error)
                 if events.listeners:
                     events.emit(events.Fallback(self.task.name, member.uri, str(error)))
                 return None
             if not self._steps:
-                self.seconds, self.reason = answer.seconds, answer.reason
+                self.origin, self.reason = answer.origin, answer.reason
             self._steps[number] = step
             return step

@@ -12,7 +12,7 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.reference import located
 
-__all__ = ["check_indexes", "flat", "host_bytes", "pack", "unpack", "word"]
+__all__ = ["check_indexes", "flat", "form_of", "host_bytes", "pack", "unpack", "word"]
 
 Array = np.ndarray[Any, Any]
 
@@ -20,6 +20,29 @@ Array = np.ndarray[Any, Any]
 def host_bytes(operand: HostOperand) -> int:
     """Bytes of the host buffer."""
     return math.prod(operand.padded) * np.dtype(operand.dtype).itemsize
+
+
+def form_of(operand: HostOperand, dtype: DType) -> HostOperand | None:
+    """What stands for the contents of a host buffer: equal where one copy of a tensor serves several kernels.
+
+    None if the first bytes of the host buffer are those of the tensor's own, whose elements are `dtype`, and the rest
+    does not matter.
+    """
+    layout, padded = operand.layout, operand.padded
+    in_order = is_row_major(layout.shape, layout.strides) and not layout.offset and padded[1:] == layout.shape[1:]
+    # What lies behind the elements of a result is not read; what a kernel reads there may have to be padding.
+    free = operand.output or operand.padding is None or padded == layout.shape
+    return None if operand.dtype == dtype.name and in_order and free else operand._replace(number=None, indexes=None)
+
+
+def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the elements follow each other in memory. Strides along extents of 1 do not matter."""
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
 
 
 def flat(buffer: Any, dtype: DType) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.config import config
 
 
@@ -16,6 +16,6 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
     level = request.param
     settings = {"cpu_compile": False} if level == "numpy" else {"cpu_features": level if level != "host" else ""}
     with config.scope(**settings):
-        schedule.reset()
+        selection.reset()
         yield level
-    schedule.reset()
+    selection.reset()

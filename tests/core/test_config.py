@@ -45,7 +45,13 @@ PROMISED = {
 ON = ["1", "true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"]
 OFF = ["0", "false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", ""]
 
-SWITCHES = ["cache_clear", "jit", "jit_verbose", "log"]
+# Settings and what the words stand for there.
+SWITCHES: dict[str, tuple[Any, Any]] = {
+    "cache_clear": (True, False),
+    "jit": ("wait", "off"),
+    "jit_verbose": (True, False),
+    "log": (True, False),
+}
 
 # A text that is not allowed for each setting that does not take any text.
 BAD = {
@@ -63,7 +69,7 @@ BAD = {
     "pool_bytes": "1.5",
     "cache_bytes": "4 GiB",
     "cache_clear": "-",
-    "jit": "background",
+    "jit": "backround",
     "jit_verbose": "loud",
     "force_recompile": "2",
     "build_seconds": "0",
@@ -108,10 +114,10 @@ def test_every_promised_variable_is_read_with_its_aliases() -> None:
 @pytest.mark.parametrize("name", SWITCHES)
 def test_switches_take_the_words_of_ggml_hsa_in_any_case(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in SETTINGS[name].readers:
-        for words, expected in ((ON, True), (OFF, False)):
+        for words, expected in zip((ON, OFF), SWITCHES[name], strict=True):
             for word in words:
                 monkeypatch.setenv(variable, word)
-                assert getattr(Config(), name) is expected
+                assert getattr(Config(), name) == expected
         monkeypatch.delenv(variable)
 
 
@@ -120,7 +126,7 @@ def test_other_words_are_off_for_ggml_hsa_and_wrong_for_us(name: str, monkeypatc
     ours, theirs = SETTINGS[name].readers
     monkeypatch.setenv(theirs, "enable")
     with pytest.warns(RuntimeWarning, match=f"{theirs}='enable'"):
-        assert getattr(Config(), name) is False
+        assert getattr(Config(), name) == SWITCHES[name][1]
     monkeypatch.setenv(ours, "enable")
     with pytest.raises(nt.ArgumentError, match=f"{ours}='enable'"):
         getattr(Config(), name)
@@ -136,6 +142,8 @@ def test_other_words_are_off_for_ggml_hsa_and_wrong_for_us(name: str, monkeypatc
         ("fallback", "NPU_TENSOR_FALLBACK", "warn", "warn"),
         ("fallback", "GGML_HSA_CPU_FALLBACK", "on", "allow"),
         ("fallback", "GGML_HSA_CPU_FALLBACK", "0", "error"),
+        ("jit", "NPU_TENSOR_JIT", "background", "background"),
+        ("jit", "NPU_TENSOR_JIT", "wait", "wait"),
         ("kernel_dirs", "NPU_TENSOR_KERNEL_DIR", "/a:b c", (Path("/a"), Path("b c"))),
         ("kernel_dirs", "GGML_HSA_KERNEL_DIR", "/a", (Path("/a"),)),
         ("kernel_dirs", "NPU_TENSOR_KERNEL_DIR", "", ()),
@@ -270,11 +278,11 @@ def test_origin_says_where_a_value_is_from_also_before_it_is_read(monkeypatch: p
     assert settings.origin("jit") == "default"
     monkeypatch.setenv("GGML_HSA_JIT_COMPILE", "0")
     assert settings.origin("jit") == "GGML_HSA_JIT_COMPILE"
-    assert settings.jit is False
-    settings.jit = True
+    assert settings.jit == "off"
+    settings.jit = "background"
     assert settings.origin("jit") == "config.jit"
     settings.reset()
-    assert (settings.origin("jit"), settings.jit) == ("GGML_HSA_JIT_COMPILE", False)
+    assert (settings.origin("jit"), settings.jit) == ("GGML_HSA_JIT_COMPILE", "off")
 
 
 def test_scope_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +318,7 @@ def test_a_scope_that_fails_changes_nothing(wrong: dict[str, Any], error: type[E
     with pytest.raises(error), settings.scope(threads=3, **wrong):
         pytest.fail("the block must not run")
     assert settings.threads == 2
-    assert settings.jit is True
+    assert settings.jit == "wait"
     assert not hasattr(settings, "no_such_setting")
 
 
@@ -411,7 +419,7 @@ def test_the_command_prints_values_and_where_they_come_from(monkeypatch: pytest.
     result = invoke()
     assert result.exit_code == 0, result.output
     shown = cells(result.output)
-    assert shown["NPU_TENSOR_JIT"] == ["0", "GGML_HSA_JIT_COMPILE"]
+    assert shown["NPU_TENSOR_JIT"] == ["off", "GGML_HSA_JIT_COMPILE"]
     assert shown["NPU_TENSOR_THREADS"] == ["3", "NPU_TENSOR_THREADS"]
     assert shown["NPU_TENSOR_DEBUG"] == ["1", "config.debug"]
     assert shown["NPU_TENSOR_MAX_DEPTH"] == ["4096", "default"]

@@ -13,16 +13,17 @@ from collections.abc import Iterator
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, logs, schedule
+from npu_tensor import events, logs, selection
 from npu_tensor.config import config
+from npu_tensor.plan import Plan
 
 
 @pytest.fixture(autouse=True)
 def _no_plans() -> Iterator[None]:
     """Plans are made anew: settings are looked at when one is made."""
-    schedule.reset()
+    selection.reset()
     yield
-    schedule.reset()
+    selection.reset()
     with config.scope(log=False):
         logs.follow_setting()
 
@@ -41,7 +42,7 @@ def test_a_plan_built_comes_with_the_plan() -> None:
     with events.listen(seen.append):
         (nt.ones(5) + 1).realize()
     (built,) = (event for event in seen if isinstance(event, events.PlanBuilt))
-    assert isinstance(built.plan, schedule.Plan)
+    assert isinstance(built.plan, Plan)
     assert [placed.task.ops[-1] for placed in built.plan.placed] == ["add"]
     assert "plan=" not in repr(built)
     assert built == dataclasses.replace(built, plan=None)
@@ -56,10 +57,10 @@ def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> Non
         (nt.ones(7) + 1).realize()
         (nt.ones(8) + 1).realize()
         words = [record.getMessage().partition("(")[0] for record in caplog.records]
-        assert words == ["KernelBuilt", "PlanBuilt", "KernelRan"] * 2
+        assert words == ["KernelBuilt", "PlanBuilt", "KernelRan", "PlanRan"] * 2
     assert {(record.name, record.levelno) for record in caplog.records} == {("npu_tensor", logging.DEBUG)}
     (nt.ones(9) + 1).realize()
-    assert len(caplog.records) == 6
+    assert len(caplog.records) == 8
     assert events.listeners == before
 
 
@@ -67,7 +68,7 @@ def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> Non
 def test_the_log_goes_to_stderr(variable: str) -> None:
     program = "import npu_tensor as nt; (nt.ones(3) + 1).realize()"
     command = [sys.executable, "-W", "error", "-c", program]
-    for text, expected in (("1", ["KernelBuilt", "PlanBuilt", "KernelRan"]), ("0", [])):
+    for text, expected in (("1", ["KernelBuilt", "PlanBuilt", "KernelRan", "PlanRan"]), ("0", [])):
         done = subprocess.run(command, env={**os.environ, variable: text}, capture_output=True, text=True, check=True)
         assert [line.partition("(")[0] for line in done.stderr.splitlines()] == expected
         assert done.stdout == ""

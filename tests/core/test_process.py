@@ -178,13 +178,13 @@ def test_a_fork_while_another_thread_plans_can_plan() -> None:
     program = """
 import os, threading
 import npu_tensor as nt
-from npu_tensor import schedule
+from npu_tensor import selection
 
 x = nt.ones(64).realize()
 holding, done = threading.Event(), threading.Event()
 
 def plan():
-    with schedule._lock:
+    with selection.lock:
         holding.set()
         done.wait(60)
 

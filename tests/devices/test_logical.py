@@ -21,7 +21,7 @@ from npu_tensor.errors import BuildError, LaunchError
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.logical import LogicalDevice
-from npu_tensor.task import Input, Kernel, Output, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Input, Kernel, Output, Refusal, Step, Task
 
 LAUNCH = "a launch"
 NPU2 = Target(ARRAYS["aie2p"], 8)
@@ -29,10 +29,15 @@ SECONDS = 30
 """Until a test that hangs fails; nothing here takes as long."""
 
 
+COST = Cost(Expense(1, 0, 0), 64)
+
+
 class FakeMember:
     """Records what it is asked for. Its steps return at once; `busy` and `usable` are what a test says."""
 
     fusion = FUSION
+    launch = Expense(2, 0, 0)
+    switch = Expense(3, 0, 0)
 
     def __init__(self, uri: str, target: Target = NPU2) -> None:
         self.uri = uri
@@ -49,6 +54,13 @@ class FakeMember:
         self.synchronized = 0
         self.barrier: threading.Barrier | None = None  # for launches to meet at
         self.bind_slowly = False
+
+    @property
+    def members(self) -> tuple[FakeMember]:
+        return (self,)
+
+    def fetch(self, nbytes: int) -> Expense:
+        return Expense(nbytes, 0, 0)
 
     def claim(self, task: Task) -> FakeKernel | Refusal:
         if self.refuses and self.refuses in task.name:
@@ -73,7 +85,8 @@ class FakeKernel:
         self.task = task
         self.device = owner.uri
         self.name = "fake"
-        self.seconds = 0.0
+        self.cost = COST
+        self.origin = "none"
         self.reason = "claimed"
 
     def bind(self) -> Step:
@@ -83,7 +96,7 @@ class FakeKernel:
             threading.Event().wait(0.2)
         if owner.failure is not None:
             raise owner.failure
-        self.seconds, self.reason = 1e-3, f"bound by {owner.uri}"
+        self.origin, self.reason = "built", f"bound by {owner.uri}"
 
         def run(values: list[Any]) -> None:
             owner.launches.append(self.task.name)
@@ -236,10 +249,13 @@ def test_the_first_member_answers_for_all() -> None:
     assert not isinstance(kernel, Refusal)
     two.device.prepare([kernel])
     assert ([len(member.prepared) for member in two.members], two.members[0].prepared[0].device) == ([1, 0], "fake#0")
-    assert (kernel.device, kernel.name, kernel.reason) == ("fake", "fake", "claimed")
+    assert (kernel.device, kernel.name, kernel.reason, kernel.origin) == ("fake", "fake", "claimed", "none")
+    assert kernel.cost is COST
+    expected = (Expense(2, 0, 0), Expense(3, 0, 0), Expense(4, 0, 0))
+    assert (two.device.launch, two.device.switch, two.device.fetch(4)) == expected
     step = kernel.bind()
     assert [two.launched_on(step), two.launched_on(step)] == [0, 1]
-    assert (kernel.seconds, kernel.reason) == (1e-3, "bound by fake#0")
+    assert (kernel.origin, kernel.reason) == ("built", "bound by fake#0")
 
 
 @pytest.mark.parametrize("failing", [0, 1])

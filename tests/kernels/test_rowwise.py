@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor import events, kernels, schedule
+from npu_tensor import events, kernels, selection
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
@@ -39,9 +39,9 @@ LONG = [(2, 20_001), (9, 16_405), (1, 100_003)]
 def only_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All other tasks run on the CPU."""
     monkeypatch.setattr(kernels, "claim", rowwise.claim)
-    schedule.reset()
+    selection.reset()
     yield
-    schedule.reset()
+    selection.reset()
 
 
 def on_array(uri: str, function: Callable[..., nt.Tensor], *operands: Array) -> Array:

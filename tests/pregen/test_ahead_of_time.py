@@ -53,10 +53,10 @@ def test_a_program_needs_no_other_kernels(tmp_path: Path, wrap: Callable[..., An
 
 def schedule_knows_nothing() -> None:
     """Kernels that tests before have found must not be what is used."""
-    from npu_tensor import schedule
+    from npu_tensor import selection
     from npu_tensor.runtime.sim import device
 
-    schedule.reset_plans()
+    selection.reset_plans()
     device.library.cache_clear()
 
 

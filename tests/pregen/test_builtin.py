@@ -169,7 +169,7 @@ def test_a_wheel_brings_the_kernels_that_are_there(tmp_path: Path, archs: tuple[
     def unneeded(folder: str, names: list[str]) -> list[str]:
         return [name for name in names if name in ("__pycache__", "builtin_kernels")]
 
-    for name in ("npu_tensor", "kernels", "share", "scripts", "examples"):
+    for name in ("npu_tensor", "benchmarks", "kernels", "share", "scripts", "examples"):
         shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=unneeded)
     for path in ROOT.glob("[!.]*"):
         if path.is_file():

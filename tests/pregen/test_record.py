@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, schedule
+from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
+from npu_tensor.plan import Plan
 from npu_tensor.pregen import config_file, generate
 from npu_tensor.pregen.entry import Entry
 from npu_tensor.pregen.executors import open_executor
@@ -29,9 +30,9 @@ needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=s
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    schedule.reset()
+    selection.reset()
     yield
-    schedule.reset()
+    selection.reset()
 
 
 def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
@@ -63,7 +64,7 @@ def test_an_entry_makes_the_design_that_was_run(tmp_path: Path, uri: str) -> Non
 
     def listen(event: events.Event) -> None:
         if isinstance(event, events.PlanBuilt):
-            assert isinstance(event.plan, schedule.Plan)
+            assert isinstance(event.plan, Plan)
             ran.update(
                 (design_digest(placed.kernel.request.design), placed.kernel.request[:1] + placed.kernel.request[2:])
                 for placed in event.plan.placed
@@ -218,7 +219,7 @@ nt.set_default_device("sim:npu2")
 hidden = (x @ w.T + b[0, :32]).relu()
 results = (hidden * 0.5).softmax(-1), hidden.sum(-1)
 rows = nt.explain(*results).rows
-print(json.dumps([[row["device"], row["why"]] for row in rows if row["seconds"] is not None]))
+print(json.dumps([[row["device"], row["why"]] for row in rows if row["predicted"] is not None]))
 print(json.dumps([result.float().tolist() for result in results]))
 """
 

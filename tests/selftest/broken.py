@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.runtime.operands import flat
 from npu_tensor.runtime.reference import ReferenceKernel
-from npu_tensor.task import Fusion, Kernel, Output, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Fusion, Kernel, Output, Refusal, Step, Task
 
 __all__ = ["BrokenDevice", "Damage"]
 
@@ -20,19 +20,23 @@ Damage = Callable[[Array], None]
 """Changes a result in place, or raises what a launch raises."""
 
 
+COST = Cost(Expense(1e-3, 1e-3, 0.0), 0)
+
+
 @dataclass
 class BrokenKernel:
     """Computes the task, then lets `damage` change every result."""
 
     name: str
     device: str
-    seconds: float
+    cost: Cost
     reason: str
     task: Task
     damage: Damage
+    origin: str = "none"
 
     def bind(self) -> Step:
-        right = ReferenceKernel(self.task, schedule.allocator()).bind()
+        right = ReferenceKernel(self.task, selection.allocator()).bind()
 
         def step(values: list[Any]) -> None:
             right(values)
@@ -59,7 +63,7 @@ class BrokenDevice:
     def claim(self, task: Task) -> Kernel | Refusal:
         if task.name in self.refused:
             return Refusal(f"{task.name} is too much")
-        return BrokenKernel("broken", self.uri, 1e-3, "as it was told", task, self.damage)
+        return BrokenKernel("broken", self.uri, COST, "as it was told", task, self.damage)
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         raise RuntimeError("nothing can be prepared")

@@ -11,7 +11,7 @@ import pytest
 from broken import Array, BrokenDevice, Damage
 
 import npu_tensor as nt
-from npu_tensor import events, schedule, self_test
+from npu_tensor import events, self_test
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError, DeviceError, LaunchTimeout
@@ -90,7 +90,7 @@ def test_the_cpu_passes() -> None:
 
 def run(monkeypatch: pytest.MonkeyPatch, damage: Damage, *families: str, refused: tuple[str, ...] = ()) -> Report:
     device = BrokenDevice(damage, refused)
-    monkeypatch.setattr(schedule, "devices", lambda: [device])
+    monkeypatch.setattr(self_test, "_opened", lambda uri: device)
     return selftest("cpu", families, quick=True)
 
 

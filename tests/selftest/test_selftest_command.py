@@ -9,7 +9,7 @@ import pytest
 from broken import Array, BrokenDevice
 from click.testing import CliRunner, Result
 
-from npu_tensor import schedule
+from npu_tensor import self_test
 from npu_tensor.cli.selftest import selftest
 
 
@@ -44,7 +44,7 @@ def test_a_simulated_npu(tmp_path: Path) -> None:
 
 
 def test_a_broken_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(schedule, "devices", lambda: [BrokenDevice(zeros)])
+    monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(zeros))
     file = tmp_path / "report.json"
     done = invoke("--device", "cpu", "--quick", "--json", file)
     assert done.exit_code == 1
@@ -60,7 +60,7 @@ def test_an_interrupt_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
         if len(calls) > 20:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(schedule, "devices", lambda: [BrokenDevice(interrupt)])
+    monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(interrupt))
     done = invoke("--device", "cpu", "--quick")
     assert done.exit_code == 1
     assert "cpu: 2 pass" in done.stdout
@@ -68,7 +68,7 @@ def test_an_interrupt_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_report_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(schedule, "devices", lambda: [BrokenDevice(nothing)])
+    monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(nothing))
     file = tmp_path / "absent" / "report.json"
     done = invoke("--device", "cpu", "--family", "rope", "--json", file)
     assert done.exit_code == 1

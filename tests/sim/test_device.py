@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, schedule
+from npu_tensor import events, selection
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.sim import device, host_compiler
@@ -111,7 +111,7 @@ def test_products_of_bfloat16_may_be_float32(rows: int) -> None:
     weights, x = bfloat16(33, 65), bfloat16(rows, 65, seed=1)
     with nt.default_device("sim:npu2"):
         product = nt.mul_mat(weights, x)
-        (row,) = [row for row in nt.explain(product) if row.seconds is not None]
+        (row,) = [row for row in nt.explain(product) if row.predicted is not None]
         found = product.numpy()
     assert (row.device, row.kernel) == ("sim:npu2", "rowwise" if rows == 1 else "gemm")
     assert product.dtype is nt.float32
@@ -182,8 +182,8 @@ def test_a_residual_is_added_by_a_kernel_of_its_own() -> None:
         result = nt.linear(x, w) + residual
         rows = nt.explain(result)
         found = result.float().numpy()
-    assert [row.kernel for row in rows if row.seconds is not None] == ["gemm", "elementwise"]
-    assert {row.device for row in rows if row.seconds is not None} == {"sim:npu2"}
+    assert [row.kernel for row in rows if row.predicted is not None] == ["gemm", "elementwise"]
+    assert {row.device for row in rows if row.predicted is not None} == {"sim:npu2"}
     expected = (nt.linear(x, w) + residual).float().numpy()
     np.testing.assert_allclose(found, expected, rtol=2.0**-6, atol=0.05)
 
@@ -195,7 +195,7 @@ def test_a_row_kernel_gets_no_more_streams_than_a_core_has_channels() -> None:
     uri = "sim:npu2?float32=emulate"
     with nt.default_device(uri):
         result = nt.soft_max_ext(scores, mask, 0.5, 8.0)
-        rows = [row for row in nt.explain(result) if row.seconds is not None]
+        rows = [row for row in nt.explain(result) if row.predicted is not None]
         found = result.float().numpy()
     assert {row.device for row in rows} == {uri}
     assert rows[-1].kernel == "rowwise"
@@ -231,7 +231,7 @@ def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -
         for n in (1000, 3000, 5000):  # designs that no other device has
             (x[:n] / 7).realize()
         assert [reference() is None for reference in loaded.values()] == [False, False, False]
-        schedule.reset_plans()
+        selection.reset_plans()
         gc.collect()
         assert [reference() is None for reference in loaded.values()] == [True, True, False]
 
@@ -298,13 +298,13 @@ def test_explain_shows_what_the_run_costs() -> None:
     assert "simulated: " in row.why
     assert "cycles on" in row.why
     assert "limited by" in row.why
-    assert row.seconds is not None
-    assert row.seconds > 110e-6
+    assert row.predicted is not None
+    assert row.predicted > 110e-6
 
 
 def test_without_a_compiler_everything_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_compiler, "reason", lambda: "no C++ compiler")
-    schedule.reset_plans()
+    selection.reset_plans()
     with nt.default_device("sim:npu1?cols=3"):
         row = nt.explain(bfloat16(16) + 1)[-1]
         assert (row.device, "no C++ compiler" in row.why) == ("cpu", True)

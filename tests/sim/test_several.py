@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, schedule
+from npu_tensor import events, selection
 from npu_tensor.runtime.logical import LogicalDevice
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import LoadedDesign
@@ -50,10 +50,10 @@ def simulated_on(work: Callable[[], object]) -> list[str]:
     ],
 )
 def test_a_uri_may_mean_several(uri: str, members: list[str]) -> None:
-    device = simulated(uri, schedule.allocator())
+    device = simulated(uri, selection.allocator())
     assert isinstance(device, LogicalDevice)
     assert (device.uri, [member.uri for member in device.members]) == (uri, members)
-    one = simulated(uri.replace("x2", "x1").replace("x3", "x1"), schedule.allocator())
+    one = simulated(uri.replace("x2", "x1").replace("x3", "x1"), selection.allocator())
     assert isinstance(one, SimulatedDevice)
     assert one.target == device.target
 
@@ -135,7 +135,7 @@ def test_kernels_are_compiled_once_for_all_members() -> None:
 def test_a_member_that_is_not_used_has_no_array(monkeypatch: pytest.MonkeyPatch) -> None:
     x = bfloat16(64)
     with nt.default_device("sim:npu1x4"):
-        device = schedule.devices()[0]
+        device = selection.accelerators(selection.current())[0]
         assert isinstance(device, LogicalDevice)
         for member in device.members[1:]:
             monkeypatch.setattr(member, "busy", 9)

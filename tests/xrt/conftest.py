@@ -20,7 +20,7 @@ with install(Machine()):
     pass
 sys.path.pop(0)
 
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings
@@ -30,7 +30,7 @@ from npu_tensor.runtime.xrt import device as xrt_device
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Compiled kernels of other processes must not decide what is tested here."""
-    with config.scope(cache_path=str(tmp_path_factory.mktemp("cache"))):
+    with config.scope(cache_path=str(tmp_path_factory.mktemp("cache")), policy="always"):
         yield
 
 
@@ -58,9 +58,9 @@ def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelL
     monkeypatch.setattr(bindings, "_failed", None)
     monkeypatch.setattr(xrt_device, "library", lambda: library)
     with install(machine):
-        schedule.reset()
+        selection.reset()
         yield machine
-        schedule.reset()
+        selection.reset()
     assert not machine.crashes, "\n".join(machine.crashes)
 
 

@@ -32,7 +32,7 @@ from machine import LAUNCH_FAULTS, Fault, Machine, Npu, install
 from states import ABORT
 
 import npu_tensor as nt
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.library import KernelLibrary
@@ -387,12 +387,12 @@ def soak(
     with install(machine), settings, fresh, mock.patch.object(xrt_device, "library", return_value=library):
         with warnings.catch_warnings(), virtual_time() as clock:
             warnings.filterwarnings("ignore", category=RuntimeWarning)
-            schedule.reset()
+            selection.reset()
             with nt.default_device("npu"):
                 running = _Soak(machine, kernels, fault_every, seed, clock)
                 report = running.run(count)
             del running
-            schedule.reset()
+            selection.reset()
             end_hung(machine)
             gc.collect()
         assert not machine.crashes, machine.crashes

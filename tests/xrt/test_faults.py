@@ -22,7 +22,7 @@ from machine import Fault, Machine, Npu, driver_error
 from npu_values import Array, errors_of, joined, normal, recorded
 
 import npu_tensor as nt
-from npu_tensor import events, schedule
+from npu_tensor import events, schedule, selection
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
@@ -505,7 +505,7 @@ def checks() -> Iterator[list[Any]]:
 
 def started_anew() -> None:
     """As in another process: what is on disk is read again."""
-    schedule.reset()
+    selection.reset()
     gc.collect()
 
 
@@ -821,6 +821,6 @@ def test_a_long_chain_that_failed_when_devices_were_reset(npu: Machine) -> None:
         expected = chain().numpy()
         npu.inject(Fault.ERROR)
         result = chain().realize(wait=False)
-        schedule.reset()
+        selection.reset()
         with pytest.warns(RuntimeWarning, match=r"mul_mat-\S+ failed on npu: .*ERROR"):
             np.testing.assert_array_equal(result.numpy(), expected)

@@ -24,7 +24,7 @@ from machine import Fault, Machine
 from soak import end_hung
 
 import npu_tensor as nt
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.sim import host_compiler
@@ -213,7 +213,7 @@ def ready(machine: Machine) -> Iterator[Work]:
         assert used(machine) <= had + 16, "buffers leak"
         assert machine.live_contexts <= 2
         work.__dict__.clear()
-    schedule.reset()
+    selection.reset()
     used(machine)
     assert (machine.live_contexts, machine.live_bos) == (0, 0)
 

@@ -20,7 +20,7 @@ import pytest
 from machine import Machine, Npu, install
 
 import npu_tensor as nt
-from npu_tensor import schedule
+from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.sim import host_compiler
@@ -101,7 +101,7 @@ def test_two_threads_share_plans_and_operands(machine: Machine, wait: bool) -> N
         assert machine.launches - before >= 2 * REALIZES
         nt.synchronize()
         del shared
-    schedule.reset()
+    selection.reset()
     gc.collect()
     assert (machine.live_contexts, machine.live_bos) == (0, 0)
 
@@ -174,7 +174,7 @@ def test_threads_on_a_logical_device_use_all_its_npus(machine: Machine) -> None:
         assert [bool(npu.cores) for npu in machine.devices] == [True, True]
         nt.synchronize()
         del shared
-    schedule.reset()
+    selection.reset()
     gc.collect()
     assert (machine.live_contexts, machine.live_bos) == (0, 0)
 
@@ -211,7 +211,7 @@ def test_a_forked_process_is_refused_and_can_use_the_cpu(machine: Machine) -> No
 
         def give_back() -> Any:
             before = machine.live_contexts, len(machine.freed)
-            schedule.reset()
+            selection.reset()
             gc.collect()
             return (machine.live_contexts, len(machine.freed)) == before
 
@@ -253,7 +253,7 @@ def use_npu(contexts: Path, cache: str, count: int) -> None:
     machine = Machine([Npu(contexts=contexts, context_limit=3)])
     library = KernelLibrary(StandinBackend())
     with (
-        config.scope(cache_path=cache),
+        config.scope(cache_path=cache, policy="always"),
         install(machine),
         mock.patch.object(xrt_device, "library", return_value=library),
         nt.default_device("npu"),
@@ -264,7 +264,7 @@ def use_npu(contexts: Path, cache: str, count: int) -> None:
         shared.many(count)
         assert len(list(contexts.iterdir())) <= 3
         nt.synchronize()
-        schedule.reset()
+        selection.reset()
         gc.collect()
     assert not machine.crashes
     assert machine.live_contexts == 0

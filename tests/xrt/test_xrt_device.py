@@ -26,7 +26,7 @@ from npu_values import BF16, Array, as_float, close, errors_of, joined, normal, 
 from surface_memory import bo
 
 import npu_tensor as nt
-from npu_tensor import kernels, schedule
+from npu_tensor import kernels, selection
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError, DimensionError
@@ -122,7 +122,7 @@ def test_families(either: Machine, case: str) -> None:
             given = [array if array.dtype == np.int32 else array * array.dtype.type(factor) for array in operands]
             result = compute(*map(nt.from_numpy, given))
             rows = nt.explain(result)
-            assert [row.kernel for row in rows if row.seconds is not None] == [family], rows
+            assert [row.kernel for row in rows if row.predicted is not None] == [family], rows
             assert "cpu" not in {row.device for row in rows}, rows
             close(result, expected(*map(as_float, given)))
             assert result.device == "npu"
@@ -442,7 +442,7 @@ def test_kernels_of_different_contexts_wait_for_each_other(npu: Machine) -> None
             value = nt.cat([value.index_select(0, at), value], 0).reshape(2, 24, 64)[0]
             value = nt.cat([value[:12], value[12:] * 2], 0)
             values = np.concatenate([values[CHOSEN][:12], values[CHOSEN][12:] * BF16.type(2)])
-        rows = [row for row in nt.explain(value) if row.seconds is not None]
+        rows = [row for row in nt.explain(value) if row.predicted is not None]
         assert {row.device for row in rows} == {"npu"}
         value.realize(wait=False)
         np.testing.assert_array_equal(value.numpy(), values)
@@ -503,7 +503,7 @@ def test_a_value_outlives_the_device(npu: Machine) -> None:
     view = result.numpy()
     other, also = joined(1)
     other.realize(wait=False)
-    schedule.reset()
+    selection.reset()
     np.testing.assert_array_equal(view, expected)
     np.testing.assert_array_equal(other.numpy(), also)
     assert npu.live_contexts == 0
@@ -554,7 +554,7 @@ def test_indices_out_of_range_are_found_before_the_launch(npu: Machine, wrong: i
 
 
 def _only_on_cpu(result: nt.Tensor) -> str:
-    (row,) = [row for row in nt.explain(result) if row.seconds is not None or row.device == "cpu"]
+    (row,) = [row for row in nt.explain(result) if row.predicted is not None or row.device == "cpu"]
     assert row.device == "cpu"
     return row.why
 
@@ -569,11 +569,11 @@ def test_without_mlir_aie_the_reason_is_named(npu: Machine, monkeypatch: pytest.
 
 def test_without_building_only_known_kernels_run(npu: Machine) -> None:
     joined(30)[0].realize()
-    schedule.reset_plans()
+    selection.reset_plans()
     with config.scope(jit=False):
         assert nt.explain(joined(30)[0])[-1].device == "npu"
         result, expected = joined(31)
-        assert "building is off (NPU_TENSOR_JIT=0)" in _only_on_cpu(result)
+        assert "building is off (NPU_TENSOR_JIT=off)" in _only_on_cpu(result)
         np.testing.assert_array_equal(result.numpy(), expected)
     assert npu.launches == 1
 
@@ -603,7 +603,7 @@ def test_precompiled_kernels(npu: Machine, tmp_path: Path, standin_library: Kern
         shutil.copy(path, directory / f"mine{suffix}")
     files = {suffix: found[0].description["files"][suffix] for suffix in found[0].files}
     (directory / "mine.json").write_text(json.dumps({**found[0].description, "files": files}), "utf-8")
-    schedule.reset()
+    selection.reset()
     ready = KernelLibrary(StandinBackend())
     settings = config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "empty"))
     with settings, mock.patch.object(device, "library", return_value=ready), recorded(CacheHit) as hits:
@@ -622,7 +622,7 @@ def test_precompiled_kernels(npu: Machine, tmp_path: Path, standin_library: Kern
 def used(uris: str) -> Iterator[None]:
     """Devices as the default ones, opened at once."""
     with nt.default_device(uris):
-        schedule.devices()
+        selection.accelerators(selection.current())
         yield
 
 
@@ -762,7 +762,7 @@ def test_keepalive_runs_what_is_loaded_on_buffers_of_its_own(machine: Machine) -
         result = joined(0, 1)[0].realize(wait=False)
         opened.touch()  # It is busy.
         assert machine.launches == 3
-    schedule.reset()
+    selection.reset()
     assert opened.keepalive is None
     assert not thread.is_alive()
 

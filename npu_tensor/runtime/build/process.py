@@ -153,7 +153,7 @@ def run(
             raise
         finally:
             group.running.discard(process)
-    if config.jit_verbose:
+    if config.jit_verbose or config.debug >= 5:
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
         said = _tail(log, before).rstrip()

@@ -3,7 +3,8 @@
     with building("add-1024bf16-1024bf16-1024bf16"):
         compile()
 
-It appears on a terminal or in a notebook two seconds after the first of the builds began, and nowhere else.
+It appears on a terminal, or in a notebook with ipywidgets, two seconds after the first of the builds began, and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Final
 
 __all__ = ["building"]
@@ -58,6 +60,8 @@ class _Builds:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+        if _in_notebook() and find_spec("ipywidgets") is None:
+            return  # what rich draws with there
         console = Console(file=None if _in_notebook() else sys.stderr)
         if not (console.is_terminal or console.is_jupyter):
             return

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,35 +20,27 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import Space, collapse
+from npu_tensor.runtime.cpu.composed import Compose, Composed, compose_sequence
+from npu_tensor.runtime.cpu.cost import grain, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
+from npu_tensor.runtime.cpu.rotation import compose_rotation
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Fusion, Input, Kernel, Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Cost, Fusion, Input, Kernel, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["CpuDevice"]
 
-# Priors for predicted times in explain(), from typical laptop cores: bytes and flops per second, seconds per launch.
-BANDWIDTH = 40e9
-ELEMENT_RATE = 30e9
-PRODUCT_RATE = {"float32": 200e9, "bfloat16": 400e9}
-LAUNCH = 1e-6
-
 # Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
 STREAMING_BYTES = 24 << 20
-
-# Elements of cheap work that pay for waking a second thread (a fork and join takes about 1 us), and the piece that a
-# thread claims at a time when there is plenty.
-LEAST_PIECE = 8 << 10
-PIECE = 32 << 10
-
 
 # The transposed inputs of a map that are copied to the stack tile by tile, which takes up to 32 KiB for each.
 MOST_TRANSPOSED = 4
@@ -72,6 +65,19 @@ class CpuDevice:
         with self._pool_lock:
             return Pool(self.engine, config.threads)
 
+    @cached_property
+    def rates(self) -> ProcessorRates:
+        """How fast this processor is."""
+        return processor_rates(self.target.lanes)
+
+    @contextmanager
+    def compiling(self, kernel: _LoopKernel | _ComposedKernel | _ProductKernel) -> Iterator[None]:
+        """Note in a kernel that is bound meanwhile where its code came from."""
+        done = self.engine.statistics
+        compiled, loaded = done.compiled, done.disk_hits
+        yield
+        kernel.origin = "built" if done.compiled > compiled else "cache" if done.disk_hits > loaded else "memory"
+
     @property
     def threads(self) -> int:
         """Threads of the pool, the caller included."""
@@ -84,10 +90,12 @@ class CpuDevice:
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""
 
-    def claim(self, task: Task) -> _LoopKernel | _ProductKernel | Refusal:
+    def claim(self, task: Task) -> _LoopKernel | _ComposedKernel | _ProductKernel | Refusal:
         """A compiled kernel, or why the task has none."""
         if task.kind == "data":
-            return Refusal("no compiled form")
+            compose = COMPOSED.get(task.ops[0])
+            composed = Refusal("no compiled form") if compose is None else compose(task)
+            return composed if isinstance(composed, Refusal) else _ComposedKernel(self, task, composed)
         assert task.program is not None
         programs = [task.program, *(prologue.program for prologue in task.prologues if prologue)]
         for primitive, _, dtype, _ in (x for program in programs for x in program.instructions):
@@ -102,6 +110,9 @@ class CpuDevice:
         return _LoopKernel(self, task)
 
 
+COMPOSED: Mapping[str, Compose] = {"arange_from": compose_sequence, "rotate": compose_rotation}
+"""Data ops that are loops one after the other."""
+
 _FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
 
 
@@ -109,10 +120,6 @@ def _is_scattered(task: Task, output: Output) -> bool:
     """Whether a row of the output cannot be written with one stride beside a row-major operand."""
     whole = Layout(task.shape, contiguous_strides(task.shape))
     return collapse(task.shape, [whole, output.layout], task.rows) is None
-
-
-def _program_flops(program: Program) -> int:
-    return sum(PRIMITIVES[instruction.primitive].flops for instruction in program.instructions)
 
 
 class _LoopKernel:
@@ -126,12 +133,19 @@ class _LoopKernel:
         assert task.program is not None
         self.name = "fused map" if task.kind == "map" else "row"
         self.reason = f"compiled, {device.target.lanes} lanes" + (", fused" if len(task.ops) > 1 else "")
-        size = math.prod(task.shape)
-        moved = sum(output.nbytes for output in task.outputs)
-        moved += sum(_touched(source) for source in task.inputs if source.layout is not None)
-        self.seconds = LAUNCH + max(moved / BANDWIDTH, size * _program_flops(task.program) / ELEMENT_RATE / 4)
+        self.origin = "none"
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What a run is predicted to take."""
+        return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
     def bind(self) -> Step:
+        """Compile the kernel."""
+        with self.owner.compiling(self):
+            return self._bind()
+
+    def _bind(self) -> Step:
         """Compile the kernel, and before it a copy of every operand whose rows are not evenly spaced."""
         task = self.task
         copies = []
@@ -147,18 +161,10 @@ class _LoopKernel:
             if self.owner.pool.threads > 1:
                 split = split_rows(task, inputs)
                 if split is not None:
-                    return _in_sequence(copies, _bind_split(self.owner, *split), task.outputs)
+                    return _in_sequence(copies, _bind_composed(self.owner, Composed(split, {})), task.outputs)
         assert task.program is not None
         step = _bind_loop(self.owner, task.program, task.shape, task.rows, inputs, list(task.outputs))
         return _in_sequence(copies, step, task.outputs)
-
-
-def _touched(source: Input) -> int:
-    """Bytes of an operand that are read at least once."""
-    assert source.layout is not None
-    assert source.dtype is not None
-    extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
-    return math.prod(extents) * source.dtype.itemsize
 
 
 def _in_sequence(before: Sequence[_Copy], step: Step, outputs: Sequence[Output]) -> Step:
@@ -236,14 +242,14 @@ def _bind_loop(
     meta = _meta(space, operands, order)
     elements = math.prod(space.outer) * space.inner
     n = math.prod(space.outer) if rows else tile_count(space.outer, space.inner) if tiles else elements
-    grain = _grain(n, elements, program, owner.pool.threads)
+    piece = grain(n, elements, program, owner.pool.threads)
     numbers = _number_types(program)
     arguments = [
         (source.item, None if source.layout is not None else numbers.get(slot, float))
         for slot, source in enumerate(inputs)
     ]
     row_length = [numbers[slot](space.inner) for slot in slots[len(inputs) :]]
-    return _step(owner, kernel, meta, n, grain, outputs, arguments, row_length)
+    return _step(owner, kernel, meta, n, piece, outputs, arguments, row_length)
 
 
 def _with_row_length(program: Program, inputs: int) -> tuple[Program, tuple[int, ...]]:
@@ -370,19 +376,6 @@ def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]
     return np.array(entries, np.int64)
 
 
-def _grain(n: int, elements: int, program: Program, threads: int) -> int:
-    """Positions per piece of work, so that a piece takes some microseconds and large work has many pieces."""
-    if elements == 0 or threads == 1:
-        return max(n, 1)
-    # A transcendental function costs about as much as eight cheap elements.
-    weight = 1 + _program_flops(program) / 16
-    least = LEAST_PIECE / weight
-    piece = PIECE if elements > 8 * PIECE else least
-    per_position = elements / n
-    grain = max(1, math.ceil(piece / per_position))
-    return (grain + 63) & ~63 if per_position == 1 else grain
-
-
 def _step(
     owner: CpuDevice,
     kernel: int,
@@ -426,23 +419,52 @@ def _step(
     return run
 
 
-def _bind_split(owner: CpuDevice, first: Task, second: Task) -> Step:
-    """Two loops in place of one; the partial results live in a value of their own."""
-    extra = first.outputs[0].item
+def _bind_composed(owner: CpuDevice, composed: Composed) -> Step:
+    """Several loops in place of one; constants and results of all but the last loop live in values of their own."""
+    results = composed.tasks[-1].outputs
+    constants = {item: Buffer.from_array(array) for item, array in composed.constants.items()}
+    size = 1 + max([*constants, *(output.item for task in composed.tasks for output in task.outputs)])
     steps = [
         _bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
-        for task in (first, second)
+        for task in composed.tasks
         if task.program is not None
     ]
 
     def run(values: list[Any]) -> None:
-        extended = [*values, *([None] * (extra + 1 - len(values)))]
+        extended = [*values, *([None] * (size - len(values)))]
+        for item, buffer in constants.items():
+            extended[item] = buffer
         for step in steps:
             step(extended)
-        for output in second.outputs:
+        for output in results:
             values[output.item] = extended[output.item]
 
     return run
+
+
+class _ComposedKernel:
+    """A data task as several loops."""
+
+    device = "cpu"
+
+    def __init__(self, device: CpuDevice, task: Task, composed: Composed) -> None:
+        self.owner = device
+        self.task = task
+        self.composed = composed
+        self.name = "map" if len(composed.tasks) == 1 else f"{len(composed.tasks)} loops"
+        self.reason = f"compiled, {device.target.lanes} lanes"
+        self.origin = "none"
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What a run is predicted to take."""
+        costs = [loop_cost(part, self.owner.rates, self.owner.threads) for part in self.composed.tasks]
+        return Cost(total(cost.expense for cost in costs), sum(cost.nbytes for cost in costs))
+
+    def bind(self) -> Step:
+        """Compile the loops."""
+        with self.owner.compiling(self):
+            return _bind_composed(self.owner, self.composed)
 
 
 class _ProductKernel:
@@ -465,11 +487,20 @@ class _ProductKernel:
         if len(task.program.instructions if task.program else ()) > 1:
             parts.append(", fused epilogue")
         self.reason = "".join((f"compiled for {left.dtype.name}", *parts))
-        products = 2 * math.prod(task.shape) * self.depth
-        self.seconds = LAUNCH * 3 + products / PRODUCT_RATE.get(left.dtype.name, 100e9)
+        self.origin = "none"
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What a run is predicted to take."""
+        return product_cost(self.task, self.depth, self.owner.rates, self.owner.threads, self.owner.target)
 
     def bind(self) -> Step:
-        """Compile the packing loops and the product; operands of the epilogue that jump along a row are copied."""
+        """Compile the packing loops and the product."""
+        with self.owner.compiling(self):
+            return self._bind()
+
+    def _bind(self) -> Step:
+        """Operands of the epilogue that jump along a row are copied before."""
         task, owner = self.task, self.owner
         assert task.program is not None
         *batch, m, n = task.shape

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import llvmlite
 import llvmlite.binding as llvm
 
+from npu_tensor import debugging
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store_directories import not_kept, readable, writable
 from npu_tensor.runtime.store_files import DAMAGED, OBJECT_CHECKSUM_BYTES, write_atomically
@@ -155,6 +156,8 @@ class Engine:
         """
         names = "\0".join(function_names)
         key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()
+        if key not in self._functions:
+            debugging.show_code("LLVM IR", ", ".join(function_names), ir_text)
         with _lock:
             functions = self._functions.get(key)
             if functions is not None:

@@ -32,7 +32,7 @@ from npu_tensor.runtime.cpu.gemm_prologue import Prologue
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE
 
-__all__ = ["Computed", "Gemm", "GemmSpec", "Operand", "accumulator_dtype"]
+__all__ = ["Computed", "Gemm", "GemmSpec", "Operand", "accumulator_dtype", "tile_rows"]
 
 # Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
 _BLOCK_BYTES = 384 << 10
@@ -153,7 +153,7 @@ class _Problem(NamedTuple):
             self.b.dtype,
             layout_a,
             layout_b,
-            _tile_rows(m, most_rows),
+            tile_rows(m, most_rows),
             tuple(output.dtype for output in self.outputs),
             epilogue,
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in self.operands),
@@ -162,7 +162,7 @@ class _Problem(NamedTuple):
         )
 
 
-def _tile_rows(m: int, most: int) -> int:
+def tile_rows(m: int, most: int) -> int:
     """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size.
 
     Fewer than `_LEAST_ROWS` do not occupy the multipliers and would only add kernels to compile.

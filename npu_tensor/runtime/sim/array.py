@@ -3,9 +3,9 @@
     loaded = SimulatedArray(ARRAYS["aie2p"]).load(design)
     counters = loaded.run([x.device, y.device])
 
-Workers and DMAs are coroutines, and data moves exactly as access patterns and dims say. Time is not simulated: the
-counters of a run say what the array would have computed and moved. Fifos, core buffers and the position of every
-worker in its endless loop are kept from run to run.
+Workers and DMAs are coroutines, and data moves exactly as access patterns and dims say. The counters of a run say what
+the array would have computed and moved; when is only worked out where a timeline is recorded. Fifos, core buffers and
+the position of every worker in its endless loop are kept from run to run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design, RuntimeParameter, Source
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
+from npu_tensor.runtime.sim import timeline
+from npu_tensor.runtime.sim.clocks import RunClock
 from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, compile_source
 from npu_tensor.runtime.sim.machine import Leftover, Machine
 from npu_tensor.runtime.sim.memory import Bytes
@@ -81,13 +83,17 @@ def _entries(design: Design) -> dict[str, Entry]:
 
 
 class LoadedDesign:
-    """A design in the array, ready to run. leftovers: what the last run left in fifos and transfers."""
+    """A design in the array, ready to run.
+
+    leftovers: what the last run left in fifos and transfers. timeline: of the last run, if somebody wanted it.
+    """
 
     def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry], strict: bool) -> None:
         self.array = array
         self.design = design
         self.strict = strict
         self.leftovers: tuple[Leftover, ...] = ()
+        self.timeline: timeline.Timeline | None = None
         self._entries = entries
         self._machine: Machine | None = array.thread.call(self._start)
 
@@ -113,8 +119,10 @@ class LoadedDesign:
         if self._machine is None or self._process != os.getpid():
             self._machine = self._start()
         machine = self._machine
+        clock = RunClock(self.design.array, machine.rings) if timeline.wanted(self.design) else None
+        self.timeline = None
         try:
-            counters = machine.run(buffers, words)
+            counters = machine.run(buffers, words, clock)
             self.leftovers = machine.leftovers()
             if self.leftovers and self.strict:
                 left = "; ".join(map(str, self.leftovers))
@@ -124,6 +132,9 @@ class LoadedDesign:
             self._end.detach()
             machine.close()
             raise
+        if clock is not None:
+            self.timeline = clock.timeline(self.design.name)
+            timeline.keep(self.design, self.timeline)
         return counters
 
     def _check_arguments(self, buffers: Sequence[Bytes], words: Sequence[int]) -> None:

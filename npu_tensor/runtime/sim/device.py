@@ -16,7 +16,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from npu_tensor import events, kernels
-from npu_tensor.dataflow.cost import Counters, Prediction
+from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import FUSION, Offer, Target
@@ -26,10 +26,14 @@ from npu_tensor.runtime.device_uri import SIMULATED, parse_uri, target
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.logical import LogicalDevice
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.offered import OfferedKernel
+from npu_tensor.runtime.npu_cost import NpuCosts
+from npu_tensor.runtime.offered import OfferedKernel, OfferingDevice
 from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, pack, unpack, word
+from npu_tensor.runtime.phases import Phases
+from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.memory import DeviceBuffer
+from npu_tensor.runtime.sim.timeline import Timeline
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
 __all__ = ["SimulatedDevice", "parse", "simulated"]
@@ -63,7 +67,7 @@ def library() -> KernelLibrary:
     return KernelLibrary(host.HostBackend())
 
 
-class SimulatedDevice:
+class SimulatedDevice(OfferingDevice):
     """One simulated NPU with memory of its own. number: which one, at a URI of several; the name then ends with it."""
 
     fusion = FUSION
@@ -79,6 +83,11 @@ class SimulatedDevice:
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
     @cached_property
+    def costs(self) -> NpuCosts:
+        """Predicted for the real array: nothing can be measured here."""
+        return NpuCosts(self.target, npu_rates(self.target.array.device), processor_rates())
+
+    @cached_property
     def array(self) -> SimulatedArray:
         """The array, with a thread of its own from the first design on."""
         return SimulatedArray(self.target.array, self.target.columns)
@@ -90,7 +99,8 @@ class SimulatedDevice:
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make the designs, and compile their functions for this machine."""
-        library().prepare([kernel.request for kernel in kernels if isinstance(kernel, SimulatedKernel)])
+        own = [kernel for kernel in kernels if isinstance(kernel, SimulatedKernel)]
+        library().prepare([kernel.request for kernel in own if not kernel.is_too_long])
 
     def load(self, design: Design, artifact: Artifact) -> LoadedDesign:
         """A known design with its compiled functions, checked and in the array. Raises BuildError."""
@@ -119,54 +129,74 @@ if hasattr(os, "register_at_fork"):
 
 
 class SimulatedKernel(OfferedKernel):
-    """An offer of a kernel family, run by the simulator. `seconds` is predicted for the real array."""
+    """An offer of a kernel family, run by the simulator."""
 
     def __init__(self, device: SimulatedDevice, task: Task, offer: Offer) -> None:
-        super().__init__(device.uri, task, offer)
+        super().__init__(device.uri, task, offer, device.costs)
         self.owner = device
 
     def bind(self) -> Step:
         """Find or compile the design's functions and return the step. Raises BuildError."""
+        self.check_length()
         owner, offer, task, design = self.owner, self.offer, self.task, self.request.design
         artifact = library().find(self.request)
         owner.load(design, artifact)
         self.found(artifact, "simulated")
-        prediction = self.prediction[1]
+        seconds, limit = self.cost.expense.seconds, self.prediction[1].limit
         buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
+        held = [
+            (operand, operand.number, buffer)
+            for operand, buffer in zip(offer.operands, buffers, strict=True)
+            if operand.number is not None
+        ]
+        inputs = [each for each in held if not each[0].output]
+        outputs = [each for each in held if each[0].output]
 
         def run(values: list[Any]) -> None:
             made = [owner.allocator.allocate(output.nbytes) for output in task.outputs]
             with owner.lock:
-                for operand, buffer in zip(offer.operands, buffers, strict=True):
-                    if operand.number is not None and not operand.output:
-                        source = task.inputs[operand.number]
-                        assert source.dtype is not None
-                        elements = flat(values[source.item], source.dtype)
-                        check_indexes(operand, elements, task.call)
-                        pack(operand, elements, buffer.host)
-                        buffer.to_device()
+                phases = Phases(owner.uri)
+                for operand, number, buffer in inputs:
+                    source = task.inputs[number]
+                    assert source.dtype is not None
+                    elements = flat(values[source.item], source.dtype)
+                    check_indexes(operand, elements, task.call)
+                    pack(operand, elements, buffer.host)
+                phases.ended("convert")
+                for _, _, buffer in inputs:
+                    buffer.to_device()
+                phases.ended("sync")
                 words = [word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
-                counted = owner.load(design, artifact).run([buffer.device for buffer in buffers], words)
-                for operand, buffer in zip(offer.operands, buffers, strict=True):
-                    if operand.number is not None and operand.output:
-                        buffer.from_device()
-                        result = task.outputs[operand.number]
-                        unpack(operand, buffer.host, flat(made[operand.number], result.dtype))
+                loaded = owner.load(design, artifact)
+                phases.ended("dispatch")
+                counted = loaded.run([buffer.device for buffer in buffers], words)
+                timeline = loaded.timeline
+                phases.ended("run")
+                for _, _, buffer in outputs:
+                    buffer.from_device()
+                phases.ended("sync")
+                for operand, number, buffer in outputs:
+                    unpack(operand, buffer.host, flat(made[number], task.outputs[number].dtype))
+                phases.ended("convert")
             for output, memory in zip(task.outputs, made, strict=True):
                 values[output.item] = memory
+            phases.tell()
             if events.listeners:
-                events.emit(_event(task, owner.uri, counted, prediction))
+                events.emit(_event(task, owner.uri, counted, seconds, limit, timeline))
 
         return run
 
 
-def _event(task: Task, uri: str, counters: Counters, prediction: Prediction) -> events.KernelSimulated:
+def _event(
+    task: Task, uri: str, counters: Counters, seconds: float, limit: str, timeline: Timeline | None
+) -> events.KernelSimulated:
     return events.KernelSimulated(
         task.name,
         uri,
         max(counters.cycles.values(), default=0),
         max(counters.stream_bytes.values(), default=0),
         counters.ddr_bytes,
-        prediction.seconds,
-        prediction.limit,
+        seconds,
+        limit,
+        timeline,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask, HostTransfer, RingSink, RingSource, Stream
 from npu_tensor.runtime.sim.walk import Walk, object_walk
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.sim.clocks import RunClock
 
 __all__ = ["Leftover", "Machine"]
 
@@ -181,8 +184,11 @@ class Machine:
             for step in self._design.sequence
         ]
 
-    def run(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
-        """Run the sequence on the buffers until it has ended and everything in the array waits."""
+    def run(self, buffers: Sequence[Bytes], words: Sequence[int], clock: RunClock | None = None) -> Counters:
+        """Run the sequence on the buffers until it has ended and everything in the array waits.
+
+        clock: notes what happens when.
+        """
         bits = np.array([word & 0xFFFFFFFF for word in words], np.uint32).view(np.uint8)
         for block in self._parameters:
             block[:] = bits
@@ -192,8 +198,10 @@ class Machine:
 
         def host() -> None:
             nonlocal ended
-            self._sequence(memory)
+            self._sequence(memory, clock)
             ended = True
+
+        self._set_clocks(clock)
 
         self._scheduler.start(host)
         self._scheduler.run()
@@ -204,11 +212,22 @@ class Machine:
             raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._complaints()))
         return self._counters(before)
 
+    @property
+    def rings(self) -> Sequence[Ring]:
+        """All rings."""
+        return self._rings
+
+    def _set_clocks(self, clock: RunClock | None) -> None:
+        for worker in self._workers:
+            worker.clock = None if clock is None else clock.worker(worker.tile, worker.ahead)
+        for stream in self._streams:
+            stream.clock = None if clock is None else clock.stream(stream.fifo)
+
     def close(self) -> None:
         """End the coroutines, in the thread that made this."""
         self._scheduler.close()
 
-    def _sequence(self, memory: Mapping[str, Bytes]) -> None:
+    def _sequence(self, memory: Mapping[str, Bytes], clock: RunClock | None) -> None:
         """The coroutine of the host."""
         groups: dict[int, list[tuple[HostEnd, HostTask]]] = {}
         for step in self._transfers:
@@ -216,10 +235,14 @@ class Machine:
                 waited = groups.pop(step.group, [])
                 while any(not task.done for _, task in waited):
                     self._progress.wait(partial(_unfinished, waited))
+                if clock is not None:
+                    clock.host.finish(task for _, task in waited)
             else:
                 end = self._host_ends[step.transfer.fifo]
                 task = HostTask(step, memory[step.transfer.buffer])
                 end.start(task)
+                if clock is not None:
+                    clock.host.start(end, task)
                 if step.transfer.wait:
                     groups.setdefault(step.transfer.group, []).append((end, task))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.memory import Bytes
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.walk import Walk, pattern_walks
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.sim.clocks import StreamClock
 
 __all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "Stream"]
 
@@ -37,6 +40,11 @@ class Unfinished(NamedTuple):
 
 class End:
     """One end of a stream. position: how much of `chunk` has moved."""
+
+    @property
+    def place(self) -> Ring | HostTask:
+        """Where the chunk lies: an object of a ring, or a piece of a transfer."""
+        raise NotImplementedError
 
     def __init__(self) -> None:
         self.chunk: Bytes = _NOTHING
@@ -98,6 +106,10 @@ class RingEnd(End):
     @property
     def tile(self) -> Tile:
         return self._rings[0].tile
+
+    @property
+    def place(self) -> Ring:
+        return self._rings[self._turn]
 
     @property
     def expects(self) -> bool:
@@ -182,13 +194,14 @@ class HostTransfer:
 
 
 class HostTask:
-    """One run of a transfer, on one buffer."""
+    """One run of a transfer, on one buffer. started, ended: cycles, where a clock runs."""
 
     def __init__(self, transfer: HostTransfer, memory: Bytes) -> None:
         self.transfer = transfer
         self.memory = memory
         self.pieces = 0
         self.moved = 0
+        self.started = self.ended = 0
 
     @property
     def done(self) -> bool:
@@ -260,6 +273,10 @@ class HostEnd(End):
         return self._tile
 
     @property
+    def place(self) -> HostTask:
+        return self.queue[0]
+
+    @property
     def expects(self) -> bool:
         return bool(self.queue)
 
@@ -277,7 +294,9 @@ class HostEnd(End):
 
 
 class Stream:
-    """Moves bytes from one end to all others, which all get the same."""
+    """Moves bytes from one end to all others, which all get the same. clock: of a run that is timed."""
+
+    clock: StreamClock | None = None
 
     def __init__(self, fifo: str, source: End, sinks: Sequence[End]) -> None:
         self.fifo = fifo
@@ -297,6 +316,8 @@ class Stream:
             for sink in sinks:
                 sink.wait()
                 n = min(n, len(sink.chunk) - sink.position)
+            if self.clock is not None:
+                self.clock.move(source, sinks, n)
             data = chunk[start : start + n]
             for sink in sinks:
                 stop = sink.position + n

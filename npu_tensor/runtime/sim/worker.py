@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
@@ -10,6 +11,9 @@ from npu_tensor.dataflow.design import Acquire, Call, Element, KernelFunction, L
 from npu_tensor.errors import BuildError, LaunchError
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.sim.clocks import WorkerClock
 
 __all__ = ["CoreEnd", "CoreWorker"]
 
@@ -28,6 +32,7 @@ class CoreEnd:
 
     def __init__(self, ring: Ring, produces: bool) -> None:
         self.ring = ring
+        self.produces = produces
         self.first = 0
         self.held = 0
         self._wait = ring.wait_for_room if produces else ring.wait_for_objects
@@ -49,7 +54,9 @@ class CoreEnd:
 
 
 class CoreWorker:
-    """What one core does. cycles: of everything up to its last release."""
+    """What one core does. cycles: of everything up to its last release. clock: of a run that is timed."""
+
+    clock: WorkerClock | None = None
 
     def __init__(
         self,
@@ -64,7 +71,8 @@ class CoreWorker:
             raise BuildError(f"{tile} waits for no object, so nothing would ever interrupt its loop")
         self.tile = tile
         self.cycles = 0
-        self._uncounted = 0
+        self.ahead = 0
+        """Cycles since the last release."""
         self._ends = ends
         self._memory = memory
         self._functions = functions
@@ -100,7 +108,9 @@ class CoreWorker:
             if end.held < objects:
                 end.acquire(objects)
             acquired[number] = end, end.first
-            self._uncounted += LOCK_CYCLES
+            self.ahead += LOCK_CYCLES
+            if self.clock is not None:
+                self.clock.acquire(end.ring, objects, end.produces)
 
         return acquire
 
@@ -108,8 +118,10 @@ class CoreWorker:
         def release() -> None:
             end.release(objects)
             # What a worker does ahead for objects that it has yet to wait for belongs to the next run.
-            self.cycles += self._uncounted + LOCK_CYCLES
-            self._uncounted = 0
+            self.cycles += self.ahead + LOCK_CYCLES
+            self.ahead = 0
+            if self.clock is not None:
+                self.clock.release(end.ring, objects, end.produces)
 
         return release
 
@@ -142,7 +154,9 @@ class CoreWorker:
             message = entry(*values)
             if message is not None:
                 raise LaunchError(f"{symbol} in {self.tile}: {message.decode(errors='replace')}")
-            self._uncounted += cycles
+            self.ahead += cycles
+            if self.clock is not None:
+                self.clock.call(symbol, cycles)
 
         return call
 

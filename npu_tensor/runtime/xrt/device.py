@@ -20,12 +20,15 @@ from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.discovery import PhysicalDevice
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.offered import OfferedKernel
+from npu_tensor.runtime.npu_cost import NpuCosts
+from npu_tensor.runtime.offered import OfferedKernel, OfferingDevice
+from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.engine import Engine
 from npu_tensor.runtime.xrt.engines import engine_of
+from npu_tensor.runtime.xrt.power import set_power_mode
 from npu_tensor.runtime.xrt.site import Site
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
@@ -42,7 +45,7 @@ def library() -> KernelLibrary:
     return KernelLibrary(IronBackend())
 
 
-class XrtDevice:
+class XrtDevice(OfferingDevice):
     """One NPU. on_host: the step that computes a task on the CPU."""
 
     fusion = FUSION
@@ -63,12 +66,30 @@ class XrtDevice:
         self._keys: dict[HostOperand | int, int] = {}
         self._engine: Engine | None = None
         self._awake_seconds = 0.0
+        self._power = "default"
 
     def keep_awake(self, seconds: float) -> None:
         """Keep the NPU from its power gate for this long after the last launch."""
         self._awake_seconds = max(seconds, self._awake_seconds)
         if seconds and self._engine is not None:
             self._engine.keep_awake(self._awake_seconds)
+
+    def set_power(self, mode: str) -> None:
+        """Let the driver change the power mode, and predict for the new one. See `set_power_mode`."""
+        set_power_mode(self.npu.bdf, mode)
+        self._power = mode
+        self.__dict__.pop("costs", None)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What measured rates hold for."""
+        driver = driver_identity(self.npu, bindings.xrt_version())
+        return {"npu": self.npu.id, "driver": driver, "power": self._power}
+
+    @cached_property
+    def costs(self) -> NpuCosts:
+        """By what was measured with this NPU, driver and power mode, else by priors."""
+        return NpuCosts(self.target, npu_rates(self.target.array.device, self.identity), processor_rates())
 
     @property
     def engine(self) -> Engine:
@@ -108,7 +129,8 @@ class XrtDevice:
         """Make the designs and compile them, if the NPU can be opened."""
         with suppress(DeviceError):  # Binding says why.
             self.engine.check_process()
-            library().prepare([kernel.request for kernel in kernels if isinstance(kernel, XrtKernel)])
+            own = [kernel for kernel in kernels if isinstance(kernel, XrtKernel)]
+            library().prepare([kernel.request for kernel in own if not kernel.is_too_long])
 
     def submit(self) -> None:
         """Let what was launched begin."""
@@ -129,11 +151,12 @@ class XrtKernel(OfferedKernel):
     """An offer of a kernel family for an NPU."""
 
     def __init__(self, device: XrtDevice, task: Task, offer: Offer) -> None:
-        super().__init__(device.uri, task, offer)
+        super().__init__(device.uri, task, offer, device.costs)
         self.owner = device
 
     def bind(self) -> Step:
         """Find or compile the design and return the step, which launches it. Raises BuildError, DeviceError."""
+        self.check_length()
         owner = self.owner
         engine = owner.engine  # Before anything is compiled for it.
         artifact = library().find(self.request)

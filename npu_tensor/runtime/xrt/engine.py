@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 from weakref import WeakValueDictionary
 
 from npu_tensor import events
@@ -29,7 +29,7 @@ from npu_tensor.runtime.xrt.buffers import Block, Pool, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts
 from npu_tensor.runtime.xrt.health import Health
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit, sync_to_device
 from npu_tensor.runtime.xrt.program import Program, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
 from npu_tensor.runtime.xrt.residency import host_form
@@ -122,15 +122,24 @@ class Engine:
                 assert resident.lease is not None
                 if resident.lease.block.device_dirty:
                     self._sync_from(resident.lease.block)
+                since = time.perf_counter()
                 resident.host = host_form(resident, self.allocator)
-            return resident.host
+                if events.listeners:
+                    self.note_phase("convert", since)
+            host = resident.host
+        if self._events:
+            self._say()
+        return host
 
     def _sync_from(self, block: Block) -> None:
+        since = time.perf_counter()
         try:
             block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
         except RuntimeError as error:
             raise LaunchError(f"a result on {self.uri} cannot be read any more: {error}") from None
         block.device_dirty = False
+        if events.listeners:
+            self.note_phase("sync", since)
 
     # --- launches
 
@@ -174,9 +183,17 @@ class Engine:
                 self.wait(other)  # Its run objects are needed again.
             if batch.phase != "submitting":
                 return  # A fault meanwhile.
+            since = time.perf_counter()
             context = batch.context = self.contexts.get(program)
             if batch.phase == "submitting":  # No fault meanwhile.
+                observed = bool(events.listeners)
+                if observed:
+                    since = self.note_phase("dispatch", since)
+                    sync_to_device(batch.launches, self.driver)  # Otherwise each launch does it when it is prepared.
+                    since = self.note_phase("sync", since)
                 submit(batch, context, self.driver)
+                if observed:
+                    self.note_phase("dispatch", since)
                 self.latest = time.monotonic()
         except BuildError as error:
             program.refused = str(error)
@@ -219,6 +236,8 @@ class Engine:
                     self._fault(cause, batch.program)
                 else:
                     self._complete(batch)
+                if events.listeners:
+                    self.note_phase("run", since)
 
     def _complete(self, batch: Batch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
@@ -433,6 +452,12 @@ class Engine:
         """An event of something done with the lock: listeners are called without it."""
         if events.listeners:
             self._events.append(event)
+
+    def note_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
+        """Something was done from then, by time.perf_counter, until now, which is returned."""
+        now = time.perf_counter()
+        self._note(events.Phase(name, self.uri, now - since, when=now))
+        return now
 
     def _tell(self, kind: type[events.ContextOpened | events.ContextClosed], kernel: str, contexts: int) -> None:
         self._note(kind(kernel, self.uri, contexts))

@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol
 
 from npu_tensor.config import config
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.xrt.buffers import Lease, ResidentBuffer
+from npu_tensor.runtime.xrt.buffers import Block, Lease, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound, Context, write_instructions
 from npu_tensor.runtime.xrt.program import Program
 from npu_tensor.task import Step, Task
 
-__all__ = ["COMPLETED", "PENDING", "Batch", "Launch", "LaunchSite", "RunFailed", "on_host", "submit"]
+__all__ = ["COMPLETED", "PENDING", "Batch", "Launch", "LaunchSite", "RunFailed", "on_host", "submit", "sync_to_device"]
 
 NEW: Final = 1
 COMPLETED: Final = 4
@@ -203,6 +203,19 @@ def submit(batch: Batch, context: Context, driver: Any) -> None:
     context.latest = batch
 
 
+def sync_to_device(launches: Sequence[Launch], driver: Any) -> None:
+    """Let the NPU see what the host has written to the buffers of launches. Raises RuntimeError."""
+    for launch in launches:
+        for lease in launch.leases:
+            if lease.block.host_dirty:
+                _sync(lease.block, driver)
+
+
+def _sync(block: Block, driver: Any) -> None:
+    block.bo.sync(driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+    block.host_dirty = False
+
+
 def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> None:
     """Set what differs from the run's last time, and sync what the host has written.
 
@@ -224,8 +237,7 @@ def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> Non
             bound.run.set_arg(first + number, block.bo)
             arguments[number] = block
         if block.host_dirty:
-            block.bo.sync(driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
-            block.host_dirty = False
+            _sync(block, driver)
         if written:
             block.device_dirty = True
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npu_tensor import events
-from npu_tensor.dtypes import DType
 from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.kernels.offer import HostOperand, Offer
 from npu_tensor.runtime.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.operands import check_indexes, flat, host_bytes, word
+from npu_tensor.runtime.operands import check_indexes, flat, form_of, host_bytes, word
 from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound
 from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
@@ -35,25 +35,13 @@ def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> O
         return Operand(None, True, host, None, nbytes, False, 0, 0)
     if host.output:
         item, dtype, _, result_bytes, _ = task.outputs[host.number]
-        return Operand(item, True, host, dtype, nbytes, _is_direct(host, dtype), 0, result_bytes)
+        return Operand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
     source = task.inputs[host.number]
     assert source.dtype is not None
-    direct = _is_direct(host, source.dtype) and (host.padding is None or host.padded == host.layout.shape)
+    form = form_of(host, source.dtype)
     # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
-    form = math.prod(host.layout.shape) * source.dtype.itemsize if direct else host._replace(number=None, indexes=None)
-    key = device.key(form)
-    return Operand(source.item, False, host, source.dtype, nbytes, direct, key, 0)
-
-
-def _is_direct(host: HostOperand, dtype: DType) -> bool:
-    """Whether the first bytes of the host buffer are those of the tensor's own buffer."""
-    shape, strides, offset = host.layout
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return host.dtype == dtype.name and not offset and host.padded[1:] == shape[1:]
+    key = device.key(math.prod(host.layout.shape) * source.dtype.itemsize if form is None else form)
+    return Operand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
 
 
 class Site:
@@ -148,7 +136,11 @@ class Site:
                 block = lease.block
                 if block.nbytes >= operand.nbytes and block.pool is engine.pool:
                     return lease
-        return leased_copy(value, operand, engine.pool)
+        since = time.perf_counter()
+        lease = leased_copy(value, operand, engine.pool)
+        if events.listeners:
+            engine.note_phase("convert", since)
+        return lease
 
     def launch_with_care(self, values: list[Any]) -> None:
         """Where something is in doubt: the first run of a kernel, or the device after a fault."""

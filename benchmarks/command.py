@@ -1,0 +1,62 @@
+"""The command: chooses suites, devices and peers, prints tables, writes results and compares them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["bench"]
+
+SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "cache", "kernel_model")
+PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
+"""Named here as well, because importing the modules that hold them takes a second."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--suite", "suites", type=click.Choice(SUITES), multiple=True, help="Only this suite. Repeatable.")
+@click.option("--only", metavar="CASE", multiple=True, help="Only this workload, as in the tables. Repeatable.")
+@click.option(
+    "--device",
+    "devices",
+    metavar="URI",
+    multiple=True,
+    help="Where npu_tensor computes: cpu, npu, sim:npu2. Repeatable; by default cpu, and npu where there is one.",
+)
+@click.option("--peer", "peers", type=click.Choice([*PEERS, "none"]), multiple=True, help="Only this peer. Repeatable.")
+@click.option("--quick", is_flag=True, help="Few samples and small sizes: some minutes on two cores.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the results there.")
+@click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Write an HTML page into this folder.")
+@click.option(
+    "--compare",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Results to compare with. Exit code 1 if npu_tensor has become slower.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(min=1, min_open=True),
+    default=1.25,
+    show_default=True,
+    help="How many times slower a regression is.",
+)
+def bench(
+    suites: tuple[str, ...],
+    only: tuple[str, ...],
+    devices: tuple[str, ...],
+    peers: tuple[str, ...],
+    quick: bool,
+    json_path: Path | None,
+    report: Path | None,
+    compare: Path | None,
+    threshold: float,
+) -> None:
+    """Measure npu_tensor beside NumPy, PyTorch, JAX, tinygrad and GGML, where they are installed.
+
+    Contenders take turns in one process with equal numbers of threads. Times on NPUs that are not there are predicted
+    or simulated, and say so.
+    """
+    from .run import Options, run
+
+    options = Options(suites or SUITES, only, devices, peers or PEERS, quick, json_path, report, compare, threshold)
+    if not run(options):
+        raise SystemExit(1)

@@ -1,0 +1,185 @@
+"""python -m benchmarks.cost: what the CPU device's cost model predicts, beside what kernels take.
+
+First with the rates that the model finds (priors, or what `npu-tensor calibrate` has measured), then with rates that
+are measured now and kept for nobody. Placement compares predictions of the CPU with those of an NPU, so that a factor
+of 2 either way moves the size from which on the NPU is chosen by as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import click
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor import schedule, selection
+from npu_tensor.calibrate import calibrate
+from npu_tensor.graph import capture
+from npu_tensor.plan import Plan
+from npu_tensor.task import Kernel, Refusal, Task
+
+from .report import Session, headline, show, write_json
+from .timing import FULL, QUICK, Effort, interleaved
+
+__all__ = ["Case", "cases", "main", "percentiles"]
+
+PERCENTILES: Final = (5, 25, 50, 75, 95)
+DTYPES: Final = ("float32", "bfloat16")
+
+
+class Case(NamedTuple):
+    """A graph whose plan is timed. record: records it, and returns what is realized."""
+
+    kind: str
+    what: str
+    record: Callable[[], nt.Tensor]
+
+
+def _tensor(dtype: str, *shape: int) -> nt.Tensor:
+    values = np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+    return nt.from_numpy(values * 8).to(dtype).realize()
+
+
+def _maps() -> Iterable[Case]:
+    for dtype in DTYPES:
+        for n in (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23):
+            x, y = _tensor(dtype, n), _tensor(dtype, n)
+            where = f"{dtype} {n}"
+            yield Case("map", f"add {where}", lambda x=x, y=y: x + y)  # type: ignore[misc]
+            yield Case("map", f"tanh {where}", lambda x=x: x.tanh())  # type: ignore[misc]
+            yield Case("map", f"chain {where}", lambda x=x, y=y: (x * y + x).exp() / (x.abs() + 1))  # type: ignore[misc]
+    for n in (256, 2048):
+        x = _tensor("float32", n, n)
+        yield Case("map", f"transposed copy float32 {n}", lambda x=x: x.T.contiguous())  # type: ignore[misc]
+
+
+def _rows() -> Iterable[Case]:
+    for dtype in DTYPES:
+        for m, n in ((16, 64), (256, 256), (4096, 64), (4096, 1024), (1, 1 << 20)):
+            x = _tensor(dtype, m, n)
+            where = f"{dtype} {m}x{n}"
+            yield Case("row", f"sum {where}", lambda x=x: x.sum(-1))  # type: ignore[misc]
+            yield Case("row", f"softmax {where}", lambda x=x: nt.softmax(x, -1))  # type: ignore[misc]
+
+
+def _products() -> Iterable[Case]:
+    shapes = ((32, 32, 32), (64, 256, 64), (256, 256, 256), (1, 1024, 1024), (1, 4096, 4096), (8, 2048, 2048))
+    for dtype in (*DTYPES, "int8"):
+        for m, k, n in (*shapes, (128, 512, 1376), (1024, 1024, 1024)):
+            x, y = _tensor(dtype, m, k), _tensor(dtype, k, n)
+            yield Case("product", f"{dtype} {m}x{k}x{n}", lambda x=x, y=y: x @ y)  # type: ignore[misc]
+    x, y = _tensor("bfloat16", 8, 128, 64), _tensor("bfloat16", 8, 64, 128)
+    yield Case("product", "bfloat16 8 of 128x64x128", lambda: x @ y)
+
+
+def _moves() -> Iterable[Case]:
+    for n in (1 << 8, 1 << 15):
+        table, index = _tensor("float32", n, 64), nt.from_numpy(np.arange(n, dtype=np.int32)[::-1].copy())
+        yield Case("data", f"rows of a table {n}", lambda table=table, index=index: table[index])  # type: ignore[misc]
+        yield Case("data", f"concat {n}", lambda table=table: nt.concat([table, table]))  # type: ignore[misc]
+
+
+def cases() -> list[Case]:
+    """Everything that is timed."""
+    return [*_maps(), *_rows(), *_products(), *_moves()]
+
+
+def _ready(case: Case) -> tuple[Plan, list[Any]]:
+    """The plan of a case, and its values."""
+    found = capture([case.record()._node])
+    made = schedule.plan(found)
+    values: list[Any] = [None] * made.size
+    for item, leaf in found.leaves:
+        values[item] = getattr(leaf, "value", leaf)
+    return made, values
+
+
+def _predicted(made: Plan) -> float:
+    """Microseconds of all its kernels, by the rates that devices find now."""
+    return 1e6 * sum(_on_host(placed.task).cost.expense.seconds for placed in made.placed)
+
+
+def _on_host(task: Task) -> Kernel:
+    answers = (device.claim(task) for device in selection.host_devices())
+    return next(answer for answer in answers if not isinstance(answer, Refusal))
+
+
+def percentiles(ratios: Sequence[float]) -> list[float]:
+    """Of predicted over measured time."""
+    return [float(found) for found in np.percentile(ratios, PERCENTILES)]
+
+
+def measured(effort: Effort) -> list[dict[str, Any]]:
+    """All rows: measured time of each plan, and predicted with the rates as found and with those measured now."""
+    found = [(case, *_ready(case)) for case in cases()]
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": case.kind,
+            "what": case.what,
+            "measured_us": _timed(made, values, effort),
+            "predicted_us": _predicted(made),
+        }
+        for case, made, values in found
+    ]
+    with TemporaryDirectory() as directory, nt.config.scope(cache_path=directory):
+        calibrate("cpu", quick=effort.rounds < FULL.rounds)
+        selection.reset()
+        for row, (_, made, _) in zip(rows, found, strict=True):
+            row["calibrated_us"] = _predicted(made)
+    selection.reset()
+    return rows
+
+
+def _timed(made: Plan, values: list[Any], effort: Effort) -> float:
+    """Microseconds of a run: the least of all blocks, because predictions are for a machine that is left alone."""
+
+    def run() -> object:
+        again = list(values)
+        made.run(again)
+        return again
+
+    return 1e6 * min(interleaved({"ours": run}, effort)["ours"])
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
+@click.option("--quick", is_flag=True, help="Few rounds: to see that it works, not for figures.")
+def main(json_path: Path | None, quick: bool) -> None:
+    """The predicted time of CPU kernels over the measured one: each, and percentiles by kind."""
+    session = Session()
+    with nt.default_device("cpu"):
+        rows = measured(QUICK if quick else FULL)
+    about = session.machine()
+    print(headline(about))
+    show(
+        "cost: predicted and measured microseconds of CPU kernels",
+        ["what", "measured", "predicted", "ratio", "calibrated", "ratio"],
+        [
+            [
+                f"{row['kind']}: {row['what']}",
+                f"{row['measured_us']:,.2f}",
+                *(
+                    text
+                    for key in ("predicted_us", "calibrated_us")
+                    for text in (f"{row[key]:,.2f}", f"{row[key] / row['measured_us']:.2f}")
+                ),
+            ]
+            for row in rows
+        ],
+    )
+    table = []
+    for kind in (*dict.fromkeys(row["kind"] for row in rows), "all"):
+        for key in ("predicted_us", "calibrated_us"):
+            ratios = [row[key] / row["measured_us"] for row in rows if kind in (row["kind"], "all")]
+            name = f"{kind}, {'measured rates' if key == 'calibrated_us' else 'rates as found'}"
+            table.append([name, len(ratios), *(f"{value:.2f}" for value in percentiles(ratios))])
+    show("predicted over measured", ["", "cases", *(f"p{value}" for value in PERCENTILES)], table)
+    write_json(json_path, {"machine": about, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""GGML through the package ggml-python: graphs that are recorded once and computed by its processor back end."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import ggml
+import numpy as np
+
+from ..timing import Call
+from .library import Library
+
+__all__ = ["GGML"]
+
+NODES = 2048
+"""Of a graph, at most."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A tensor, and the context in which what is computed from it is recorded."""
+
+    tensor: Any
+    graph: Any
+
+    def __add__(self, other: _Node) -> _Node:
+        return self._with(ggml.ggml_add, other)
+
+    def __sub__(self, other: _Node) -> _Node:
+        return self._with(ggml.ggml_sub, other)
+
+    def __mul__(self, other: _Node) -> _Node:
+        return self._with(ggml.ggml_mul, other)
+
+    def _with(self, function: Callable[..., Any], *others: Any) -> _Node:
+        operands = (other.tensor if isinstance(other, _Node) else other for other in others)
+        return _Node(function(self.graph, self.tensor, *operands), self.graph)
+
+
+def _unary(name: str) -> Any:
+    function = getattr(ggml, f"ggml_{name}")
+    return staticmethod(lambda x: x._with(function))
+
+
+def _context() -> Any:
+    """Memory for the descriptions of tensors, not for their elements."""
+    size = NODES * ggml.ggml_tensor_overhead() + ggml.ggml_graph_overhead_custom(NODES, False)
+    return ggml.ggml_init(ggml.ggml_init_params(mem_size=size, mem_buffer=None, no_alloc=True))
+
+
+class GGML(Library):
+    """float32 only: results are always float32, and its own functions take nothing else."""
+
+    name = "ggml"
+    version = metadata.version("ggml-python")
+    dtypes = frozenset({"float32"})
+
+    exp = _unary("exp")
+    tanh = _unary("tanh")
+    gelu = _unary("gelu")
+    gelu_erf = _unary("gelu_erf")
+    relu = _unary("relu")
+    silu = _unary("silu")
+    softmax = _unary("soft_max")
+
+    def __init__(self, threads: int) -> None:
+        self.backend = ggml.ggml_backend_cpu_init()
+        ggml.ggml_backend_cpu_set_n_threads(self.backend, threads)
+
+    @staticmethod
+    def rms_norm(x: _Node, epsilon: float) -> _Node:
+        return x._with(ggml.ggml_rms_norm, epsilon)
+
+    @staticmethod
+    def linear(x: _Node, weights: _Node) -> _Node:
+        return weights._with(ggml.ggml_mul_mat, x)
+
+    def operand(self, values: np.ndarray, dtype: str) -> Any:
+        context = _context()
+        tensor = ggml.ggml_new_tensor(
+            context,
+            ggml.GGML_TYPE_F32,
+            values.ndim,
+            (ctypes.c_int64 * 4)(*reversed(values.shape)),
+        )
+        ggml.ggml_backend_alloc_ctx_tensors(context, self.backend)
+        data = np.ascontiguousarray(values, np.float32)
+        ggml.ggml_backend_tensor_set(tensor, data.ctypes.data_as(ctypes.c_void_p), 0, data.nbytes)
+        return tensor
+
+    def values(self, result: Any) -> np.ndarray:
+        shape = result.contents.ne[: ggml.ggml_n_dims(result)][::-1]
+        data = np.empty(shape, np.float32)
+        ggml.ggml_backend_tensor_get(result, data.ctypes.data_as(ctypes.c_void_p), 0, data.nbytes)
+        return data
+
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+        context = _context()
+        result = compute(self, *(_Node(operand, context) for operand in operands)).tensor
+        graph = ggml.ggml_new_graph_custom(context, NODES, False)
+        ggml.ggml_build_forward_expand(graph, result)
+        memory = ggml.ggml_gallocr_new(ggml.ggml_backend_get_default_buffer_type(self.backend))
+        ggml.ggml_gallocr_alloc_graph(memory, graph)
+
+        def run() -> Any:
+            ggml.ggml_backend_graph_compute(self.backend, graph)
+            return result
+
+        return run

@@ -1,0 +1,80 @@
+"""npu_tensor itself: recorded and realized at every call, and captured once by nt.jit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import npu_tensor as nt
+
+from ..timing import Call
+from .library import Library
+
+__all__ = ["JITTED", "NAME", "Jitted", "NpuTensor"]
+
+NAME = "npu_tensor"
+JITTED = "npu_tensor jit"
+
+
+class NpuTensor(Library):
+    """Every call records the ops and realizes the result, as a script does."""
+
+    name = NAME
+    version = nt.__version__
+    dtypes = frozenset({"float32", "bfloat16", "float16", "int8"})
+
+    def __init__(self, device: str = "cpu") -> None:
+        """device: a URI. Calls run there as far as it has kernels, whatever the default device is and the CPU takes."""
+        self.device = device
+
+    exp = staticmethod(nt.exp)
+    tanh = staticmethod(nt.tanh)
+    gelu = staticmethod(partial(nt.gelu, approximate="tanh"))
+    gelu_erf = staticmethod(nt.gelu)
+    silu = staticmethod(nt.silu)
+    softmax = staticmethod(partial(nt.softmax, dim=-1))
+    matmul = staticmethod(nt.matmul)
+    linear = staticmethod(nt.linear)
+
+    @staticmethod
+    def rms_norm(x: nt.Tensor, epsilon: float) -> nt.Tensor:
+        return nt.rms_norm(x, x.shape[-1:], eps=epsilon)
+
+    @staticmethod
+    def linear_int8(x: nt.Tensor, weights: nt.Tensor) -> nt.Tensor:
+        return nt.mul_mat(weights, x)
+
+    @staticmethod
+    def to(x: nt.Tensor, dtype: str) -> nt.Tensor:
+        return x.to(dtype)
+
+    def operand(self, values: np.ndarray, dtype: str) -> nt.Tensor:
+        return nt.from_numpy(values).to(dtype).realize()
+
+    def values(self, result: nt.Tensor) -> np.ndarray:
+        return result.numpy() if result.dtype.name.startswith("int") else result.to(nt.float32).numpy()
+
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+        return self._here(lambda: compute(self, *operands).realize())
+
+    def _here(self, call: Call) -> Call:
+        if self.device == nt.get_default_device():
+            return call
+
+        def run() -> Any:
+            with nt.default_device(self.device, policy="always"):
+                return call()
+
+        return run
+
+
+class Jitted(NpuTensor):
+    """The same inside nt.jit, as a model is run."""
+
+    name = JITTED
+
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+        return self._here(partial(nt.jit(partial(compute, self)), *operands))

@@ -1,0 +1,98 @@
+"""NumPy: float32 with its own BLAS. It is also the reference, computed in float64."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .library import Library
+
+__all__ = ["NumPy", "Reference"]
+
+
+class NumPy(Library):
+    """Widened 16-bit elements would measure the conversion (ml_dtypes has one per op), so float32 only."""
+
+    name = "numpy"
+    version = np.__version__
+    dtypes = frozenset({"float32"})
+
+    exp = staticmethod(np.exp)
+    tanh = staticmethod(np.tanh)
+    matmul = staticmethod(np.matmul)
+
+    def __init__(self, threads: int) -> None:
+        # BLAS takes all cores, and what sets its threads is a package of its own.
+        if threads != (available := len(os.sched_getaffinity(0))):
+            from threadpoolctl import threadpool_limits
+
+            self._limits = threadpool_limits(threads)
+            assert threads < available
+
+    @staticmethod
+    def gelu(x: Any) -> Any:
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+
+    @staticmethod
+    def relu(x: Any) -> Any:
+        return np.maximum(x, 0)
+
+    @staticmethod
+    def silu(x: Any) -> Any:
+        return x / (1 + np.exp(-x))
+
+    @staticmethod
+    def softmax(x: Any) -> Any:
+        powers = np.exp(x - x.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    @staticmethod
+    def rms_norm(x: Any, epsilon: float) -> Any:
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon)
+
+    @staticmethod
+    def linear(x: Any, weights: Any) -> Any:
+        return x @ weights.T
+
+    @staticmethod
+    def concatenated(*parts: Any) -> Any:
+        return np.concatenate(parts, -1)
+
+    swapped = staticmethod(np.swapaxes)
+
+    def operand(self, values: np.ndarray, dtype: str) -> np.ndarray:
+        return values
+
+    def values(self, result: np.ndarray) -> np.ndarray:
+        return result
+
+
+class Reference(NumPy):
+    """What every contender is compared with: NumPy in float64, on operands as they were rounded to the dtype."""
+
+    name = "reference"
+
+    def __init__(self) -> None:
+        """Nothing is timed, so any number of threads will do."""
+
+    gelu_erf = staticmethod(lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
+
+    @staticmethod
+    def to(x: Any, dtype: str) -> Any:
+        return _rounded(x, dtype)
+
+    @staticmethod
+    def linear_int8(x: Any, weights: Any) -> Any:
+        return x @ weights.T  # exact in float64 for rows of up to 2^39 elements
+
+    def operand(self, values: np.ndarray, dtype: str) -> np.ndarray:
+        return _rounded(values, dtype)
+
+
+def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """In float64."""
+    return values.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).astype(np.float64)

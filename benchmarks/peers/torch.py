@@ -1,0 +1,53 @@
+"""PyTorch, eager."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from .library import Library
+
+__all__ = ["PyTorch"]
+
+
+class PyTorch(Library):
+    """Every op runs when it is called, without gradients."""
+
+    name = "torch"
+    version = torch.__version__
+    dtypes = frozenset({"float32", "bfloat16", "float16", "int8"})
+
+    exp = staticmethod(torch.exp)
+    tanh = staticmethod(torch.tanh)
+    gelu = staticmethod(partial(functional.gelu, approximate="tanh"))
+    gelu_erf = staticmethod(functional.gelu)
+    silu = staticmethod(functional.silu)
+    softmax = staticmethod(partial(torch.softmax, dim=-1))
+    matmul = staticmethod(torch.matmul)
+    linear = staticmethod(functional.linear)
+
+    def __init__(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+
+    @staticmethod
+    def rms_norm(x: Any, epsilon: float) -> Any:
+        return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
+
+    @staticmethod
+    def linear_int8(x: Any, weights: Any) -> Any:
+        return torch._int_mm(x, weights.t())  # the only product of int8 that it has
+
+    @staticmethod
+    def to(x: Any, dtype: str) -> Any:
+        return x.to(getattr(torch, dtype))
+
+    def operand(self, values: np.ndarray, dtype: str) -> Any:
+        return torch.from_numpy(values.copy()).to(getattr(torch, dtype))
+
+    def values(self, result: Any) -> np.ndarray:
+        found: np.ndarray = (result if result.dtype == torch.int32 else result.float()).numpy()
+        return found

@@ -1,0 +1,105 @@
+"""The results of a session as one HTML page, which opens in a browser without a network.
+
+    write_report(results, Path("out"))  # writes out/index.html
+
+Plots are drawn by plotly.js, which is inside the page once. The page forbids the browser to load anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from npu_tensor.units import duration
+
+from ..compare import changes, differences
+from ..report import MUCH
+from ..results import Row
+from . import crossover, decisions, roofline, rows, speedups
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    results: Mapping[str, Any], directory: Path, before: Mapping[str, Any] | None = None, threshold: float = 1.25
+) -> Path:
+    """Write `index.html` into a directory, which is made if it is not there; returns its path.
+
+    results, before: as schema.json describes them, of this session and of one to compare with. threshold: what is
+    that many times slower than before is a regression.
+    """
+    import jinja2
+    import plotly.offline
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = duration
+    page = environment.get_template("page.html").render(
+        **content(results),
+        **comparison(results, before, threshold),
+        plotly_js=plotly.offline.get_plotlyjs(),
+        plotly_version=version("plotly"),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "index.html"
+    path.write_text(page, "utf-8")
+    return path
+
+
+def content(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template shows of one session."""
+    found = rows.read(results)
+    pairs = rows.pairs(found)
+    on_roof = roofline.points(found)
+    sweep = crossover.points(found)
+    crossings = crossover.crossings(sweep)
+    decided = decisions.decisions(found)
+    return {
+        "machine": results["machine"],
+        "contenders": results["contenders"],
+        "quick": results["quick"],
+        "disturbed": (results["machine"]["others"] or 0) > MUCH,
+        "left_out": results["left_out"],
+        "means": speedups.means(pairs),
+        "speedups": {
+            suite: speedups.plot([pair for pair in pairs if pair.ours.suite == suite])
+            for suite in dict.fromkeys(pair.ours.suite for pair in pairs)
+        },
+        "roofline": roofline.plot(on_roof, results["ceilings"]) if on_roof else None,
+        "roofline_kinds": kinds(on_roof),
+        "ceilings": results["ceilings"],
+        "crossover": crossover.plot(sweep, crossings) if sweep else None,
+        "crossover_kinds": kinds(sweep),
+        "crossings": crossings,
+        "decisions": {name: decisions.plot(part) for name, part in decided.items()},
+        "decision_kinds": kinds([row for part in decided.values() for decision in part for row in decision]),
+        "measured": [row for row in found if row.kind == "measured"],
+        "others": [row for row in found if row.kind != "measured"],
+    }
+
+
+def comparison(results: Mapping[str, Any], before: Mapping[str, Any] | None, threshold: float) -> dict[str, Any]:
+    """What the template shows of two sessions."""
+    if before is None:
+        return {"before": None}
+    found = sorted(changes(before, results), key=lambda change: -change.slowdown)
+    return {
+        "before": before["machine"],
+        "threshold": threshold,
+        "differences": differences(before, results),
+        "compared": len(found),
+        "regressions": [change for change in found if change.slowdown >= threshold],
+        "improvements": sum(change.slowdown <= 1 / threshold for change in found),
+    }
+
+
+def kinds(found: list[Row]) -> list[str]:
+    """How the figures of the rows came about, each word once."""
+    return list(dict.fromkeys(row.kind for row in found))

@@ -1,0 +1,106 @@
+"""Decision map: for every workload and size, whether the cost model expects the NPU or the CPU to take less time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import plotly.graph_objects as go
+
+from npu_tensor.units import duration
+
+from ..peers.npu_tensor import JITTED, NAME
+from ..results import Row
+from .style import BLUE, VERMILION, blank
+
+__all__ = ["Decision", "decisions", "plot"]
+
+ROW_PIXELS: Final = 24
+REST_PIXELS: Final = 120
+
+DEVICES: Final = ("CPU", "NPU")
+
+
+class Decision(NamedTuple):
+    """npu: predicted. cpu: predicted, or measured where nobody predicted it."""
+
+    npu: Row
+    cpu: Row
+
+    @property
+    def chosen(self) -> str:
+        return DEVICES[self.npu.p50 < self.cpu.p50]
+
+    @property
+    def lead(self) -> float:
+        """How many times the time of the chosen device the other one takes."""
+        return math.exp(abs(math.log(self.npu.p50 / self.cpu.p50)))
+
+    @property
+    def workload(self) -> str:
+        return f"{self.npu.case} {self.npu.dtype}"
+
+
+def decisions(rows: Sequence[Row]) -> dict[str, list[Decision]]:
+    """By generation of NPUs, in the order of the rows."""
+    preference = [("predicted", NAME), ("measured", NAME), ("measured", JITTED)]
+    cpu: dict[object, Row] = {}
+    for kind, contender in preference:
+        for row in rows:
+            if (row.device, row.kind, row.contender) == ("cpu", kind, contender):
+                cpu.setdefault(_work(row), row)
+    found: dict[str, list[Decision]] = {}
+    for row in rows:
+        if row.kind == "predicted" and row.device != "cpu" and _work(row) in cpu:
+            found.setdefault(row.device, []).append(Decision(row, cpu[_work(row)]))
+    return found
+
+
+def _work(row: Row) -> object:
+    return row.suite, row.case, row.dtype, str(row.shapes)
+
+
+def plot(found: Sequence[Decision]) -> go.Figure:
+    """Workloads from top to bottom, sizes of the first operand from left to right. found: of one generation."""
+    workloads = list(dict.fromkeys(decision.workload for decision in found))
+    sizes = list(dict.fromkeys(decision.npu.size for decision in sorted(found, key=_elements)))
+    at = {(decision.workload, decision.npu.size): decision for decision in found}
+    cells = [[at.get((workload, size)) for size in sizes] for workload in workloads]
+    figure = blank(ROW_PIXELS * len(workloads) + REST_PIXELS)
+    figure.add_heatmap(
+        x=sizes,
+        y=workloads,
+        z=[[None if cell is None else DEVICES.index(cell.chosen) for cell in row] for row in cells],
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, BLUE], [1, VERMILION]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        text=[["" if cell is None else f"{cell.chosen} {_times(cell.lead)}" for cell in row] for row in cells],
+        texttemplate="%{text}",
+        textfont={"size": 11},
+        hoverongaps=False,
+        customdata=[[[] if cell is None else _hover(cell) for cell in row] for row in cells],
+        hovertemplate="%{y} %{x}<br>%{customdata[0]}, predicted: %{customdata[1]}<br>"
+        "CPU, %{customdata[2]}: %{customdata[3]}<extra></extra>",
+    )
+    figure.update_xaxes(
+        type="category", categoryorder="array", categoryarray=sizes, title_text="size of the first operand"
+    )
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=workloads, autorange="reversed", ticks="")
+    return figure
+
+
+def _elements(decision: Decision) -> int:
+    return math.prod(decision.npu.shapes[0])
+
+
+def _times(lead: float) -> str:
+    return f"{lead:.1f}x" if lead < 10 else f"{lead:.0f}x"
+
+
+def _hover(decision: Decision) -> list[str]:
+    npu, cpu = decision
+    return [npu.device, duration(npu.p50), cpu.kind, duration(cpu.p50)]

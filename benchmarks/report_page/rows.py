@@ -1,0 +1,63 @@
+"""The rows of a session as the plots need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..peers.npu_tensor import JITTED, NAME
+from ..results import Row
+
+__all__ = ["OURS", "Pair", "device_name", "intensity", "label", "pairs", "read"]
+
+OURS = (NAME, JITTED)
+
+
+def read(results: Mapping[str, Any]) -> list[Row]:
+    """The rows of what schema.json describes."""
+    return [Row(**row) for row in results["rows"]]
+
+
+def label(row: Row) -> str:
+    """What was computed, on what."""
+    return " ".join(filter(None, (row.case, row.size, row.dtype)))
+
+
+def intensity(row: Row) -> float | None:
+    """Operations per byte; None if either is unknown or zero."""
+    return row.flops / row.bytes if row.flops and row.bytes else None
+
+
+def device_name(device: str) -> str:
+    """As a reader knows it. Predictions are for a generation of NPUs, by its name."""
+    return {"cpu": "CPU", "npu1": "NPU, first generation (npu1)", "npu2": "NPU, second generation (npu2)"}.get(
+        device, device
+    )
+
+
+class Pair(NamedTuple):
+    """A row of npu_tensor and one of a peer that computed the same in the same session, both measured."""
+
+    ours: Row
+    peer: Row
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast ours is, by medians."""
+        return self.peer.p50 / self.ours.p50
+
+
+def pairs(rows: Iterable[Row]) -> list[Pair]:
+    """Every measured row of npu_tensor with every measured row of a peer on the same work."""
+    by_work: dict[object, list[Row]] = {}
+    for row in rows:
+        if row.kind == "measured":
+            by_work.setdefault((row.suite, row.case, row.dtype, str(row.shapes)), []).append(row)
+    return [
+        Pair(ours, peer)
+        for found in by_work.values()
+        for ours in found
+        if ours.contender in OURS
+        for peer in found
+        if peer.contender not in OURS
+    ]

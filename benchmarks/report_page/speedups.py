@@ -1,0 +1,115 @@
+"""Bars: how many times as fast as each peer npu_tensor is, case by case."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from ..peers.npu_tensor import JITTED, NAME
+from .rows import Pair, label
+from .style import BLUE, GREEN, HATCH, blank, log_range, octaves
+
+__all__ = ["plot"]
+
+BAR_PIXELS: Final = 11
+REST_PIXELS: Final = 165
+"""Legend and titles above, axes below."""
+
+NUMBER_PIXELS: Final = 34
+"""Width of a number at the end of a bar or below an axis."""
+
+PAGE_PIXELS: Final = 1000
+LETTER_PIXELS: Final = 7
+"""About the width of all columns and the names of the cases together, and of a letter in a name."""
+
+COLOURS: Final = {NAME: BLUE, JITTED: GREEN}
+
+
+def plot(pairs: Sequence[Pair]) -> go.Figure:
+    """A column for every peer, a group of bars for every case, all on one logarithmic scale. Bars begin at 1."""
+    peers = list(dict.fromkeys(pair.peer.contender for pair in pairs))
+    ours = [name for name in COLOURS if any(pair.ours.contender == name for pair in pairs)]
+    labels = list(dict.fromkeys(label(pair.ours) for pair in pairs))
+    ratios = [pair.ratio for pair in pairs]
+    width = (PAGE_PIXELS - LETTER_PIXELS * max(map(len, labels))) / len(peers)
+    limits = _limits(ratios, width)
+    ends = min(*ratios, 0.5), max(*ratios, 2)
+    share = math.log10(ends[1] / ends[0]) / (limits[1] - limits[0])
+    ticks = octaves(*ends, most=max(2, int(width * share / NUMBER_PIXELS)))
+    figure = make_subplots(
+        cols=len(peers),
+        shared_yaxes=True,
+        horizontal_spacing=0.02,
+        figure=blank(round((len(ours) + 0.8) * BAR_PIXELS * len(labels)) + REST_PIXELS),
+    )
+    for name in ours:  # a plain mark in the legend, whether or not the first bar is hatched
+        figure.add_bar(x=[None], y=labels[:1], name=name, legendgroup=name, marker={"color": COLOURS[name]})
+    for column, peer in enumerate(peers, 1):
+        here = [pair for pair in pairs if pair.peer.contender == peer]
+        for name in ours:
+            figure.add_trace(_bars(name, [pair for pair in here if pair.ours.contender == name]), 1, column)
+        figure.update_xaxes(
+            {"type": "log", "range": limits, "tickvals": ticks, "ticktext": list(map(_mark, ticks)), "tickangle": 0},
+            title_text=f"<b>{peer}</b><br>times as fast",
+            col=column,
+        )
+        figure.add_vline(x=1, line_width=1, col=column, row=1)
+    figure.update_yaxes(
+        type="category", categoryorder="array", categoryarray=labels, autorange="reversed", ticks=""
+    )
+    figure.update_layout(bargap=0.3, barmode="group")
+    return figure
+
+
+def _limits(ratios: Sequence[float], width: float) -> list[float]:
+    """The range of a column, as plotly takes it: with room for the numbers at the ends of the bars."""
+    low, high = log_range([*ratios, 0.8, 1.25])
+    room = NUMBER_PIXELS / width
+    left, right = (room if min(ratios) < 1 else 0), room
+    span = (high - low) / (1 - left - right)
+    return [low - left * span, high + right * span]
+
+
+def _mark(tick: float) -> str:
+    return f"{tick:g}" if tick >= 0.1 else f"1/{1 / tick:g}"
+
+
+def _number(ratio: float) -> str:
+    return f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
+
+
+def _bars(name: str, pairs: Sequence[Pair]) -> go.Bar:
+    return go.Bar(
+        name=name,
+        legendgroup=name,
+        showlegend=False,
+        orientation="h",
+        base=1,
+        x=[pair.ratio - 1 for pair in pairs],
+        y=[label(pair.ours) for pair in pairs],
+        text=[_number(pair.ratio) for pair in pairs],
+        textposition="outside",
+        textfont={"size": 9},
+        cliponaxis=False,
+        marker={"color": COLOURS[name], "pattern": {"shape": ["" if pair.ratio >= 1 else HATCH for pair in pairs]}},
+        customdata=[
+            [pair.ratio, pair.ours.p50 * 1e6, pair.peer.p50 * 1e6, pair.peer.contender, pair.ours.device]
+            for pair in pairs
+        ],
+        hovertemplate="%{y}<br>%{customdata[0]:.2f} times as fast (measured)<br>"
+        f"{name} on %{{customdata[4]}}: %{{customdata[1]:,.1f}} us<br>"
+        "%{customdata[3]}: %{customdata[2]:,.1f} us<extra></extra>",
+    )
+
+
+def means(pairs: Sequence[Pair]) -> list[tuple[str, str, float, float, int]]:
+    """By contender of ours and peer: geometric mean and smallest of the ratios, and how many there are."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for pair in pairs:
+        groups.setdefault((pair.ours.contender, pair.peer.contender), []).append(pair.ratio)
+    return [(*names, statistics.geometric_mean(found), min(found), len(found)) for names, found in groups.items()]

@@ -1,0 +1,207 @@
+"""A session: every suite that is asked for, its tables, its file, its page."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+import npu_tensor as nt
+from npu_tensor import selection
+
+from . import peers as peer_modules
+from .ceilings import ceilings
+from .compare import changes, differences
+from .peers.library import Library
+from .peers.npu_tensor import JITTED, NAME, Jitted, NpuTensor
+from .report import Session, headline, show
+from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
+from .session import FULL, QUICK, WrongResult
+from .suites import SUITES, Suite, Task
+from .timing import thread_count
+
+__all__ = ["Options", "run"]
+
+
+class Options(NamedTuple):
+    """What was asked for on the command line; see `command.bench`."""
+
+    suites: tuple[str, ...]
+    only: tuple[str, ...]
+    devices: tuple[str, ...]
+    peers: tuple[str, ...]
+    quick: bool
+    json_path: Path | None
+    report: Path | None
+    compare: Path | None
+    threshold: float
+
+
+def run(options: Options) -> bool:
+    """Measure, show and write. Whether nothing of npu_tensor has become slower than in the file to compare with."""
+    _require("jsonschema", *(("jinja2", "plotly") if options.report else ()))
+    chosen = _suites(options)
+    before = None if options.compare is None else _loaded(options.compare)
+    with _empty_cache(), nt.default_device("cpu"):
+        content = measured(chosen, options)
+    print(headline(content["machine"]))
+    for suite in chosen:
+        _show(suite, [row for row in content["rows"] if row["suite"] == suite])
+    _show_left_out(content["left_out"])
+    if options.json_path is not None:
+        save(options.json_path, content)
+    if options.report is not None:
+        from .report_page import write_report
+
+        print(f"report: {write_report(content, options.report, before, options.threshold)}")
+    return before is None or _compared(before, content, options.threshold)
+
+
+def _require(*modules: str) -> None:
+    """Before anything is measured. Raises ClickException for a module that is not there."""
+    if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
+        raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'npu-tensor[bench]'")
+
+
+@contextmanager
+def _empty_cache() -> Iterator[None]:
+    """An empty cache directory, and devices that use it, for the duration of a with block."""
+    with tempfile.TemporaryDirectory() as empty, nt.config.scope(cache_path=empty):
+        selection.reset()
+        try:
+            yield
+        finally:
+            selection.reset()
+
+
+def _suites(options: Options) -> list[str]:
+    """Raises click.BadParameter for a workload that none of them has."""
+    chosen = [name for name in SUITES if name in options.suites]
+    if unknown := set(options.only) - {workload for name in chosen for workload in SUITES[name].workloads}:
+        known = dict.fromkeys(workload for name in chosen for workload in SUITES[name].workloads)
+        raise click.BadParameter(
+            f"no such workload: {', '.join(sorted(unknown))}; there are {', '.join(known)}", param_hint="--only"
+        )
+    return [name for name in chosen if not options.only or set(SUITES[name].workloads) & set(options.only)]
+
+
+def measured(chosen: Sequence[str], options: Options) -> dict[str, Any]:
+    """The results, as schema.json has them. Raises ClickException if npu_tensor computes something wrong."""
+    session = Session()
+    libraries, simulators, absent = _contenders(options)
+    task = Task(libraries, simulators, QUICK if options.quick else FULL, options.quick, frozenset(options.only))
+    rows: list[Row] = []
+    left_out = [LeftOut(reason, contender=name) for name, reason in absent.items()]
+    try:
+        for name in chosen:
+            for found in _announced(name, SUITES[name], task):
+                (rows if isinstance(found, Row) else left_out).append(found)  # type: ignore[arg-type]
+    except WrongResult as error:
+        raise click.ClickException(str(error)) from None
+    content = {
+        "format": FORMAT,
+        "quick": options.quick,
+        "machine": session.machine(),
+        "contenders": {library.name: library.version for library in libraries},
+        "ceilings": list(ceilings(rows)),
+        "left_out": [entry._asdict() for entry in left_out],
+        "rows": [row._asdict() for row in rows],
+    }
+    validate(content)
+    return content
+
+
+def _announced(name: str, suite: Suite, task: Task) -> Iterator[Row | LeftOut]:
+    click.echo(f"{name}: {suite.what}", err=True)
+    return suite.run(task)
+
+
+def _contenders(options: Options) -> tuple[list[Library], tuple[str, ...], dict[str, str]]:
+    """The contenders, the simulated NPUs, and why peers are missing."""
+    devices = options.devices or ("cpu", *({"npu"} & {device.uri for device in nt.list_devices()}))
+    for uri in devices:
+        try:
+            with nt.default_device(uri):
+                pass
+        except nt.NpuTensorError as error:
+            raise click.BadParameter(str(error), param_hint="--device") from None
+    simulators = tuple(uri for uri in devices if uri.startswith("sim:"))
+    timed = [uri for uri in devices if uri not in simulators]
+    ours = [library(uri) for uri in timed for library in (NpuTensor, Jitted)]
+    peers = [name for name in options.peers if name != "none"] if "cpu" in timed else []
+    found, absent = peer_modules.load(peers, thread_count())
+    return [*ours, *found], simulators, absent
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    try:
+        return load(path)
+    except ResultsError as error:
+        raise click.BadParameter(str(error), param_hint="--compare") from None
+
+
+def _show(suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """A line per figure, with the median over those of npu_tensor in the same session."""
+    rows = list(rows)
+    ours = {_contest(row): row["p50"] for row in rows if row["contender"] == NAME and row["kind"] == "measured"}
+    jitted = {_contest(row): row["p50"] for row in rows if row["contender"] == JITTED}
+    show(
+        f"{suite}: microseconds, and p50 over that of {NAME} and {JITTED}",
+        ["case", "dtype", "size", "contender", "kind", "p50", "p95", "p99", "cold", "idle", "ratio", "jit"],
+        [
+            [
+                *(row[name] for name in ("case", "dtype", "size")),
+                row["contender"] if row["device"] == "cpu" else f"{row['contender']} on {row['device']}",
+                row["kind"],
+                *(_microseconds(row[name]) for name in ("p50", "p95", "p99", "cold", "idle")),
+                *(_ratio(row, beside.get(_contest(row))) for beside in (ours, jitted)),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _contest(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["case"], row["dtype"], str(row["shapes"])
+
+
+def _ratio(row: Mapping[str, Any], ours: float | None) -> str:
+    return "" if ours is None or row["kind"] != "measured" or row["p50"] == ours else f"{row['p50'] / ours:.2f} x"
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e6:,.1f}"
+
+
+def _show_left_out(left_out: Sequence[Mapping[str, str]]) -> None:
+    """Reasons, and of how many figures; the file names every one."""
+    counts = Counter((entry["contender"], entry["device"], entry["reason"]) for entry in left_out)
+    for (contender, device, reason), count in counts.items():
+        print(f"left out: {contender}{device and f' on {device}'}, {count} x: {reason}")
+
+
+def _compared(old: Mapping[str, Any], new: Mapping[str, Any], threshold: float) -> bool:
+    for line in differences(old, new):
+        click.echo(f"Warning: not the same machine or session: {line}", err=True)
+    found = list(changes(old, new))
+    slower = [change for change in found if change.slowdown > threshold]
+    show(
+        f"{len(found)} figures of npu_tensor in both files; slower than {threshold:g} x: {len(slower)}",
+        ["case", "dtype", "size", "device", "contender", "kind", "before, us", "now, us", "ratio", "peers", "slowdown"],
+        [
+            [
+                *(change.row[name] for name in ("case", "dtype", "size", "device", "contender", "kind")),
+                _microseconds(change.old),
+                _microseconds(change.row["p50"]),
+                *(f"{value:.2f}" for value in (change.ratio, change.peers, change.slowdown)),
+            ]
+            for change in slower
+        ],
+    )
+    return not slower

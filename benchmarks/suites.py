@@ -1,0 +1,135 @@
+"""The suites: what each measures on which contenders, and the rows that come of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import npu_tensor as nt
+
+from . import cache, published_gemm
+from .cases import GROUPS, cases
+from .model_cases import model_cases
+from .peers.library import Library
+from .peers.npu_tensor import NAME
+from .predicted import GENERATIONS, predicted_seconds
+from .results import Kind, LeftOut, Row
+from .session import Amount, Contest, Found, left_out, measured, row, simulated
+from .timing import percentiles
+
+__all__ = ["SUITES", "Suite", "Task"]
+
+
+class Task(NamedTuple):
+    """What is asked of a suite.
+
+    libraries: contenders that are timed. simulators: URIs of simulated NPUs. only: workloads; empty for all.
+    """
+
+    libraries: list[Library]
+    simulators: tuple[str, ...]
+    amount: Amount
+    quick: bool
+    only: frozenset[str]
+
+
+class Suite(NamedTuple):
+    """workloads: names that --only takes. run: rows and what was left out, as they come."""
+
+    what: str
+    workloads: tuple[str, ...]
+    run: Callable[[Task], Iterator[Found]]
+
+
+def _contests(contests: Callable[[Task], Iterable[Contest]], for_npus: bool, task: Task) -> Iterator[Found]:
+    """Every contest on all contenders; predicted and simulated if it is something for an NPU."""
+    for contest in contests(task):
+        yield from measured(contest, task.libraries, task.amount)
+        if for_npus:
+            yield from (_predicted(contest, generation) for generation in GENERATIONS)
+            yield from (simulated(contest, uri) for uri in task.simulators)
+
+
+def _predicted(contest: Contest, generation: str) -> Found:
+    found = predicted_seconds(generation, *contest.recorded())
+    if isinstance(found, str):
+        return left_out(contest, found, generation, NAME)
+    return row(contest, generation, NAME, "predicted", found)
+
+
+def _cases(suite: str, what: str, for_npus: bool = True) -> Suite:
+    def found(task: Task) -> Iterable[Contest]:
+        return cases(only=task.only, suite=suite, quick=task.quick)
+
+    names = dict.fromkeys(workload.name for group in GROUPS if group.suite == suite for workload in group.workloads)
+    return Suite(what, tuple(names), partial(_contests, found, for_npus))
+
+
+def _models(suite: str, what: str) -> Suite:
+    def found(task: Task) -> Iterable[Contest]:
+        return (case for case in model_cases(suite) if not task.only or case.title in task.only)
+
+    return Suite(what, tuple(dict.fromkeys(case.title for case in model_cases(suite))), partial(_contests, found, True))
+
+
+LOOKUPS: Final = 100
+QUICK_LOOKUPS: Final = 30
+
+
+def _cache(task: Task) -> Iterator[Found]:
+    """How long it takes to find a kernel, by place. Kernels are compiled for the simulator, so it needs a compiler."""
+    from npu_tensor.runtime.sim import host_compiler
+
+    if reason := host_compiler.reason():
+        yield LeftOut(str(reason), "cache", contender=NAME)
+        return
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        tempfile.TemporaryDirectory() as ready,
+        nt.config.scope(cache_path=empty),
+    ):
+        found = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
+    for place, samples in found.looked_up.items():
+        if not task.only or place in task.only:
+            yield Row(
+                "cache", place, "bfloat16", [[4096]], "4096", cache.DEVICE, NAME, "measured",
+                *percentiles(samples), cold=found.build, iterations=len(samples), note="cold: built",
+            )  # fmt: skip
+
+
+def _kernel_model(task: Task) -> Iterator[Found]:
+    """The cost model beside published times of matrix products, on the tiles of the publication."""
+    for found in published_gemm.PUBLISHED:
+        title = f"{found.arch} {found.operand} to {found.result}, tile {'x'.join(map(str, found.tile))}"
+        if task.only and title not in task.only:
+            continue
+        m, k, n = found.size
+        shapes, size = [[m, k], [k, n]], f"{m}x{k}"
+        device = {"aie2": "npu1", "aie2p": "npu2"}[found.arch]
+        model = published_gemm.predicted(found)
+        figures: tuple[tuple[str, Kind, float], ...] = (
+            (published_gemm.SOURCE, "published", found.seconds),
+            (NAME, "predicted", model.busy),
+        )
+        for contender, kind, seconds in figures:
+            yield Row(
+                "kernel_model", title, found.operand, shapes, size, device, contender, kind,
+                seconds, flops=2 * m * k * n, note=found.remark,
+            )  # fmt: skip
+
+
+SUITES: Final = {
+    "dispatch": _cases("dispatch", "what calls cost on 16 elements", for_npus=False),
+    "ops": _cases("ops", "single ops"),
+    "chains": _cases("chains", "ops that fuse into one kernel"),
+    "matmul": _cases("matmul", "matrix products by size, and from which size on an NPU takes less"),
+    "mlp": _models("mlp", "inference of a multilayer perceptron"),
+    "transformer": _models("transformer", "a transformer block"),
+    "cache": Suite("finding kernels", cache.PLACES, _cache),
+    "kernel_model": Suite(
+        "predicted and published times of NPU kernels", (), _kernel_model
+    ),
+}

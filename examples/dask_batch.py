@@ -1,0 +1,109 @@
+"""A model over a dask.array: every worker is a process with one device, one runtime and the model, which it gets once.
+
+    python examples/dask_batch.py                                   # two workers that share this machine's cores
+    python examples/dask_batch.py --devices npu:0,npu:1             # one worker per NPU
+    python examples/dask_batch.py --scheduler tcp://10.0.0.5:8786   # the workers of a cluster
+
+Needs the extra: pip install 'npu-tensor[dask]'. How to size it: docs/beyond_one_machine.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
+
+import npu_tensor as nt
+from npu_tensor.demo import load
+
+ROWS = 128
+"""Images in a chunk. All chunks but the last have one shape, so a worker plans twice."""
+
+
+class Classifier:
+    """The network of `npu-tensor demo`. layers: weight and bias of each, as NumPy arrays."""
+
+    def __init__(self, layers: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+        self.layers = [(nt.from_numpy(weight), nt.from_numpy(bias)) for weight, bias in layers]
+
+    @nt.jit
+    def scores(self, pixels: nt.Tensor) -> nt.Tensor:
+        """How much each image looks like each digit, (images, 10), for pixels (images, 64)."""
+        *hidden, last = self.layers
+        for weight, bias in hidden:
+            pixels = nt.linear(pixels, weight, bias).relu()
+        return nt.linear(pixels, *last)
+
+    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+        """`scores` from and to NumPy."""
+        return self.scores(nt.from_numpy(pixels)).numpy()
+
+
+class Runtime(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
+    """What a worker process has for all of its tasks: a device, threads for the CPU's part, and the model.
+
+    devices: that of worker number i is the i-th; workers with names of their own take the first, of the NPUs that
+    NPU_VISIBLE_DEVICES leaves them. threads: 0 = all cores.
+    """
+
+    name = "npu-tensor"
+
+    def __init__(self, model: Classifier, devices: Sequence[str], threads: int) -> None:
+        self.model = model
+        self.devices = devices
+        self.threads = threads
+
+    def setup(self, worker: Worker) -> None:
+        """Called once in every worker, also in those that come later. What it raises, the worker reports."""
+        number = worker.name if isinstance(worker.name, int) else 0
+        nt.set_default_device(self.devices[number % len(self.devices)])
+        nt.set_num_threads(self.threads)
+
+
+def predict(pixels: np.ndarray) -> np.ndarray:
+    """The scores of one chunk, by the model of the worker that this runs in."""
+    scores: np.ndarray = get_worker().plugins[Runtime.name].model(pixels)
+    return scores
+
+
+def classify(client: Client, runtime: Runtime, pixels: da.Array) -> da.Array:
+    """The scores of all images, lazily, in chunks as those of `pixels`, whose rows must be whole."""
+    client.register_plugin(runtime)
+    return pixels.map_blocks(
+        predict, chunks=(pixels.chunks[0], (10,)), dtype=np.float32, meta=np.empty((0, 10), np.float32)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--devices", default="cpu,cpu", help="one per worker, separated by commas")
+    parser.add_argument("--scheduler", help="address of a cluster; without one, workers are started here")
+    given = parser.parse_args(arguments)
+    devices = given.devices.split(",")
+    digits = load()
+    with ExitStack() as stack:
+        if given.scheduler:
+            cluster, threads = given.scheduler, 0
+        else:
+            # One task at a time in each: a device has one queue, and the CPU's kernels have threads of their own.
+            cluster = stack.enter_context(
+                LocalCluster(
+                    n_workers=len(devices), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+                )
+            )
+            threads = max(1, (os.cpu_count() or 1) // len(devices))
+        client = stack.enter_context(Client(cluster))
+        runtime = Runtime(Classifier(digits.layers), devices, threads)
+        scores = classify(client, runtime, da.from_array(digits.pixels, chunks=(ROWS, -1))).compute()
+        workers = len(client.scheduler_info()["workers"])
+    accuracy = np.mean(scores.argmax(axis=1) == digits.labels)
+    print(f"{len(scores)} images on {workers} workers: {accuracy:.1%} right")
+
+
+if __name__ == "__main__":
+    main()

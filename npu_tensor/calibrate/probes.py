@@ -1,0 +1,99 @@
+"""Probes: what is timed by turns, so that a slow moment of the machine meets all of them."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from npu_tensor.errors import DeviceError, NpuTensorError
+from npu_tensor.fuse import share_common, tasks
+from npu_tensor.graph import Node, capture, digraph
+from npu_tensor.task import Device, Refusal, Task
+from npu_tensor.tensor import Tensor
+
+__all__ = ["BLOCK_SECONDS", "Probe", "Unclear", "kernel", "positive", "typical"]
+
+class Unclear(NpuTensorError):
+    """What was measured contradicts itself."""
+
+
+Probe = Callable[[], object]
+
+BLOCK_SECONDS: Final = 200e-6
+"""The least time of a block: a clock and an interrupt take some microseconds."""
+
+QUICK_ROUNDS: Final = 5
+ROUNDS: Final = 25
+
+
+def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float]:
+    """Seconds of each: the lower quartile of blocks that take turns, because all else that runs only adds."""
+    with _no_garbage_collection():
+        repeats = {name: _repeats(probe) for name, probe in probes.items()}
+        blocks: dict[str, list[float]] = {name: [] for name in probes}
+        for _ in range(QUICK_ROUNDS if quick else ROUNDS):
+            for name, probe in probes.items():
+                _block(probe, 1)  # brings its operands back into the caches
+                blocks[name].append(_block(probe, repeats[name]) / repeats[name])
+    return {name: statistics.quantiles(found, n=4)[0] for name, found in blocks.items()}
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _block(probe: Probe, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        probe()
+    return time.perf_counter() - start
+
+
+def _repeats(probe: Probe) -> int:
+    """Calls that fill a block. The first one, which may compile, does not count."""
+    probe()
+    repeats = 1
+    while _block(probe, repeats) < BLOCK_SECONDS:
+        repeats *= 2
+    return repeats
+
+
+def positive(name: str, value: float) -> float:
+    """A rate or a time. Raises Unclear for one that cannot be: something else kept the machine busy."""
+    if not 0 < value < float("inf"):
+        raise Unclear(
+            f"{name} cannot be told from what else was measured ({value!r}): the machine did something else "
+            "meanwhile, and nothing was kept. Run npu-tensor calibrate again, without --quick, when it is idle"
+        )
+    return value
+
+
+def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
+    """The task of a pending tensor, the kernel of a device that takes it, and a call that runs that once.
+
+    Raises DeviceError if it is refused or takes several kernels, BuildError.
+    """
+    found = capture([result._node])
+    graph = digraph(found)
+    share_common(graph)
+    cut = tasks(graph, device.fusion).tasks
+    answer = device.claim(cut[0])
+    if len(cut) != 1 or isinstance(answer, Refusal):
+        reason = answer.reason if isinstance(answer, Refusal) else f"{len(cut)} kernels"
+        raise DeviceError(f"{device.uri} has no kernel for what is measured: {reason}")
+    step = answer.bind()
+    values: list[Any] = [None] * (1 + max(graph))
+    for item, leaf in found.leaves:
+        values[item] = leaf.value if isinstance(leaf, Node) else leaf
+    return cut[0], answer, lambda: step(values)

@@ -1,0 +1,56 @@
+"""The command `npu-tensor calibrate`: measure this machine, so that costs are predicted from its own rates."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from npu_tensor.cli.device_option import device_option, search_path_options
+from npu_tensor.cli.tables import print_table
+from npu_tensor.errors import ArgumentError, DeviceError
+
+if TYPE_CHECKING:
+    from npu_tensor.calibrate import Calibration
+
+__all__ = ["calibrate"]
+
+BUSY: Final = 0.5
+"""Load average from which on something else takes so much of the machine that rates come out too low."""
+
+
+@click.command()
+@device_option()
+@click.option("--quick", is_flag=True, help="In a few seconds, less exact.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@search_path_options
+def calibrate(device: str, quick: bool, as_json: bool) -> None:
+    """Measure the processor, or an NPU and what the host does for it, and keep that for predictions.
+
+    The figures lie in the cache directory, in one file per processor, and per NPU, driver and power mode; without it
+    costs are predicted from priors. Leave the machine alone meanwhile. A simulated NPU has nothing to measure.
+    """
+    from npu_tensor.calibrate import calibrate as measure
+
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        click.echo(f"Warning: the load of this machine is {load:.1f}; rates will come out too low", err=True)
+    try:
+        found = measure(device, quick)
+    except (ArgumentError, DeviceError) as error:
+        raise click.BadParameter(str(error), param_hint="--device") from None
+    except OSError as error:
+        raise click.ClickException(f"what was measured cannot be kept: {error}") from None
+    if as_json:
+        click.echo(json.dumps({"devices": [_as_dict(one) for one in found]}, indent=2))
+        return
+    for one in found:
+        rows = ((name, f"{prior:.4g}", f"{measured:.4g}") for name, prior, measured in one.figures)
+        print_table(f"{one.uri}: kept in {one.path}", ("rate", "prior", "measured"), rows)
+
+
+def _as_dict(found: Calibration) -> dict[str, Any]:
+    figures = {figure.name: {"prior": figure.prior, "measured": figure.measured} for figure in found.figures}
+    return {"uri": found.uri, "file": str(found.path), "identity": found.identity, "figures": figures}

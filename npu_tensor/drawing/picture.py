@@ -1,0 +1,97 @@
+"""What a picture shows, whatever form it takes: ops and values as boxes, the kernels around them, the edges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["COLOURS", "Box", "Frame", "Kind", "Picture", "legible", "reduced"]
+
+Kind = Literal["cpu", "npu", "sim", "lazy", "view", "leaf"]
+"""A device's scheme; an op that is not placed yet; an op that needs no kernel; a value from outside."""
+
+
+class Colours(NamedTuple):
+    """fill: of a kernel, light, so that dark text on it can be read on any page. line: of its border."""
+
+    fill: str
+    line: str
+
+
+COLOURS: Final[Mapping[Kind, Colours]] = MappingProxyType(
+    {
+        "cpu": Colours("#cfe5f5", "#0072b2"),
+        "npu": Colours("#fbc9a6", "#bf4f00"),
+        "sim": Colours("#fff3a8", "#c8a800"),
+        "lazy": Colours("#e4e4e4", "#6e6e6e"),
+        "view": Colours("#f6f6f6", "#8a8a8a"),
+        "leaf": Colours("#f6f6f6", "#8a8a8a"),
+    }
+)
+"""Blue, vermilion and yellow, the hues of M. Okabe, K. Ito, "Color Universal Design" (2008), which people with any kind
+of colour vision can tell apart; the borders of what is simulated are dashed besides."""
+
+TEXT: Final = "#1a1a1a"
+
+
+class Box(NamedTuple):
+    """An op or a value. name, detail: its lines of text. tip: what is shown when the pointer rests on it."""
+
+    kind: Kind
+    name: str
+    detail: str = ""
+    tip: str = ""
+
+
+class Frame(NamedTuple):
+    """A kernel. members: numbers of its boxes in the order in which it computes them. kind, tip: as in Box."""
+
+    kind: Kind
+    title: str
+    members: tuple[int, ...]
+    tip: str = ""
+
+
+class Picture(NamedTuple):
+    """boxes: by number. edges: from operand to reader. frames: no box is in two. legend: what the colours mean.
+
+    note: what the picture does not show, in words.
+    """
+
+    boxes: Mapping[int, Box]
+    edges: Sequence[tuple[int, int]]
+    frames: Sequence[Frame] = ()
+    legend: Sequence[tuple[Kind, str]] = ()
+    note: str = ""
+
+
+def reduced(picture: Picture, most: int) -> Picture:
+    """The picture with at most so many boxes: if there are more, one per kernel, and then only the last ones."""
+    if len(picture.boxes) <= most:
+        return picture
+    box_of = {item: frame.members[-1] for frame in picture.frames for item in frame.members}
+    boxes = {item: box for item, box in picture.boxes.items() if box.kind != "leaf" and box_of.get(item, item) == item}
+    for frame in picture.frames:
+        item = frame.members[-1]
+        names = [picture.boxes[member].name for member in frame.members]
+        name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        boxes[item] = boxes[item]._replace(name=name, tip=f"{', '.join(names)}\n{frame.tip}")
+    notes = ["one box per kernel, without values from outside"]
+    if len(boxes) > most:
+        notes.append(f"the last {most} of {len(boxes)} boxes")
+        boxes = dict(sorted(boxes.items())[-most:])
+    edges = dict.fromkeys((box_of.get(a, a), box_of.get(b, b)) for a, b in picture.edges)
+    kept = [(a, b) for a, b in edges if a != b and a in boxes and b in boxes]
+    frames = [frame._replace(members=frame.members[-1:]) for frame in picture.frames if frame.members[-1] in boxes]
+    note = f"{len(picture.boxes)} ops and values: {'; '.join(notes)}"
+    return Picture(boxes, kept, frames, picture.legend, note)
+
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def legible(text: str) -> str:
+    """The text with U+FFFD for every character that XML 1.0 does not allow, such as half of a surrogate pair."""
+    return _NOT_XML.sub("\ufffd", text)

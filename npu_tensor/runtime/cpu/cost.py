@@ -1,0 +1,195 @@
+"""What the kernels of the CPU device are predicted to take, and into which pieces their loops are cut.
+
+A loop takes the longer of what its arithmetic and its memory take. A product packs both operands first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.runtime.cpu.gemm import tile_rows
+from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
+from npu_tensor.runtime.cpu.split import split_rows
+from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.rates import Level, ProcessorRates
+from npu_tensor.task import Cost, Expense, Input, Output, Task
+
+__all__ = ["LEAST_PIECE", "ProductWork", "flops", "grain", "loop_cost", "product_cost", "product_work", "total"]
+
+PAGE: Final = 4096
+"""Bytes; prefetching ends with a page."""
+
+LEAST_PIECE: Final = 8 << 10
+"""Elements of cheap work that pay for waking a second thread: a fork and join takes about 1 us."""
+
+PIECE: Final = 32 << 10
+"""Elements that a thread claims at a time when there is plenty."""
+
+PACKED_PIECE: Final = 32 << 10
+"""Bytes of packed operands that a thread claims at a time; see `gemm`."""
+
+WIDE: Final = frozenset({"float64", "int64"})
+"""Register types of which half as many fit into a vector."""
+
+NEAR: Final = frozenset({-1, 0, 1, 2})
+"""Strides that loops read and write in whole vectors."""
+
+TRANSPOSED_FLOPS: Final = 10
+"""What turning an element in a tile of rows and columns costs, in operations: a transposed copy of 256 x 256 float32
+takes 0.14 ns per element and thread of a Zen 5."""
+
+
+def flops(program: Program) -> int:
+    """Operations per element, as PRIMITIVES counts them."""
+    return sum(PRIMITIVES[step.primitive].flops * (1 + (step.dtype in WIDE)) for step in program.instructions)
+
+
+def grain(n: int, elements: int, program: Program, threads: int) -> int:
+    """Positions per piece of work, so that a piece takes some microseconds and large work has many pieces."""
+    if elements == 0 or threads == 1:
+        return max(n, 1)
+    least = _least_piece(program)
+    piece = PIECE if elements > 8 * PIECE else least
+    per_position = elements / n
+    positions = max(1, math.ceil(piece / per_position))
+    return (positions + 63) & ~63 if per_position == 1 else positions
+
+
+def _least_piece(program: Program) -> float:
+    """A transcendental function costs about as much as eight cheap elements."""
+    return LEAST_PIECE / (1 + flops(program) / 16)
+
+
+def _tensor_bytes(task: Task) -> int:
+    read = sum(_touched(source) for source in task.inputs if source.layout is not None)
+    return read + sum(output.nbytes for output in task.outputs)
+
+
+def _touched(source: Input) -> int:
+    """Bytes of an operand that are read at least once."""
+    assert source.layout is not None
+    assert source.dtype is not None
+    extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
+    return math.prod(extents) * source.dtype.itemsize
+
+
+def _level(nbytes: float, working: int, rates: ProcessorRates) -> Level:
+    return next((level for level in rates.levels if nbytes / working <= level.nbytes), rates.levels[-1])
+
+
+def _memory_seconds(nbytes: float, working: int, rates: ProcessorRates) -> float:
+    """Of so many bytes, at the rate of the level that holds the share of each thread."""
+    level = _level(nbytes, working, rates)
+    return nbytes / min(working * level.thread_bytes_per_second, level.bytes_per_second)
+
+
+def _strides(layout: Layout) -> list[int]:
+    """Along dimensions that matter, the innermost one last."""
+    return [stride for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent > 1] or [0]
+
+
+def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Level, rates: ProcessorRates) -> float:
+    """What a thread takes for elements that are no neighbours along the innermost dimension.
+
+    Those that are along another one are read in tiles, or by lanes that run across rows, so that each vector is in
+    another line. All others are read one by one.
+    """
+    assert tensor.layout is not None
+    assert tensor.dtype is not None
+    strides = _strides(tensor.layout)
+    if strides[-1] in NEAR:
+        return 0.0
+    if 1 not in strides:
+        return elements / rates.scattered_elements
+    if not rows:
+        return elements * TRANSPOSED_FLOPS / rates.flops
+    distance = min(1.0, abs(strides[-1]) * tensor.dtype.itemsize / PAGE)
+    return elements / rates.lanes * level.line_seconds * distance
+
+
+def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
+    """Of a map or row task as one loop over its elements."""
+    assert task.program is not None
+    elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
+    rows = math.prod(task.shape[: len(task.shape) - task.rows]) if task.rows else 0
+    pieces = int(elements / _least_piece(task.program))
+    if task.rows and split_rows(task, task.inputs) is None:
+        pieces = min(pieces, rows)
+    working = max(1, min(threads, pieces))
+    reductions = sum(PRIMITIVES[step.primitive].reduces for step in task.program.instructions)
+    tensors: list[Input | Output] = [source for source in task.inputs if source.layout is not None]
+    tensors += [] if task.rows else task.outputs
+    level = _level(nbytes, working, rates)
+    arithmetic = elements * flops(task.program) / rates.flops + rows * reductions * rates.row_seconds
+    arithmetic += sum(_access_seconds(tensor, task.rows, elements, level, rates) for tensor in tensors)
+    seconds = max(arithmetic / working, _memory_seconds(nbytes, working, rates))
+    return Cost(_sum(rates, (seconds, working)), nbytes)
+
+
+class ProductWork(NamedTuple):
+    """What a matrix product does, its tiles and panels padded.
+
+    packed: bytes of the panels of A and of B. before: operations of their prologues; after: of the epilogue.
+    """
+
+    unit: str
+    macs: int
+    tiles: int
+    packed: tuple[int, int]
+    before: tuple[int, int]
+    after: int
+
+
+def product_work(task: Task, depth: int, target: Target) -> ProductWork:
+    """Of a matrix product over `depth`."""
+    assert task.program is not None
+    *batch, m, n = task.shape
+    products, elements = math.prod(batch), math.prod(task.shape)
+    left, right, _ = task.split(task.inputs)
+    dtypes, matrices, before = [], [], []
+    for prologue, inputs, lines in zip(task.prologues, (left, right), (m, n), strict=True):
+        layout = next(source.layout for source in inputs if source.layout is not None)
+        matrices.append(math.prod(extent for extent, stride in zip(batch, layout.strides, strict=False) if stride))
+        dtype = inputs[0].dtype if prologue is None else prologue.dtype
+        assert dtype is not None
+        dtypes.append(dtype.name)
+        before.append(matrices[-1] * lines * depth * flops(prologue.program) if prologue else 0)
+    unit = choose_unit(dtypes[0], dtypes[1], target)
+    if matrices[1] == 1:  # Products that share B are one with more rows.
+        m, products, matrices[0] = m * products, 1, 1
+    most, columns = tile_shape(unit, target)
+    rows = tile_rows(m, most)
+    down, across, steps = -(-m // rows), -(-n // columns), -(-depth // unit.count)
+    tiles = products * down * across
+    packed = (matrices[0] * down * rows * steps * unit.bytes, matrices[1] * across * columns * steps * unit.bytes)
+    macs = tiles * rows * columns * steps * unit.count
+    return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
+
+
+def product_cost(task: Task, depth: int, rates: ProcessorRates, threads: int, target: Target) -> Cost:
+    """Of a matrix product over `depth`: a loop that multiplies, and two that pack, with the prologues, before it."""
+    nbytes, work = _tensor_bytes(task), product_work(task, depth, target)
+    working = max(1, min(threads, work.tiles))
+    seconds = work.macs / rates.macs[work.unit] + work.tiles * rates.tile_seconds + work.after / rates.flops
+    stages = [(max(seconds / working, _memory_seconds(nbytes, working, rates)), working)]
+    for size, operations in zip(work.packed, work.before, strict=True):
+        working = max(1, min(threads, size // PACKED_PIECE))
+        seconds = size / rates.packed_bytes + operations / rates.flops
+        stages.append((max(seconds / working, _memory_seconds(2 * size, working, rates)), working))
+    return Cost(_sum(rates, *stages), nbytes)
+
+
+def _sum(rates: ProcessorRates, *stages: tuple[float, int]) -> Expense:
+    """Of loops that run one after the other: seconds and working threads of each."""
+    start = sum(rates.launch_seconds + (rates.fork_seconds if working > 1 else 0.0) for _, working in stages)
+    expenses = [rates.expense(start), *(rates.expense(seconds, working) for seconds, working in stages)]
+    return total(expenses)
+
+
+def total(expenses: Iterable[Expense]) -> Expense:
+    """Of work that is done one after the other."""
+    return Expense(*map(sum, zip(*expenses, strict=True)))

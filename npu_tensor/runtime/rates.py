@@ -1,0 +1,270 @@
+"""How fast this machine's processor and its NPUs are: measured by `npu-tensor calibrate`, else priors.
+
+    npu_rates("npu2", {"NPU": "NPU Strix"}).dispatch_seconds
+    too_long(kernel.cost)               # why a kernel must not be launched, or None
+
+The priors stand in priors.json, each with its source. What was measured lies in the cache directory, in one file per
+processor, and per NPU with its driver and power mode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError
+from npu_tensor.runtime.store_directories import readable, writable
+from npu_tensor.runtime.store_files import write_atomically
+from npu_tensor.task import Cost, Expense
+from npu_tensor.user_warnings import warn
+
+__all__ = [
+    "MAX_LAUNCH_SECONDS",
+    "Level",
+    "NpuRates",
+    "ProcessorRates",
+    "calibration_path",
+    "forget",
+    "npu_rates",
+    "priors",
+    "processor_identity",
+    "processor_rates",
+    "save",
+    "too_long",
+]
+
+MAX_LAUNCH_SECONDS: Final = 0.5
+"""The longest predicted launch that is made. The driver's watchdog ends one after 2 s (amd/xdna-driver#1083), and a
+prediction may be wrong by some factor."""
+
+FORMAT: Final = 1
+"""Of calibration files; those of another format are not read."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of the memory of a processor.
+
+    nbytes: what one thread has of it; the last level is the memory itself. thread_bytes_per_second: what one thread
+    reads and writes there, bytes_per_second: all threads together. line_seconds: what a thread waits for a cache line
+    that is on another page than the one before.
+    """
+
+    nbytes: float
+    thread_bytes_per_second: float
+    bytes_per_second: float
+    line_seconds: float
+
+
+@dataclass(frozen=True)
+class ProcessorRates:
+    """What the CPU device's kernels reach. Rates are per second and, if nothing else is said, of one thread.
+
+    lanes: float32 lanes of the vectors that all of it holds for. launch_seconds: of the smallest kernel, from Python.
+    fork_seconds: what a launch takes more if several threads work. levels: the smallest first. flops: operations of
+    element-wise float32 programs as `PRIMITIVES` counts them. row_seconds: what a row takes for each reduction besides
+    its elements. macs: multiply-accumulates by `gemm_micro.Unit`. tile_seconds: what a tile of a product takes besides
+    them. packed_bytes: operands of a product, put in the order in which it reads them. scattered_elements: elements
+    that are read or written one by one.
+    reference_seconds: of one call of the NumPy reference. reference_elements: what NumPy does per element and op, and
+    reference_macs its products, "float" or "integer". thread_watts: of a busy one.
+    """
+
+    lanes: float
+    launch_seconds: float
+    fork_seconds: float
+    levels: tuple[Level, ...]
+    flops: float
+    row_seconds: float
+    macs: Mapping[str, float]
+    tile_seconds: float
+    packed_bytes: float
+    scattered_elements: float
+    reference_seconds: float
+    reference_elements: float
+    reference_macs: Mapping[str, float]
+    thread_watts: float
+
+    def scaled(self, lanes: int) -> ProcessorRates:
+        """The same for vectors of another width, which arithmetic follows and memory does not."""
+        ratio = lanes / self.lanes
+        macs = {unit: rate * ratio for unit, rate in self.macs.items()}
+        return replace(self, lanes=lanes, flops=self.flops * ratio, macs=macs)
+
+    def expense(self, seconds: float, working: float = 1) -> Expense:
+        """Of work that takes `seconds` and keeps so many threads busy."""
+        return Expense(seconds, seconds * working, seconds * working * self.thread_watts)
+
+
+@dataclass(frozen=True)
+class NpuRates:
+    """What launches on an NPU take of it and of the host.
+
+    python_seconds: of a launch until XRT has it. dispatch_seconds: from then until the host sees the end of an empty
+    kernel. switch_seconds: more, if the launch before was in another hardware context. bytes_per_second: between host
+    memory and array, in all columns; column_bytes_per_second: in one. macs: multiply-accumulates per second in all
+    columns, by dtype on the array. sync_seconds_per_byte: what the host takes to write back or drop the cache lines of
+    a buffer. copied_bytes: per second, of a tensor into a buffer as it is; converted_elements: per second, where dtype,
+    order or padding changes. watts: while a kernel runs.
+    """
+
+    python_seconds: float
+    dispatch_seconds: float
+    switch_seconds: float
+    bytes_per_second: float
+    column_bytes_per_second: float
+    macs: Mapping[str, float]
+    sync_seconds_per_byte: float
+    copied_bytes: float
+    converted_elements: float
+    watts: float
+
+
+Rates = TypeVar("Rates", Level, ProcessorRates, NpuRates)
+
+
+def too_long(cost: Cost) -> str | None:
+    """Why a kernel of an NPU must not be launched, or None: the driver would end it before its work is done."""
+    seconds = cost.expense.seconds
+    if seconds <= MAX_LAUNCH_SECONDS:
+        return None
+    return (
+        f"one launch is predicted to take {seconds:.2f} s; {MAX_LAUNCH_SECONDS} s are the most, because the driver "
+        "stops kernels that run for 2 s. Compute it in several smaller parts"
+    )
+
+
+@cache
+def priors() -> Mapping[str, Mapping[str, Any]]:
+    """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the file."""
+    found = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))
+    return {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in found.items()}
+
+
+def processor_identity() -> dict[str, str]:
+    """What the rates of this machine's processor depend on: model, cores of this process, instruction set."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"processor": _model(), "cores": str(cores), "features": config.cpu_features}
+
+
+@cache
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return platform.machine()
+    # AArch64 has no "model name" but a number for each part.
+    keys = ("model name", "cpu family", "model", "CPU part")
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return " ".join(found[key] for key in keys if key in found) or platform.machine()
+
+
+@cache
+def processor_rates(lanes: int | None = None) -> ProcessorRates:
+    """Of this machine's processor, whose vectors have so many float32 lanes; None if arithmetic does not matter."""
+    measured = _read("processor", tuple(processor_identity().items()), config.cache_dir)
+    rates = measured or _prior("processor")
+    assert isinstance(rates, ProcessorRates)
+    return rates if measured or lanes is None else rates.scaled(lanes)
+
+
+def npu_rates(device: str, identity: Mapping[str, str] | None = None) -> NpuRates:
+    """Of an NPU of the kind "npu1" or "npu2". identity: which one, driver, power mode; None if it is simulated."""
+    measured = None if identity is None else _read(device, tuple(identity.items()), config.cache_dir)
+    rates = measured or _prior(device)
+    assert isinstance(rates, NpuRates)
+    return rates
+
+
+@cache
+def _prior(kind: str) -> ProcessorRates | NpuRates:
+    return _of_kind(kind, priors()[kind])
+
+
+def calibration_path(kind: str, identity: Mapping[str, str]) -> Path:
+    """The name of the file of a device, below the cache directory."""
+    text = json.dumps(identity, sort_keys=True)
+    return Path("calibration") / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+@cache
+def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> ProcessorRates | NpuRates | None:
+    """What was measured here; None if nothing was, and with a warning if the file cannot be used."""
+    for directory in readable(root):
+        path = directory / calibration_path(kind, dict(identity))
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue
+        try:
+            found = json.loads(content)
+            if not isinstance(found, dict) or found.get("format") != FORMAT:
+                raise ArgumentError(f"it is no calibration of format {FORMAT}")
+            if found.get("identity") != dict(identity):
+                raise ArgumentError(f"it was measured with {found.get('identity')}, and this is {dict(identity)}")
+            return _of_kind(kind, found.get("rates"))
+        except (ValueError, RecursionError) as error:  # ArgumentError is one, and so is what is no JSON.
+            warn(f"{path} is not used: {error}. `npu-tensor calibrate` measures again")
+    return None
+
+
+def forget() -> None:
+    """Read the files again when rates are asked for next."""
+    processor_rates.cache_clear()
+    _read.cache_clear()
+
+
+def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRates) -> Path:
+    """Keep what was measured; returns the file. Raises ArgumentError for rates that are no rates, OSError."""
+    content = {"format": FORMAT, "identity": dict(identity), "rates": asdict(rates)}
+    _of_kind(kind, content["rates"])  # What is refused later must not be written.
+    path = writable(config.cache_dir) / calibration_path(kind, identity)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(content, indent=1, default=str).encode())
+    forget()
+    return path
+
+
+def _of_kind(kind: str, found: object) -> ProcessorRates | NpuRates:
+    return _parsed(ProcessorRates, found) if kind == "processor" else _parsed(NpuRates, found)
+
+
+def _parsed(of: type[Rates], found: object) -> Rates:
+    """The record of a JSON object. Raises ArgumentError unless it has exactly the fields, all finite and positive."""
+    if not isinstance(found, Mapping) or set(found) != {field.name for field in fields(of)}:
+        names = ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+        raise ArgumentError(f"{of.__name__} has other fields than {names}")
+    return of(**{name: _value(of, name, value) for name, value in found.items()})
+
+
+def _value(of: type[Any], name: str, value: object) -> Any:
+    expected = next(str(field.type) for field in fields(of) if field.name == name)
+    if expected.startswith("Mapping"):
+        wanted = set(priors()["processor" if of is ProcessorRates else "npu2"][name])
+        if not isinstance(value, Mapping) or set(value) != wanted:
+            raise ArgumentError(f"{name} has not just the entries {', '.join(sorted(wanted))}")
+        return {str(key): _positive(f"{name}[{key}]", rate) for key, rate in value.items()}
+    if expected.startswith("tuple"):
+        if not isinstance(value, (list, tuple)) or not value:
+            raise ArgumentError(f"{name} is no list of levels")
+        levels = tuple(_parsed(Level, level) for level in value)
+        if any(small.nbytes >= large.nbytes for small, large in pairwise(levels)):
+            raise ArgumentError(f"the sizes of {name} do not grow")
+        return levels
+    return _positive(name, value)
+
+
+def _positive(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
+        raise ArgumentError(f"{name} is {value!r}, not a positive number")
+    return float(value)

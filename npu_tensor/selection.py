@@ -1,0 +1,273 @@
+"""Which devices take tasks, by which policy, and the plans that were made for them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from npu_tensor import debugging, logs
+from npu_tensor.config import config
+from npu_tensor.costs import MEASURES, Measure
+from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+from npu_tensor.ops.declare import Call
+from npu_tensor.plan import Plan
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.reference import ReferenceDevice
+from npu_tensor.task import Accelerator, AsynchronousDevice, HostDevice, Refusal, Step, Task
+from npu_tensor.user_warnings import warn
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.device_uri import DeviceUri
+
+__all__ = [
+    "Policy",
+    "Selection",
+    "accelerators",
+    "active",
+    "allocator",
+    "before_planning",
+    "before_reset",
+    "current",
+    "default_device",
+    "forced",
+    "host_devices",
+    "host_step",
+    "lock",
+    "reset",
+    "reset_plans",
+    "select",
+    "selection_changed",
+    "selection_of",
+    "synchronize",
+]
+
+Policy = Literal["auto", "latency", "cpu_time", "energy", "always"]
+
+
+class Key(NamedTuple):
+    """What was asked for. without_host: whether the host may take nothing."""
+
+    uris: str
+    policy: Policy
+    without_host: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Selection:
+    """Devices in order of preference, and the plans made for them.
+
+    accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
+    for the first one that takes a task. single_plans: plans of one op on data, by call: item i is operand i, the
+    result comes last.
+    """
+
+    key: Key
+    accelerators: tuple[Accelerator, ...] | None = None
+    measure: Measure | None = None
+    plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict, repr=False)
+    single_plans: dict[Call, Plan] = field(default_factory=dict, repr=False)
+
+
+lock = threading.RLock()
+
+
+def _in_child() -> None:
+    """The thread that may have held the lock does not exist in a forked process."""
+    global lock
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+_host_devices: list[HostDevice] = []
+_opened_devices: dict[str, Accelerator] = {}
+_selections: dict[Key, Selection] = {}
+active = Selection(Key("", "auto"))
+"""The default devices. At first without a URI: `default_device` reads the setting when it is asked."""
+
+selection_changed: list[Callable[[], None]] = []
+"""Called after other default devices were set."""
+
+before_planning: list[Callable[[], None]] = [logs.follow_setting, debugging.follow_setting]
+"""Called before a plan is made."""
+
+before_reset: list[Callable[[], None]] = []
+"""Called when everything is forgotten."""
+
+
+@cache
+def allocator() -> Allocator:
+    """The memory of every tensor on this machine's processor."""
+    return Allocator(config.pool_bytes)
+
+
+def host_devices() -> list[HostDevice]:
+    """The CPU device, where it can be had, and the NumPy reference, which takes everything."""
+    if not _host_devices:
+        found: list[HostDevice] = []
+        if config.cpu_compile:
+            try:
+                from npu_tensor.runtime.cpu.device import CpuDevice
+
+                found.append(CpuDevice(allocator()))
+            except ImportError as error:
+                warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
+        found.append(ReferenceDevice(allocator()))
+        _host_devices.extend(found)
+    return _host_devices
+
+
+def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
+    """Its devices in order of preference, before those of the host, which take what these refuse.
+
+    A device that NPU_TENSOR_DEVICE names and that is not there is left out with a warning, unless NPU_TENSOR_FALLBACK
+    forbids the CPU. Raises DeviceError for what is no device.
+    """
+    if selection.accelerators is None:
+        uris = selection.key.uris or default_device()
+        try:
+            _fill(selection, _opened(uris, alone=config.fallback == "error"))
+        except DeviceError as error:
+            raise DeviceError(f"{config.origin('device')}={uris!r}: {error}", error.code) from None
+        assert selection.accelerators is not None
+    return selection.accelerators
+
+
+def _fill(selection: Selection, opened: list[Accelerator]) -> None:
+    policy = selection.key.policy
+    if policy == "auto":
+        # A simulated NPU is slower than the processor at everything: who asks for it wants to see it work.
+        policy = "always" if all(device.uri.startswith("sim:") for device in opened) else "latency"
+    selection.measure = MEASURES[policy] if opened and policy != "always" else None
+    selection.accelerators = tuple(opened)
+
+
+def _opened(uris: str, alone: bool) -> list[Accelerator]:
+    """The devices that can be had; with a warning for each of the others, unless nothing was named that could take
+    their place. alone: whether the CPU cannot, because it was not named.
+    """
+    from npu_tensor.runtime.device_uri import split_uris
+    from npu_tensor.runtime.devices import preferred_uris
+
+    wanted = preferred_uris(uris)
+    found: list[Accelerator] = []
+    missing: list[DeviceError] = []
+    for uri in wanted:
+        try:
+            found.append(_device_at(uri))
+        except DeviceError as error:
+            missing.append(error)
+    instead = bool(found) or not alone or len(split_uris(uris)) > len(wanted)
+    if missing and not instead:
+        raise missing[0]
+    for left_out in missing:
+        warn(f"left out: {left_out}")
+    return found
+
+
+def _device_at(uri: DeviceUri) -> Accelerator:
+    """One object per URI: what was opened stays open."""
+    device = _opened_devices.get(uri.text)
+    if device is None:
+        from npu_tensor.runtime.devices import open_device
+
+        device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
+    return device
+
+
+def host_step(task: Task) -> Step:
+    """The step that computes a task on this machine's processor; the NumPy reference takes every task."""
+    for device in host_devices():
+        answer = device.claim(task)
+        if not isinstance(answer, Refusal):
+            try:
+                return answer.bind()
+            except BuildError:
+                continue
+    raise AssertionError(f"the processor does not take {task.name}")
+
+
+def synchronize() -> None:
+    """Wait until everything that asynchronous devices were asked for has ended. Raises what went wrong."""
+    for device in list(_opened_devices.values()):
+        if isinstance(device, AsynchronousDevice):
+            device.synchronize()
+
+
+def default_device() -> str:
+    """The URIs that were given to `select`, or in NPU_TENSOR_DEVICE."""
+    if not active.key.uris:
+        active.key = Key(config.device, config.policy)
+        _selections.setdefault(active.key, active)
+    return active.key.uris
+
+
+def current() -> Selection:
+    """The default devices."""
+    default_device()
+    return active
+
+
+def select(uris: str, policy: Policy | None = None) -> None:
+    """Let the devices at `uris` take tasks, separated by commas, the preferred one first. Raises DeviceError.
+
+    policy: None for that of NPU_TENSOR_POLICY. Plans are kept per value, so changing back costs nothing.
+    """
+    global active
+    active = selection_of(uris, policy)
+    for changed in selection_changed:
+        changed()
+
+
+def forced(uris: str) -> Selection:
+    """The devices at `uris` and, unless the processor is among them, no others. Raises DeviceError."""
+    from npu_tensor.runtime.device_uri import split_uris
+    from npu_tensor.runtime.devices import preferred_uris
+
+    return _selection(Key(uris, "always", without_host=len(preferred_uris(uris)) == len(split_uris(uris))))
+
+
+def selection_of(uris: str, policy: Policy | None = None) -> Selection:
+    """What `select` would make the default. Raises DeviceError, ArgumentError."""
+    policy = config.policy if policy is None else policy
+    if policy not in ("auto", *MEASURES, "always"):
+        raise ArgumentError(f"there is no policy {policy!r}; there are auto, {', '.join(MEASURES)} and always")
+    return _selection(Key(uris, policy))
+
+
+def _selection(key: Key) -> Selection:
+    with lock:
+        made = _selections.get(key)
+        if made is None:
+            made = Selection(key)
+            _fill(made, _opened(key.uris, alone=True))
+            _selections[key] = made
+        return made
+
+
+def reset_plans() -> None:
+    """Forget all plans; those of functions captured by jit stay."""
+    with lock:
+        for selection in _selections.values():
+            selection.plans, selection.single_plans = {}, {}  # Those that are being made do not come back.
+
+
+def reset() -> None:
+    """Forget all plans and devices, so that settings of the devices are read again."""
+    reset_plans()
+    for forget in before_reset:
+        forget()
+    _host_devices.clear()
+    _opened_devices.clear()
+    active.accelerators = None
+    _selections.clear()
+    if active.key.uris:
+        _selections[active.key] = active
+    from npu_tensor.runtime.devices import close_devices
+
+    close_devices()  # Last: it waits, and an interrupt may end that.

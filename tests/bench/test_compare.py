@@ -1,0 +1,99 @@
+"""Comparing two sessions finds what has become slower, and only that."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from sessions import row, session
+
+from benchmarks.compare import changes, differences
+
+ROWS = (
+    row("npu_tensor", 1e-3),
+    row("npu_tensor jit", 0.5e-3),
+    row("numpy", 2e-3),
+    row("torch", 3e-3),
+    row("npu_tensor", 4e-3, case="mul"),
+    row("numpy", 5e-3, case="mul"),
+    row("npu_tensor", 6e-3, case="mul", kind="predicted", device="npu2"),
+)
+
+
+def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str, str, str]]:
+    """What is reported if these rows take so many times as long."""
+    old = session(ROWS)
+    new = copy.deepcopy(old)
+    for number, factor in factors.items():
+        new["rows"][number]["p50"] *= factor
+    return [
+        (change.row["case"], change.row["contender"], change.row["kind"])
+        for change in changes(old, new)
+        if change.slowdown > threshold
+    ]
+
+
+def test_nothing_has_changed() -> None:
+    assert slower({}) == []
+    assert len(list(changes(session(ROWS), session(ROWS)))) == 4  # rows of peers are not judged
+
+
+@pytest.mark.parametrize(
+    ("factors", "expected"),
+    [
+        ({0: 1.5}, [("add", "npu_tensor", "measured")]),
+        ({1: 1.5}, [("add", "npu_tensor jit", "measured")]),
+        ({4: 1.5, 0: 1.1}, [("mul", "npu_tensor", "measured")]),
+        ({6: 1.5}, [("mul", "npu_tensor", "predicted")]),
+        # Faster is no regression.
+        ({0: 0.5}, []),
+        # A machine that is slower today slows everybody.
+        (dict.fromkeys(range(6), 1.5), []),
+        # Predictions do not depend on the day.
+        (dict.fromkeys(range(7), 1.5), [("mul", "npu_tensor", "predicted")]),
+        # Peers that were slow for a moment before.
+        ({2: 0.5, 3: 0.5}, []),
+        # One of the peers is slow for a moment now.
+        ({0: 2.0, 2: 4.0}, []),
+        ({4: 2.0, 3: 4.0}, [("mul", "npu_tensor", "measured")]),
+    ],
+)
+def test_exactly_the_regressions_are_found(factors: dict[int, float], expected: list[tuple[str, str, str]]) -> None:
+    assert slower(factors) == expected
+
+
+def test_the_ratio_is_that_of_the_medians() -> None:
+    old, new = session(ROWS), session([ROWS[0]._replace(p50=3e-3), ROWS[2]._replace(p50=4e-3), ROWS[3]])
+    (change,) = changes(old, new)
+    assert (change.old, change.ratio) == (pytest.approx(1e-3), pytest.approx(3))
+    assert change.peers == pytest.approx(1.5)  # the median of 2 and 1
+    assert change.slowdown == pytest.approx(2)
+
+
+def test_rows_without_a_counterpart_are_not_compared() -> None:
+    assert list(changes(session(ROWS[:1]), session([row("npu_tensor", shapes=[[8], [8]], size="8")]))) == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ({}, []),
+        ({"date": "2027-01-01T00:00:00+00:00", "others": 0.01}, []),
+        ({"others": 1.0}, ["others: other processes used 1.00 cores now"]),
+        ({"processor": "another"}, ["processor: one before, another now"]),
+        ({"power": "battery"}, ["power: None before, battery now"]),
+        ({"governor": "powersave", "threads": 4}, ["governor: None before, powersave now", "threads: 2 before, 4 now"]),
+    ],
+)
+def test_differences_of_the_machines_are_named(machine: dict[str, Any], expected: list[str]) -> None:
+    assert differences(session([]), session([], **machine)) == expected
+
+
+def test_differences_of_the_peers_and_of_the_effort_are_named() -> None:
+    other = session([]) | {"quick": True, "contenders": {"npu_tensor": "0.2", "torch": "2.0"}}
+    assert differences(session([]), other) == [
+        "numpy: 2.0 before, not measured now",
+        "torch: not measured before, 2.0 now",
+        "one of the two was measured with --quick",
+    ]

@@ -1,0 +1,43 @@
+"""Tasks of recorded graphs, and what a device answers to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor import selection
+from npu_tensor.fuse import share_common, tasks
+from npu_tensor.graph import capture, digraph
+from npu_tensor.task import Cost, Device, Refusal
+
+
+def tensor(dtype: str, *shape: int) -> nt.Tensor:
+    """Zeros that are data and not a recorded op."""
+    return nt.from_numpy(np.zeros(shape, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype))
+
+
+def kernels(device: Device, result: nt.Tensor) -> list[Any]:
+    """Of every task of a pending tensor, in order."""
+    found = capture([result._node])
+    graph = digraph(found)
+    share_common(graph)
+    answers = [device.claim(task) for task in tasks(graph, device.fusion).tasks]
+    assert not any(isinstance(answer, Refusal) for answer in answers), answers
+    return answers
+
+
+def cost(device: Device, result: nt.Tensor) -> Cost:
+    """Of a pending tensor that is one kernel."""
+    (kernel,) = kernels(device, result)
+    found = kernel.cost
+    assert isinstance(found, Cost)
+    return found
+
+
+def opened(uri: str) -> Any:
+    """The device at a URI."""
+    with nt.default_device(uri):
+        return (*selection.accelerators(selection.current()), *selection.host_devices())[0]

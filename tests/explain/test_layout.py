@@ -1,0 +1,134 @@
+"""Layered layout: boxes apart from each other, edges downwards, few crossings."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from npu_tensor.drawing import layout
+from npu_tensor.drawing.layout import Layout, layered
+
+Edges = list[tuple[int, int]]
+
+
+def random_graph(seed: int, boxes: int = 40) -> tuple[list[tuple[float, float]], Edges]:
+    """Sizes, and edges that lead from lower to higher numbers, most of them not far."""
+    rng = random.Random(seed)
+    sizes = [(rng.uniform(10, 150), rng.uniform(10, 90)) for _ in range(boxes)]
+    edges = [
+        (source, reader)
+        for reader in range(1, boxes)
+        for source in {max(0, reader - rng.choice((1, 1, 2, 3, 5, 20))) for _ in range(rng.randrange(3))}
+    ]
+    return sizes, edges
+
+
+def bounds(found: Layout, sizes: Sequence[tuple[float, float]], box: int) -> tuple[float, float, float, float]:
+    (width, height), x, y = sizes[box], found.centres[box], found.tops[box]
+    return x - width / 2, y, x + width / 2, y + height
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_boxes_are_apart_and_edges_lead_down(seed: int) -> None:
+    sizes, edges = random_graph(seed)
+    found = layered(sizes, edges)
+    places = [bounds(found, sizes, box) for box in range(len(sizes))]
+    for a, b in combinations(places, 2):
+        assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
+    for source, reader in edges:
+        assert places[source][3] < places[reader][1]
+    assert min(place[0] for place in places) >= -1e-9
+    assert max(place[2] for place in places) <= found.width + 1e-9
+    assert max(place[3] for place in places) <= found.height + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_edges_pass_layers_between_boxes(seed: int) -> None:
+    sizes, edges = random_graph(seed)
+    found = layered(sizes, edges)
+    assert set(found.bends) == set(edges)
+    layers = sorted(set(found.tops))
+    for (source, reader), bends in found.bends.items():
+        passed = [top for top in layers if found.tops[source] < top < found.tops[reader]]
+        assert [top for _, top, _ in bends] == passed
+        for x, top, bottom in bends:
+            for box in range(len(sizes)):
+                left, y, right, _ = bounds(found, sizes, box)
+                assert y != top or not left < x < right
+                assert y != top or found.bottoms[box] == bottom
+
+
+def crossings(found: Layout, edges: Edges) -> int:
+    """Pairs of edges, as polygons through their bends, that cross between two layers: by looking at all pairs."""
+    parts: dict[float, set[tuple[float, float]]] = {}
+    for source, reader in edges:
+        points = [
+            (found.centres[source], found.tops[source]),
+            *((x, top) for x, top, _ in found.bends[source, reader]),
+            (found.centres[reader], found.tops[reader]),
+        ]
+        for (x, y), (to, _) in pairwise(points):
+            parts.setdefault(y, set()).add((x, to))
+    return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for each in parts.values() for a, b in combinations(each, 2))
+
+
+def test_sorting_layers_removes_most_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = [random_graph(seed, 60) for seed in range(8)]
+    sorted_ = sum(crossings(layered(*each), each[1]) for each in graphs)
+    monkeypatch.setattr(layout, "SWEEPS", 0)
+    unsorted = sum(crossings(layered(*each), each[1]) for each in graphs)
+    assert sorted_ < unsorted / 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_trees_can_be_drawn_without_crossings(seed: int) -> None:
+    """Their boxes come in any order; a planar drawing exists and is found."""
+    numbers = list(range(30))
+    random.Random(seed).shuffle(numbers)
+    edges = [(numbers[tree + 2 * ((box - 1) // 2)], numbers[tree + 2 * box]) for tree in (0, 1) for box in range(1, 15)]
+    assert crossings(layered([(20.0, 10.0)] * 30, edges), edges) == 0
+
+
+def test_a_chain_is_straight_and_values_lie_above_their_first_reader() -> None:
+    edges = [(0, 1), (1, 2), (2, 3), (4, 3)]
+    found = layered([(50.0, 20.0)] * 5, edges)
+    assert found.tops[4] == found.tops[2]
+    assert np.ptp(found.centres[:3]) < 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_other_places_of_a_layer_are_nearer_to_the_wanted_ones(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    widths = rng.uniform(5, 60, 8)
+    wanted = list(zip(rng.normal(0, 80, 8).tolist(), rng.uniform(0.1, 8, 8).tolist(), strict=True))
+    centres = [0.0] * 8
+    layout._spread(range(8), list(widths), centres, wanted)
+    least = (widths[1:] + widths[:-1]) / 2 + layout.GAP
+
+    def distance(places: np.ndarray) -> float:
+        return float(sum(weight * (x - centre) ** 2 for x, (centre, weight) in zip(places, wanted, strict=True)))
+
+    found = np.array(centres)
+    assert np.all(np.diff(found) >= least - 1e-9)
+    best = distance(found)
+    for _ in range(500):
+        other = found + rng.normal(0, rng.choice((0.01, 1, 20)), 8)
+        for number in range(1, 8):  # push apart what is too near
+            other[number] = max(other[number], other[number - 1] + least[number - 1])
+        assert distance(other) >= best - 1e-6
+
+
+def test_long_edges_do_not_make_the_drawing_quadratic() -> None:
+    boxes = 400
+    edges = [(box, box + 1) for box in range(boxes - 1)] + [(box, boxes - 1) for box in range(boxes - 2)]
+    found = layered([(50.0, 20.0)] * boxes, edges)
+    assert len({point for bends in found.bends.values() for point in bends}) <= layout.BENDS_PER_BOX * boxes
+
+
+def test_nothing_and_one() -> None:
+    assert layered([], []) == Layout([], [], [], {}, 0.0, 0.0)
+    assert layered([(30.0, 20.0)], []) == Layout([15.0], [0.0], [20.0], {}, 30.0, 20.0)

@@ -1,0 +1,358 @@
+"""Placement by predicted cost, with devices whose costs and refusals a test chooses. They compute on the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events, selection
+from npu_tensor.config import config
+from npu_tensor.plan import Plan
+from npu_tensor.runtime import devices as runtime_devices
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, Refusal, Step, Task
+
+MS = 1e-3
+
+
+def expense(seconds: float, processor: float = 0.0, joules: float = 0.0) -> Expense:
+    return Expense(seconds, processor, joules)
+
+
+class Accelerator:
+    """Takes the ops of `costs`, by name of the task, at such expenses; a copy in either direction takes `move` seconds.
+
+    moves: instead, those of copies to it, by operand. contexts: by name of the task; a task that is not there has one
+    of its own.
+    """
+
+    fusion = Fusion(inputs=4, prologues=False, residuals=False)
+
+    def __init__(
+        self,
+        uri: str,
+        costs: Mapping[str, Expense],
+        move: float = 0.1 * MS,
+        moves: Sequence[float] | None = None,
+        fetch: float = 0.1 * MS,
+        launch: float = 0.1 * MS,
+        contexts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.uri = uri
+        self.costs = costs
+        self.move = expense(move, move, move)
+        self.moves = moves
+        self.fetch_expense = expense(fetch)
+        self.launch = expense(launch)
+        self.switch = expense(2.6 * MS)
+        self.contexts = contexts or {}
+        self.claims = 0
+        self.ran: list[str] = []
+        self.members = (self,)
+
+    def fetch(self, nbytes: int) -> Expense:
+        return self.fetch_expense
+
+    def claim(self, task: Task) -> Kernel | Refusal:
+        self.claims += 1
+        return Taken(self, task) if task.name in self.costs else Refusal(f"no kernel for {task.name}")
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        pass
+
+
+class Taken:
+    name = "test"
+    reason = "as the test says"
+    origin = "memory"
+
+    def __init__(self, owner: Accelerator, task: Task) -> None:
+        self.device = owner.uri
+        self.owner = owner
+        self.task = task
+
+    @property
+    def cost(self) -> Cost:
+        owner, task = self.owner, self.task
+        move = Move(owner.move)
+        reads = (move,) * len(task.inputs)
+        if owner.moves is not None:
+            reads = tuple(Move(expense(seconds)) for seconds in owner.moves)
+        context = owner.contexts.get(task.name, task.name)
+        return Cost(owner.costs[task.name], 0, context, reads, (move,) * len(task.outputs))
+
+    def bind(self) -> Step:
+        on_host = selection.host_step(self.task)
+
+        def run(values: list[Any]) -> None:
+            self.owner.ran.append(self.task.name)
+            on_host(values)
+            for output in self.task.outputs:
+                left = Left(values[output.item])
+                left.home = self.owner
+                values[output.item] = left
+
+        return run
+
+
+class Left(Buffer):
+    """A result in the memory of an accelerator, which this machine's processor happens to reach."""
+
+    __slots__ = ("home", "result")
+
+    def __init__(self, result: Buffer) -> None:
+        super().__init__(result.address, result.nbytes, lambda _: None)
+        self.result = result
+
+
+Make = Callable[..., Accelerator]
+
+
+@pytest.fixture
+def accelerator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes an accelerator, the default device of the test with a policy."""
+    selection.reset()
+    made: dict[str, Accelerator] = {}
+    monkeypatch.setattr(runtime_devices, "open_device", lambda uri, *rest: made[uri.text])
+    before = nt.get_default_device()
+
+    def make(
+        costs: Mapping[str, Expense], policy: selection.Policy = "latency", uri: str = "npu:0", **settings: Any
+    ) -> Accelerator:
+        made[uri] = Accelerator(uri, costs, **settings)
+        selection.reset()
+        nt.set_default_device(uri, policy)
+        return made[uri]
+
+    yield make
+    nt.set_default_device(before)
+    selection.reset()
+
+
+def ones(*shape: int) -> nt.Tensor:
+    return nt.ones(shape).realize()
+
+
+def ran(*tensors: nt.Tensor) -> list[tuple[str, str]]:
+    """The kernels and devices of a realize."""
+    found: list[tuple[str, str]] = []
+
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.KernelRan):
+            found.append((event.kernel, event.device))
+
+    with events.listen(note):
+        nt.realize(*tensors)
+    return found
+
+
+BIG = (1024, 1024)
+"""What takes the processor longer than the launches of these tests, at least as a product."""
+
+
+def test_what_is_faster_there_goes_there(accelerator: Make) -> None:
+    accelerator({"contract": expense(0.2 * MS), "exp": expense(100 * MS)})
+    a, b = ones(*BIG), ones(*BIG)
+    assert ran(a @ b) == [("contract", "npu:0")]
+    assert ran(a.exp()) == [("exp", "cpu")]
+    np.testing.assert_array_equal((a @ b).numpy(), np.full(BIG, 1024, np.float32))
+
+
+def test_small_graphs_ask_nobody(accelerator: Make) -> None:
+    device = accelerator({"exp": expense(1e-9)}, launch=1 * MS)
+    assert ran(ones(16).exp()) == [("exp", "cpu")]
+    assert device.claims == 0
+
+
+def test_a_chain_stays_where_its_data_is(accelerator: Make) -> None:
+    """The norm in the middle is faster on the processor, but not by what the copies take."""
+    costs = {"contract": expense(0.2 * MS), "softmax": expense(2 * MS)}
+    one = dict.fromkeys(costs, "one")
+    a, b = ones(*BIG), ones(*BIG)
+    accelerator(costs, move=5 * MS, contexts=one)
+    assert {device for _, device in ran(nt.softmax(a @ b, dim=-1) @ b)} == {"npu:0"}
+    accelerator({**costs, "softmax": expense(200 * MS)}, move=0.01 * MS, contexts=one)
+    assert [device for _, device in ran(nt.softmax(a @ b, dim=-1) @ b)] == ["npu:0", "cpu", "npu:0"]
+
+
+def test_kernels_of_one_context_run_together(accelerator: Make) -> None:
+    device = accelerator({"contract": expense(0.2 * MS), "softmax": expense(1e-9)}, policy="energy", move=0)
+    device.switch = expense(0, 0, 1e-9)
+    x = [ones(*BIG) for _ in range(3)]
+    ran(*[nt.softmax(each @ each, dim=-1) for each in x])
+    assert device.ran == ["contract"] * 3 + ["softmax"] * 3
+
+
+def test_policies_weigh_different_things(accelerator: Make) -> None:
+    a = ones(*BIG)
+    slow_but_idle = {"contract": expense(0.4, processor=1e-6, joules=1e3)}
+    accelerator(slow_but_idle, policy="latency")
+    assert ran(a @ a) == [("contract", "cpu")]
+    accelerator(slow_but_idle, policy="cpu_time", launch=0)
+    assert ran(a @ a) == [("contract", "npu:0")]
+    accelerator(slow_but_idle, policy="energy")
+    assert ran(a @ a) == [("contract", "cpu")]
+    accelerator(slow_but_idle, policy="always")
+    assert ran(a @ a) == [("contract", "npu:0")]
+
+
+def test_the_setting_is_the_policy_where_none_is_given(accelerator: Make) -> None:
+    accelerator({"exp": expense(100)})
+    with config.scope(policy="always"), nt.default_device("npu:0"):
+        assert ran(ones(16).exp()) == [("exp", "npu:0")]
+    with nt.default_device("npu:0", policy="auto"):
+        assert ran(ones(16).exp()) == [("exp", "cpu")]  # for a simulated device it means always
+
+
+def test_an_unknown_policy_is_named(accelerator: Make) -> None:
+    with pytest.raises(nt.ArgumentError, match=r"no policy .fast.; there are auto, latency, cpu_time, .*always"):
+        nt.set_default_device("cpu", policy="fast")  # type: ignore[arg-type]
+
+
+def test_force_a_device(accelerator: Make) -> None:
+    accelerator({"exp": expense(100)})
+    x = ones(16)
+    np.testing.assert_allclose(x.exp().realize(device="npu:0").numpy(), np.exp(np.ones(16)), rtol=1e-6)
+    found: list[events.Event] = []
+    with events.listen(found.append):
+        x.exp().realize(device="npu:0")
+        x.exp().realize()
+        nt.realize(x.exp(), x.exp() + 1, device="cpu")
+    assert [event.device for event in found if isinstance(event, events.KernelRan)] == ["npu:0", "cpu", "cpu"]
+    with pytest.raises(nt.DeviceError, match="sin cannot run on npu:0: no kernel for sin"):
+        nt.realize(x.exp(), x.sin(), device="npu:0")
+    np.testing.assert_allclose(x.sin().numpy(), np.sin(np.ones(16)), rtol=1e-6)
+
+
+def test_what_stays_on_the_processor_is_fused_for_it(accelerator: Make) -> None:
+    """More operands than a kernel of the device may have, in one kernel."""
+    accelerator({"add": expense(100)}, launch=0)
+    x = [ones(300, 300) for _ in range(8)]
+    total = x[0]
+    for each in x[1:]:
+        total = total + each
+    assert len(ran(total)) == 1
+
+
+def test_results_that_were_left_there_are_used_there(accelerator: Make) -> None:
+    device = accelerator({"exp": expense(0.01 * MS)}, policy="always", move=0, fetch=1000)
+    a = ones(*BIG)
+    there = a.exp().realize()
+    nt.set_default_device("npu:0", policy="latency")
+    device.costs = {"exp": expense(0.4)}
+    assert ran(there.exp()) == [("exp", "npu:0")]
+    assert ran(a.exp()) == [("exp", "cpu")]
+
+
+def test_jit_does_not_count_bringing_weights(accelerator: Make) -> None:
+    accelerator({"contract": expense(0.01 * MS)}, move=0, moves=(0, 1000))
+    x, weights = ones(*BIG), ones(*BIG)
+
+    @nt.jit
+    def layer(x: nt.Tensor) -> nt.Tensor:
+        return x @ weights
+
+    found: list[events.Event] = []
+    with events.listen(found.append):
+        layer(x)
+        (x @ weights).realize()
+    assert [event.device for event in found if isinstance(event, events.KernelRan)] == ["npu:0", "cpu"]
+
+
+def test_plans_are_cached_by_structure(accelerator: Make) -> None:
+    device = accelerator({"contract": expense(0.2 * MS)})
+    a = ones(*BIG)
+    (a @ a).realize()
+    claims = device.claims
+    (a @ a).realize()
+    assert device.claims == claims
+
+
+def test_staying_by_cost_is_no_fallback(accelerator: Make) -> None:
+    accelerator({"exp": expense(100)})
+    found: list[events.Event] = []
+    with config.scope(fallback="error"), events.listen(found.append):
+        ones(64).exp().realize()
+    assert not [event for event in found if isinstance(event, events.Fallback)]
+
+
+def test_the_reason_says_what_was_compared(accelerator: Make) -> None:
+    accelerator({"contract": expense(0.2 * MS), "softmax": expense(0.3)}, contexts={"contract": "one"})
+    a = ones(*BIG)
+    y = nt.softmax(a @ a, dim=-1)
+    plans: list[Plan] = []
+
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.PlanBuilt) and isinstance(event.plan, Plan):
+            plans.append(event.plan)
+
+    with events.listen(note):
+        y.realize()
+    (made,) = plans
+    (reason,) = [refusal.reason for placed in made.placed for refusal in placed.refusals]
+    assert reason.startswith("npu:0: predicted 300.00 ms there and up to 200.0 us for copies, 2.60 ms more after")
+    assert reason.endswith("on the CPU")
+
+
+def test_what_the_driver_would_end_is_not_launched(accelerator: Make) -> None:
+    """Even where it would be the better choice."""
+    accelerator({"contract": expense(0.6)}, policy="cpu_time", launch=0)
+    a = ones(*BIG)
+    assert ran(a @ a) == [("contract", "cpu")]
+
+
+def test_a_refusal_is_told_also_where_nothing_is_placed(accelerator: Make) -> None:
+    """By cost everything stays, but for one op that is because the device has no kernel."""
+    accelerator({"contract": expense(0.4)}, launch=0)
+    a = ones(*BIG)
+    table = nt.explain(nt.softmax(a @ a, dim=-1))
+    assert "no kernel for softmax" in table[-1].why
+    assert "npu:0: predicted 400.00 ms there" in table[0].why
+    with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"no kernel for add.softmax"):
+        nt.softmax(a @ a + 1, dim=-1).realize()
+
+
+def test_the_first_explanation_gets_times_and_the_first_plan_counts_costs(accelerator: Make) -> None:
+    accelerator({"exp": expense(0.4)})
+    with config.scope(device="npu:0", policy="latency"):
+        selection.active = selection.Selection(selection.Key("", "auto"))  # as when the package was imported
+        y = ones(64).exp()
+        table = nt.explain(y)
+        y.realize()
+    assert table[-1].device == "cpu"
+    assert table[-1].measured is not None
+
+
+def test_one_op_on_data_that_lies_on_the_device_is_placed_anew(accelerator: Make) -> None:
+    """The short way for one op is for operands that the processor has."""
+    device = accelerator({"exp": expense(0.01 * MS)}, policy="always", move=0, fetch=1000)
+    a = ones(*BIG)
+    there = a.exp().realize()
+    nt.set_default_device("npu:0", policy="latency")
+    device.costs = {"exp": expense(0.4)}
+    for _ in range(2):
+        assert ran(a.exp()) == [("exp", "cpu")]
+        assert ran(there.exp()) == [("exp", "npu:0")]
+
+
+def test_force_one_of_several(accelerator: Make) -> None:
+    """With the processor among them, it takes what the others refuse."""
+    accelerator({"exp": expense(100)})
+    x = ones(16)
+    x.sin().realize(device="npu:0,cpu")
+    with pytest.raises(nt.DeviceError, match="sin cannot run on npu:0"):
+        x.sin().realize(device="npu:0")
+    with pytest.raises(nt.DeviceError, match="cannot run on npu:0"):
+        nt.explain(x.sin(), device="npu:0")
+    with pytest.raises(nt.DeviceError, match="bogus"):
+        x.realize(device="bogus")
+
+
+def test_reasons_have_the_unit_of_the_policy(accelerator: Make) -> None:
+    accelerator({"contract": expense(0.1, joules=1e6)}, policy="energy", launch=0)
+    a = ones(*BIG)
+    assert "mJ on the CPU" in nt.explain(a @ a)[-1].why

@@ -1,0 +1,370 @@
+"""Placements against a simulated run of the plan, and against all placements of small graphs."""
+
+import itertools
+import random
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+import pytest
+
+from benchmarks.placement import FAMILIES, Graph, best_weight, random_graph, rules
+from npu_tensor.placement import Answer, Job, Movement, Placement, place, weight
+from npu_tensor.placement.moves import Moves
+from npu_tensor.placement.order import kept
+
+SWITCH = 10.0
+ONE_NPU = (SWITCH,)
+NPU, PROCESSOR = 0, 1
+
+Places = dict[int, set[tuple[int, Hashable]]]
+"""By value: the devices where it lies and its form there; the processor's memory is a device without forms."""
+
+
+def simulated(graph: Graph, devices: Sequence[int], order: Sequence[int]) -> float:
+    """What the second of two runs takes: it finds the contexts that the first one has left, but none of its values."""
+    contexts: dict[int, Hashable] = {}
+    for _ in range(2):
+        taken = 0.0
+        # By value: what bringing it back takes, and the places and forms in which it lies.
+        back = {value: takes for value, (_, takes) in graph.resident.items()}
+        lies: Places = {value: {(device, None)} for value, (device, _) in graph.resident.items()}
+
+        def fetch(value: int, back: Mapping[int, float] = back, lies: Places = lies) -> float:
+            """What it takes until a value lies in the processor's memory."""
+            found = lies.setdefault(value, {(len(graph.switches), None)})
+            takes = 0.0 if (len(graph.switches), None) in found else back[value]
+            found.add((len(graph.switches), None))
+            return takes
+
+        for number in order:
+            job, device = graph.jobs[number], devices[number]
+            answer = job.answers[device]
+            assert answer is not None
+            if device < len(graph.switches):
+                if contexts.setdefault(device, answer.context) != answer.context:
+                    taken += graph.switches[device]
+                contexts[device] = answer.context
+            for slot, value in enumerate(job.inputs):
+                if device == len(graph.switches):
+                    taken += fetch(value)
+                elif (device, answer.reads[slot].form) not in lies.get(value, set()):
+                    taken += fetch(value) + answer.reads[slot].weight
+                    lies[value].add((device, answer.reads[slot].form))
+            taken += answer.weight
+            for slot, value in enumerate(job.outputs):
+                lies[value] = {(len(graph.switches), None)}
+                if device < len(graph.switches):
+                    back[value] = answer.writes[slot].weight
+                    # In a form of its own, it is nowhere as anybody reads it.
+                    lies[value] = {(device, None)} if answer.writes[slot].form is None else set()
+        taken += sum(fetch(value) for value in sorted(graph.wanted) if value in lies)
+    return taken
+
+
+def graphs(sizes: Sequence[int], seeds: int, devices: int) -> Iterator[Graph]:
+    for family, size, seed in itertools.product(FAMILIES, sizes, range(seeds)):
+        yield random_graph(family, size, seed, devices)
+
+
+def weight_of(graph: Graph, devices: Sequence[int], order: Sequence[int] | None = None) -> float:
+    order = range(len(graph.jobs)) if order is None else order
+    return weight(graph.jobs, graph.switches, devices, order, graph.wanted, graph.resident)
+
+
+def is_topological(jobs: Sequence[Job], order: Sequence[int]) -> bool:
+    position = {number: place for place, number in enumerate(order)}
+    made_by = {value: number for number, job in enumerate(jobs) for value in job.outputs}
+    return sorted(order) == list(range(len(jobs))) and all(
+        position[made_by[value]] < position[number]
+        for number, job in enumerate(jobs)
+        for value in job.inputs
+        if value in made_by
+    )
+
+
+def random_devices(graph: Graph, generator: random.Random) -> list[int]:
+    return [
+        generator.choice([device for device, answer in enumerate(job.answers) if answer is not None])
+        for job in graph.jobs
+    ]
+
+
+def random_order(jobs: Sequence[Job], generator: random.Random) -> list[int]:
+    made = {value for job in jobs for value in job.outputs}
+    order: list[int] = []
+    left = list(range(len(jobs)))
+    while left:
+        number = generator.choice([number for number in left if made.isdisjoint(jobs[number].inputs)])
+        order.append(number)
+        left.remove(number)
+        made -= set(jobs[number].outputs)
+    return order
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_weight_is_what_a_run_takes(devices: int) -> None:
+    generator = random.Random(devices)
+    for graph in graphs((1, 4, 12), 6, devices):
+        for _ in range(4):
+            chosen, order = random_devices(graph, generator), random_order(graph.jobs, generator)
+            assert weight_of(graph, chosen, order) == pytest.approx(simulated(graph, chosen, order))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_a_change_is_the_difference_of_two_weights(devices: int) -> None:
+    generator = random.Random(devices)
+    for graph in graphs((8, 30), 3, devices):
+        keys = {(d, a.context) for job in graph.jobs for d, a in enumerate(job.answers[:-1]) if a is not None}
+        labels = {key: label for label, key in enumerate(sorted(keys, key=str), 1)}
+        moves = Moves(graph.jobs, labels, graph.wanted, graph.resident)
+        free = graph._replace(switches=(0.0,) * devices)
+        for _ in range(60):
+            job = generator.randrange(len(graph.jobs))
+            before = weight_of(free, [option.device for option in moves.placed])
+            options = [option for option in (moves.home[job], *moves.options[job]) if option is not moves.placed[job]]
+            if not options:
+                continue
+            option = generator.choice(options)
+            change = moves.change(job, option)
+            moves.put(job, option)
+            after = weight_of(free, [option.device for option in moves.placed])
+            assert change == pytest.approx(after - before, abs=1e-9 * before)
+            assert moves.weight() == pytest.approx(after)
+
+
+def test_runs_are_kept_as_the_best_of_all_choices() -> None:
+    generator = random.Random(0)
+    for _ in range(300):
+        labels = [generator.randint(1, 3) for _ in range(generator.randint(0, 6))]
+        gains = [generator.uniform(-1, 3) for _ in labels]
+        switch = generator.choice([0.2, 1.0, 2.0])
+
+        def gained(
+            chosen: Sequence[int], labels: list[int] = labels, gains: list[float] = gains, switch: float = switch
+        ) -> float:
+            found = [labels[run] for run in chosen]
+            switches = sum(one != other for one, other in zip(found, found[1:] + found[:1], strict=True))
+            return sum(gains[run] for run in chosen) - switch * switches
+
+        choices = itertools.chain.from_iterable(
+            itertools.combinations(range(len(labels)), count) for count in range(len(labels) + 1)
+        )
+        assert gained(sorted(kept(labels, gains, switch))) == pytest.approx(max(map(gained, choices)))
+
+
+def test_the_search_through_everything_finds_the_best_order() -> None:
+    # What the next test compares with, for all permutations.
+    generator = random.Random(0)
+    for graph in graphs((5,), 6, 2):
+        orders = [order for order in itertools.permutations(range(5)) if is_topological(graph.jobs, order)]
+        chosen = random_devices(graph, generator)
+        only = [
+            job._replace(answers=tuple(a if d in (on, 2) else None for d, a in enumerate(job.answers)))
+            for job, on in zip(graph.jobs, chosen, strict=True)
+        ]
+        # The processor cannot refuse: its answer is made so dear that nothing is taken there.
+        dear = [
+            job if on == 2 else job._replace(answers=(*job.answers[:-1], Answer(1e6)))
+            for job, on in zip(only, chosen, strict=True)
+        ]
+        expected = min(weight_of(graph, chosen, order) for order in orders)
+        assert best_weight(graph._replace(jobs=dear)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("devices", "sizes"), [(1, (2, 3, 5, 7, 8)), (2, (2, 4, 5))])
+def test_small_graphs_are_placed_nearly_as_well_as_possible(devices: int, sizes: tuple[int, ...]) -> None:
+    ratios = [place(*graph).weight / best_weight(graph) for graph in graphs(sizes, 12, devices)]
+    assert min(ratios) > 1 - 1e-9
+    assert sum(ratio < 1.05 for ratio in ratios) >= 0.97 * len(ratios)
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "seed", "devices"),
+    [
+        # The best of single contexts and of all lacks one.
+        ("diamonds", 5, 21, 2),
+        ("layered", 7, 23, 1),
+        ("scattered", 7, 33, 1),
+        # Which context goes first decides how many switches follow.
+        ("diamonds", 8, 15, 1),
+        ("layered", 8, 21, 1),
+    ],
+)
+def test_graphs_that_need_every_step_of_the_search(family: str, size: int, seed: int, devices: int) -> None:
+    graph = random_graph(family, size, seed, devices)
+    assert place(*graph).weight == pytest.approx(best_weight(graph), rel=1e-4)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_large_graphs_are_placed_better_than_by_rules(devices: int) -> None:
+    for graph in graphs((60, 300), 2, devices):
+        found = place(*graph)
+        assert found.weight <= rules(graph)["processor"] * (1 + 1e-9)
+        if devices == 1:
+            assert found.weight <= min(rules(graph).values()) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_a_placement_says_what_it_takes_and_can_run(devices: int) -> None:
+    for graph in graphs((1, 6, 40), 8, devices):
+        found = place(*graph)
+        assert is_topological(graph.jobs, found.order)
+        assert all(job.answers[on] is not None for job, on in zip(graph.jobs, found.devices, strict=True))
+        assert found.weight == pytest.approx(weight_of(graph, found.devices, found.order))
+        assert found == place(*graph)
+
+
+def test_the_order_of_sets_does_not_matter() -> None:
+    for graph in graphs((40,), 3, 2):
+        backwards = dict(reversed(graph.resident.items()))
+        assert place(*graph) == place(graph.jobs, graph.switches, sorted(graph.wanted, reverse=True), backwards)
+
+
+def job(
+    inputs: tuple[int, ...],
+    output: int,
+    npu: float | None,
+    processor: float,
+    context: str = "a",
+    move: float = 0.0,
+    reads: str | None = None,
+    writes: str | None = None,
+) -> Job:
+    moves = (Movement(move, reads),) * len(inputs)
+    taken = None if npu is None else Answer(npu, context, moves, (Movement(move, writes),))
+    return Job(inputs, (output,), (taken, Answer(processor)))
+
+
+def test_nothing_to_place() -> None:
+    assert place([], ONE_NPU) == Placement((), (), 0.0)
+    assert place([], ONE_NPU, resident={1: (0, 5.0)}) == Placement((), (), 0.0)
+    assert weight([], ONE_NPU, [], []) == 0.0
+
+
+def test_without_an_npu_everything_runs_on_the_processor() -> None:
+    jobs = [Job((0,), (1,), (Answer(2.0),)), Job((1,), (2,), (Answer(3.0),))]
+    assert place(jobs, (), {2}) == Placement((0, 0), (0, 1), 5.0)
+
+
+def test_what_is_refused_runs_on_the_processor() -> None:
+    assert place([job((0,), 1, None, 100.0)], ONE_NPU, {1}) == Placement((PROCESSOR,), (0,), 100.0)
+    with pytest.raises(ValueError, match="device 0 has refused job 0"):
+        weight([job((0,), 1, None, 100.0)], ONE_NPU, [NPU], [0])
+
+
+def test_moves_decide_where_one_job_runs() -> None:
+    assert place([job((0,), 1, 1.0, 4.0, move=1.0)], ONE_NPU, {1}) == Placement((NPU,), (0,), 3.0)
+    assert place([job((0,), 1, 1.0, 2.5, move=1.0)], ONE_NPU, {1}) == Placement((PROCESSOR,), (0,), 2.5)
+
+
+def test_a_chain_stays_where_its_data_is() -> None:
+    # The one in the middle is slower on the NPU, but less so than two moves.
+    jobs = [job((0,), 1, 1.0, 9.0, move=2.0), job((1,), 2, 4.0, 1.0, move=2.0), job((2,), 3, 1.0, 9.0, move=2.0)]
+    assert place(jobs, ONE_NPU, {3}) == Placement((NPU,) * 3, (0, 1, 2), 10.0)
+
+
+def test_jobs_that_gain_together_only_go_together() -> None:
+    jobs = [job((number,), number + 1, 1.0, 2.0, move=3.0) for number in range(8)]
+    assert place(jobs[:6], ONE_NPU, {6}) == Placement((PROCESSOR,) * 6, tuple(range(6)), 12.0)
+    assert place(jobs, ONE_NPU, {8}) == Placement((NPU,) * 8, tuple(range(8)), 14.0)
+
+
+def test_a_second_context_must_be_worth_its_switches() -> None:
+    first, second = job((0,), 1, 1.0, 30.0), job((1,), 2, 1.0, 20.0, "b")
+    assert place([first, second], ONE_NPU, {2}) == Placement((NPU, PROCESSOR), (0, 1), 21.0)
+    dear = job((1,), 2, 1.0, 30.0, "b")
+    assert place([first, dear], ONE_NPU, {2}) == Placement((NPU, NPU), (0, 1), 22.0)
+
+
+def test_jobs_of_one_context_run_together() -> None:
+    jobs = [job((0,), number + 1, 1.0, 90.0, "ab"[number % 2]) for number in range(6)]
+    found = place(jobs, ONE_NPU, range(1, 7))
+    assert found == Placement((NPU,) * 6, (0, 2, 4, 1, 3, 5), 6.0 + 2 * SWITCH)
+
+
+def test_a_context_waits_for_its_last_job() -> None:
+    chain = [job((number,), number + 1, 1.0, 90.0, context) for number, context in enumerate("abca", 10)]
+    found = place([job((0,), 1, 1.0, 90.0, "c"), *chain], ONE_NPU, {1, 14})
+    # Not c a b c a, which would begin with the first that is listed.
+    assert found.weight == 5.0 + 3 * SWITCH
+
+
+def test_the_first_job_follows_the_last() -> None:
+    jobs = [job((number,), number + 1, 1.0, 90.0, context) for number, context in enumerate("aba")]
+    assert weight(jobs, ONE_NPU, [NPU] * 3, range(3)) == 3.0 + 2 * SWITCH
+    assert weight(jobs[:2], ONE_NPU, [NPU] * 2, range(2)) == 2.0 + 2 * SWITCH
+    assert weight(jobs[:1], ONE_NPU, [NPU], [0]) == 1.0
+
+
+def test_readers_of_one_form_share_a_copy() -> None:
+    jobs = [job((0,), 1, 1.0, 5.0, move=3.0), job((0, 0), 2, 1.0, 5.0, move=3.0)]
+    assert weight(jobs, ONE_NPU, [NPU, NPU], range(2)) == 5.0
+    other = job((0,), 2, 1.0, 5.0, move=3.0, reads="packed")
+    assert weight([jobs[0], other], ONE_NPU, [NPU, NPU], range(2)) == 8.0
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads", "moves"), [(None, None, 0), (None, "packed", 2), ("packed", None, 2), ("packed", "packed", 2)]
+)
+def test_only_a_tensors_own_bytes_stay(writes: str | None, reads: str | None, moves: int) -> None:
+    jobs = [job((), 1, 1.0, 5.0, move=3.0, writes=writes), job((1,), 2, 1.0, 5.0, move=3.0, reads=reads)]
+    assert weight(jobs, ONE_NPU, [NPU, NPU], range(2)) == 2.0 + 3.0 * moves
+
+
+def test_a_value_is_brought_back_once() -> None:
+    jobs = [job((), 1, 1.0, 5.0, move=3.0), job((1,), 2, 1.0, 5.0), job((1,), 3, 1.0, 5.0)]
+    assert weight(jobs, ONE_NPU, [NPU, PROCESSOR, PROCESSOR], range(3), {1}) == 1.0 + 3.0 + 10.0
+    assert weight(jobs, ONE_NPU, [NPU, NPU, NPU], range(3)) == 3.0
+    assert weight(jobs, ONE_NPU, [NPU, NPU, NPU], range(3), {1}) == 6.0
+
+
+def test_a_resident_value_is_read_where_it_lies() -> None:
+    jobs = [job((0,), 1, 6.0, 5.0, move=0.5)]
+    resident = {0: (NPU, 3.0)}
+    assert weight(jobs, ONE_NPU, [NPU], [0], resident=resident) == 6.0
+    assert weight(jobs, ONE_NPU, [PROCESSOR], [0], resident=resident) == 8.0
+    assert place(jobs, ONE_NPU, {1}, resident) == Placement((NPU,), (0,), 6.5)
+    assert place(jobs, ONE_NPU, {0, 1}, resident) == Placement((PROCESSOR,), (0,), 8.0)
+
+
+def both(inputs: tuple[int, ...], output: int, first: float | None, second: float | None, context: str) -> Job:
+    moves = (Movement(1.0),) * len(inputs)
+    taken = [None if on is None else Answer(on, context, moves, (Movement(1.0),)) for on in (first, second)]
+    return Job(inputs, (output,), (*taken, Answer(40.0)))
+
+
+def test_contexts_go_to_different_devices() -> None:
+    jobs = [both((number,), number + 1, 2.0, 2.0, "ab"[number % 2]) for number in range(4)]
+    found = place(jobs, (SWITCH, SWITCH), {4})
+    assert sorted({(on, number % 2) for number, on in enumerate(found.devices)}) in ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
+    # Every value crosses: it is brought back and copied, the first one only copied, the last one only brought back.
+    assert found.weight == 4 * 2.0 + 3 * 2.0 + 2.0
+
+
+def test_a_context_gives_way_to_one_that_has_no_other_device() -> None:
+    jobs = [both((0,), 1, 1.0, 2.0, "a"), both((0,), 2, 1.0, None, "b")]
+    found = place(jobs, (SWITCH, SWITCH), {1, 2})
+    assert (found.devices, found.weight) == ((1, 0), 7.0)
+
+
+def test_a_long_chain() -> None:
+    contexts = "aab"
+    jobs = [job((number,), number + 1, 1.0, 30.0, contexts[number % 3]) for number in range(4096)]
+    found = place(jobs, ONE_NPU, {4096})
+    # Keeping the third ones on the processor takes 29 more for each, two switches 20.
+    assert found.weight == pytest.approx(4096 + SWITCH * (2 * 1365))
+    assert found.order == tuple(range(4096))
+
+
+def test_values_that_a_job_reads_twice_in_different_ways() -> None:
+    # On one device in one form, on the other in two; the second NPU would have to make two copies.
+    twice = Job(
+        (0, 0),
+        (1,),
+        (
+            Answer(1.0, "a", (Movement(2.0), Movement(2.0)), (Movement(0.0),)),
+            Answer(1.0, "a", (Movement(2.0), Movement(5.0, "packed")), (Movement(0.0),)),
+            Answer(9.0),
+        ),
+    )
+    assert place([twice], (SWITCH, SWITCH), {1}) == Placement((0,), (0,), 3.0)
+    assert place([twice], (SWITCH, SWITCH), {1}, {0: (1, 4.0)}) == Placement((0,), (0,), 7.0)
