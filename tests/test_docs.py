@@ -65,7 +65,7 @@ def test_code_blocks_run(document: str, tmp_path: Path) -> None:
 
 
 def test_the_documents_have_examples() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "docs/index.md"} <= set(PROGRAMS)
+    assert {"README.md", "CONTRIBUTING.md", "docs/index.md", "docs/placement.md"} <= set(PROGRAMS)
 
 
 def test_blocks_keep_their_line_numbers() -> None:
@@ -155,3 +155,20 @@ def test_a_table_that_is_gone_and_a_page_that_is_gone(pages: Path) -> None:
 def test_the_command_is_told_what_to_do(tmp_path: Path) -> None:
     for arguments in ([], ["--check", "--write"], ["--check", "--directory", str(tmp_path / "none")]):
         assert CliRunner().invoke(docs, arguments).exit_code == 2
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path.parent.name for path in (tmp_path / "site").glob("*/index.html")}
+    assert pages >= {path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"} | {"contributing"}
+    # It loads nothing from elsewhere.
+    home = (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert not re.findall(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)"', home)

@@ -1,0 +1,40 @@
+"""What the site needs besides docs/, as a hook of mkdocs: CONTRIBUTING.md as a page, and links that lead somewhere.
+
+On the site, links to files of the source tree become their text: it has pages only.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from posixpath import normpath, relpath
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?!https?://|#)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+CONTRIBUTING = "docs/contributing.md"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the page."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    page = LINK.sub(lambda link: f"[{link['text']}](../{link['target']}{link['anchor'] or ''})", text)
+    files.append(File.generated(config, "contributing.md", content=page))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Mend the links of a page."""
+    here = f"docs/{page.file.src_uri}"
+
+    def mended(link: re.Match[str]) -> str:
+        target = normpath(f"{here}/../{link['target']}")
+        if target == "CONTRIBUTING.md":
+            target = CONTRIBUTING
+        if not target.startswith("docs/") or files.get_file_from_path(target.removeprefix("docs/")) is None:
+            return link["text"]
+        return f"[{link['text']}]({relpath(target, f'{here}/..')}{link['anchor'] or ''})"
+
+    return LINK.sub(mended, markdown)
