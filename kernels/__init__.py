@@ -14,7 +14,7 @@ from npu_tensor.kernels import elementwise, gemm, get_rows, movement, rope, roww
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["claim"]
+__all__ = ["DATA_OPS", "claim"]
 
 Claim = Callable[[Task, Target], Offer | Refusal]
 

@@ -12,7 +12,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -57,7 +57,7 @@ class GgmlSwitch(NamedTuple):
         try:
             return self.on if _truth(value) else self.off
         except ValueError:
-            warnings.warn(f"{source}={value!r} is neither on nor off and counts as off", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{source}={value!r} is neither on nor off and counts as off", RuntimeWarning, stacklevel=4)
             return self.off
 
 
@@ -160,6 +160,13 @@ class Setting(NamedTuple):
     def given(self) -> str | None:
         """The variable that the environment sets and that wins."""
         return next((variable for variable in self.readers if variable in os.environ), None)
+
+    def from_environment(self) -> tuple[Any, str]:
+        """The value without a program that sets it, and the variable that it is from or "default"."""
+        variable = self.given()
+        if variable is None:
+            return self.default, "default"
+        return self.readers[variable].read(variable, os.environ[variable]), variable
 
 
 def _setting(variable: str, default: Any, kind: Kind, doc: str, /, **aliases: Reader) -> Any:
@@ -362,9 +369,11 @@ class Config:
     )
 
     _origins: dict[str, str] = field(default_factory=dict)
+    _followers: dict[str, list[Callable[[Any], object]]] = field(default_factory=dict)
 
     def __init__(self) -> None:
         object.__setattr__(self, "_origins", {})
+        object.__setattr__(self, "_followers", {name: [] for name in SETTINGS})
 
     if not TYPE_CHECKING:  # which would otherwise take every name for a setting
 
@@ -372,12 +381,8 @@ class Config:
             """Read a setting from the environment; only called while its slot is empty."""
             if name not in SETTINGS:
                 raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
-            setting = SETTINGS[name]
-            variable = setting.given()
-            value = (
-                setting.default if variable is None else setting.readers[variable].read(variable, os.environ[variable])
-            )
-            self._fill(name, value, variable or "default")
+            value, origin = SETTINGS[name].from_environment()
+            self._fill(name, value, origin)
             return value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -390,10 +395,21 @@ class Config:
     def _fill(self, name: str, value: Any, origin: str) -> None:
         object.__setattr__(self, name, value)
         self._origins[name] = origin
+        for follower in self._followers[name]:
+            follower(value)
 
     def _empty(self, name: str) -> None:
         if self._origins.pop(name, None):
             object.__delattr__(self, name)
+            if followers := self._followers[name]:
+                with suppress(ArgumentError):  # Whoever reads it next is told.
+                    value, _ = SETTINGS[name].from_environment()  # not kept: the environment may still change
+                    for follower in followers:
+                        follower(value)
+
+    def follow(self, name: str, follower: Callable[[Any], object]) -> None:
+        """Call `follower` with each new value: read from the environment, assigned, or back after a scope or reset."""
+        self._followers[name].append(follower)
 
     def reset(self) -> None:
         """Forget all values, so that the environment is read again."""

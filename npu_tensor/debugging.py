@@ -26,13 +26,21 @@ _sources: set[Any] = set()
 """C++ that was printed; kernels of many shapes share it."""
 
 
-def follow_setting() -> None:
-    """Begin or end to print, as `config.debug` says."""
-    wanted, prints_now = config.debug > 0, show in events.listeners
+def _follow(level: int) -> None:
+    """Begin or end to listen. What only runs again is printed, too, and who asks for nothing pays for nothing."""
+    wanted, prints_now = level > 0, show in events.listeners
     if wanted and not prints_now:
         events.listeners.append(show)
     elif prints_now and not wanted:
         events.listeners.remove(show)
+
+
+config.follow("debug", _follow)
+
+
+def follow_setting() -> None:
+    """Read `config.debug`, unless it was read before; whatever it becomes later is followed by itself."""
+    _follow(config.debug)
 
 
 def show(event: events.Event) -> None:

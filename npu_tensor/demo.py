@@ -121,7 +121,8 @@ def complaints(results: Sequence[Result]) -> list[str]:
         devices = [row.device for row in result.explanation if row.device != "-"]
         there = sum(device in split_uris(result.device) for device in devices)
         if 2 * there < len(devices):
-            found.append(f"{result.dtype}: only {there} of {len(devices)} ops run on {result.device}")
+            reason = next(row.why for row in result.explanation if row.device not in ("-", *split_uris(result.device)))
+            found.append(f"{result.dtype}: only {there} of {len(devices)} ops run on {result.device}; {reason}")
     accuracies = [result.accuracy for result in results]
     if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
         found.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")

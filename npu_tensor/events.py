@@ -165,7 +165,7 @@ class KernelSimulated(Event):
 
     cycles: of the busiest core. stream_bytes: through the busiest DMA channel. ddr_bytes: between host memory and
     array. seconds: predicted for the real array; limit: what that time follows from. timeline: what every tile did
-    when, a `runtime.sim.timeline.Timeline`, if somebody records them.
+    when, in this run or the first one of its design, a `runtime.sim.timeline.Timeline`, if somebody records them.
     """
 
     kernel: str

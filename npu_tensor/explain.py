@@ -9,15 +9,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from npu_tensor import selection
 from npu_tensor.drawing import brief, leaves
 from npu_tensor.explanation import Explanation, Row, Work
-from npu_tensor.graph import capture, digraph
-from npu_tensor.plan import Placed
+from npu_tensor.graph import Capture, capture, digraph
+from npu_tensor.plan import Placed, Plan
 from npu_tensor.schedule import plan
-from npu_tensor.tensor import Tensor
+from npu_tensor.selection import Selection
+from npu_tensor.task import Refusal
+from npu_tensor.tensor import Tensor, pending
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_plan"]
 
 TIMED_RUNS = 10
 """After an explanation: the first run of a program is slower than others, and timing an NPU makes it wait."""
@@ -27,18 +31,26 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
     """Where the pending ops of `tensors` will run and why; empty if there are none.
 
     Makes the plan and compiles its kernels, so that running it later takes no time for that. The next ten runs of a
-    graph of this structure are timed kernel by kernel, and the explanation has the latest times.
+    graph of this structure are timed kernel by kernel, and the explanation has the latest times. A function that
+    `jit` has captured has a method `explain` of its own.
 
-    device: what must run every op, as for `Tensor.realize`. Raises DeviceError with the op and the reason if it cannot.
+    device: what must run every op, as for `Tensor.realize`. Raises DeviceError with the op and the reason if it cannot,
+    ArgumentError for what is no tensor.
     """
-    nodes = [tensor._node for tensor in tensors if tensor._node.value is None]
+    nodes = pending("explain", tensors)
     if not nodes:
         return Explanation()
     chosen = selection.current() if device is None else selection.forced(device)
     found = capture(nodes)
-    made = plan(found, chosen)
+    return explain_plan(found, plan(found, chosen), chosen)
+
+
+def explain_plan(found: Capture, made: Plan, chosen: Selection) -> Explanation:
+    """What a plan says about the ops that it was made for, and the times of its next runs."""
     made.timings.wanted = TIMED_RUNS
-    switching = {device.uri: device.switch.seconds for device in selection.accelerators(chosen)}
+    accelerators = selection.accelerators(chosen)
+    places = [device.uri for device in accelerators]
+    switching = {device.uri: device.switch.seconds for device in accelerators}
     rank = {item: number for number, (item, _) in enumerate(found.nodes)}
     members = [sorted(rank[item] for item in placed.task.items) for placed in made.placed]
     step_of = {number: step for step, numbers in enumerate(members) for number in numbers}
@@ -52,7 +64,7 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
             why = "another reading of the same memory" if is_view else "computed once, with an equal op before it"
             rows.append(start._replace(why=why))
         elif number == members[step][-1]:
-            rows.append(_kernel_row(start, made.placed[step]))
+            rows.append(_kernel_row(start, made.placed[step], places))
         else:
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=made.placed[step].kernel.device, kernel=kernel, origin=""))
@@ -61,15 +73,28 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
     return Explanation(rows, work)
 
 
-def _kernel_row(start: Row, placed: Placed) -> Row:
+def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:
     kernel = placed.kernel
     cost = kernel.cost
-    refusals = "; ".join(refusal.reason for refusal in placed.refusals)
+    # The devices at `places` were asked first, then the CPU compiler, which leaves the rest to NumPy.
+    refusals = [
+        _refused(refusal, places[number] if number < len(places) else None)
+        for number, refusal in enumerate(placed.refusals)
+    ]
     return start._replace(
         device=kernel.device,
         kernel=kernel.name,
         origin=kernel.origin,
         predicted=cost.expense.seconds,
         nbytes=cost.nbytes,
-        why=kernel.reason + (f"; refused elsewhere: {refusals}" if refusals else ""),
+        why="; ".join([kernel.reason, *refusals]),
     )
+
+
+def _refused(refusal: Refusal, place: str | None) -> str:
+    """A reason that begins with what it is a reason for. place: URI of the device; None for compiled code."""
+    if refusal.by_cost:
+        return f"by cost not on {refusal.reason}"  # which begins with the URI
+    if place is None:
+        return f"not compiled: {refusal.reason}"
+    return f"not {'yet ' if refusal.pending else ''}on {place}: {refusal.reason}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, overload
 
-from npu_tensor.drawing import Box, Frame, Kind, Picture, mermaid, page, svg
+from npu_tensor.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
 from npu_tensor.errors import ArgumentError
 from npu_tensor.plan import Placed, Timings
 from npu_tensor.runtime.device_uri import parse_uri
@@ -147,7 +147,7 @@ class Explanation(Sequence[Row]):
 
     def __str__(self) -> str:
         if not self._rows:
-            return "nothing to run: every value has been computed"
+            return "nothing to run: every value has been computed; a function under nt.jit has a method explain"
         return _table(self._now(), self.totals)
 
     __repr__ = __str__
@@ -195,9 +195,9 @@ class Explanation(Sequence[Row]):
         devices = next(column for column in columns if column[0] == "device")
         devices[1:] = [page.Badge(_kind(row.device), row.device) if row.device != NO_DEVICE else "" for row in rows]
         notes = [f"{left_out} more ops: print this object, or see its .rows"] if left_out > 0 else []
-        text = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
+        below = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
         shown = len(self._work.leaves) + len(self) <= MOST_OPEN
-        return f"{page.table(columns, _FIGURES, ('why',))}{text}{page.details('graph', self.svg(), opened=shown)}"
+        return f"{page.table(columns, _FIGURES, ('why',))}{below}{page.details('graph', self.svg(), opened=shown)}"
 
     def save(self, path: str | Path) -> None:
         """Write a file of the kind that its suffix says: .svg, .html, .mmd or .md (Mermaid), .txt or .json (the rows).
@@ -246,8 +246,8 @@ def _legend(total: Total) -> str:
     return f"{total.device}: {many}, predicted {duration(total.predicted)}{simulated}"
 
 
-_HEADINGS: Final = ("#", "op", "out", "device", "kernel", "origin", "predicted", "measured", "memory", "why", "line")
-_FIGURES: Final = ("#", "predicted", "measured", "memory")
+_HEADINGS: Final = ("#", "op", "out", "device", "kernel", "origin", "predicted", "measured", "bytes", "why", "line")
+_FIGURES: Final = ("#", "predicted", "measured", "bytes")
 
 
 def _columns(rows: Sequence[Row], reasons: Sequence[str]) -> list[tuple[str, ...]]:
@@ -271,8 +271,7 @@ MOST_WHY_LINES: Final = 8
 """Lines of a reason, such as what a compiler says; the rows have all of it."""
 
 _CUT: Final = ("op", "out", "device", "kernel", "line")
-LEAST_CUT: Final = 8
-"""What may be cut where a table is too wide, and to how many letters."""
+"""What may be cut where a table is too wide."""
 
 
 def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
@@ -282,26 +281,21 @@ def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
         if row.why:
             letters.setdefault(row.why, _letters(len(letters)))
     columns = _columns(rows, [letters.get(row.why, "") for row in rows])
-    widths = _widths(columns)
-    right = [column[0] in _FIGURES for column in columns]
-    lines = []
-    for line in zip(*columns, strict=True):
-        fitted = (_fit(*each) for each in zip(line, widths, right, strict=True))
-        lines.append("  ".join(fitted).rstrip())
+    lines = text.table(columns, _FIGURES, WIDTH, _CUT)
     if letters:
         lines += ["", "why:"]
     indent = len(_letters(len(letters))) + 2
     for why, letter in letters.items():
-        lines += _wrapped(_printable(why), f"  {letter}".ljust(indent + 2), indent + 2, MOST_WHY_LINES)
+        lines += _wrapped(text.printable(why), f"  {letter}".ljust(indent + 2), indent + 2, MOST_WHY_LINES)
     lines.append("")
     for total in _total_lines(totals):
         lines += _wrapped(total, "", 4, None)
     return "\n".join(lines)
 
 
-def _wrapped(text: str, first: str, indent: int, most: int | None) -> list[str]:
+def _wrapped(words: str, first: str, indent: int, most: int | None) -> list[str]:
     return textwrap.wrap(
-        text,
+        words,
         WIDTH,
         initial_indent=first,
         subsequent_indent=" " * indent,
@@ -311,32 +305,10 @@ def _wrapped(text: str, first: str, indent: int, most: int | None) -> list[str]:
     )
 
 
-def _printable(text: str) -> str:
-    """The text in one line and without what a terminal takes for a command."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
-
-
 def _letters(number: int) -> str:
     """a, b, ... z, aa, ab, ..."""
     head, last = divmod(number, 26)
     return (_letters(head - 1) if head else "") + chr(ord("a") + last)
-
-
-def _widths(columns: Sequence[Sequence[str]]) -> list[int]:
-    """As wide as the cells; the widest columns that may be cut give way until a line fits."""
-    widths = [max(map(len, column)) for column in columns]
-    may_be_cut = [number for number, column in enumerate(columns) if column[0] in _CUT]
-    while sum(widths) + 2 * (len(widths) - 1) > WIDTH:
-        widest = max(may_be_cut, key=widths.__getitem__)
-        if widths[widest] <= LEAST_CUT:
-            break
-        widths[widest] -= 1
-    return widths
-
-
-def _fit(cell: str, width: int, right: bool) -> str:
-    cell = _printable(cell) if len(cell) <= width else f"{_printable(cell)[: width - 2]}.."
-    return cell.rjust(width) if right else cell.ljust(width)
 
 
 def _total_lines(totals: Sequence[Total]) -> list[str]:

@@ -22,9 +22,11 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
-from npu_tensor.errors import CaptureError
+from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.events import listeners
-from npu_tensor.graph import PLACEHOLDER, Data, Node, Watch, capture, source_line, source_text, watches
+from npu_tensor.explain import explain_plan
+from npu_tensor.explanation import Explanation
+from npu_tensor.graph import PLACEHOLDER, Capture, Data, Node, Watch, capture, source_line, source_text, watches
 from npu_tensor.plan import Plan
 from npu_tensor.schedule import USER_ERRORS, launch_error, plan
 from npu_tensor.schedule import realize as realize_nodes
@@ -97,15 +99,26 @@ class _Recorded(NamedTuple):
     line: str
 
 
+class _Graph(NamedTuple):
+    """What a function has recorded, and what it is planned for. lasting: see `Costs`."""
+
+    found: Capture
+    devices: Selection
+    lasting: frozenset[int]
+
+    def plan(self) -> Plan:
+        """From the cache, unless that one is outdated."""
+        return plan(*self)
+
+
 class _Captured(NamedTuple):
     """What one signature's replay needs.
 
     specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
-    of the tensor argument).
-    outside: (item, tensor from outside the function). results: (item, spec); the node of a constant that the function
-    made; the tensor itself where the function returns one from outside, or the number of an argument that it returns.
-    result: what the function returned. recorded: the items of the ops. plan_again: makes the plan anew, if this one is
-    provisional.
+    of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
+    constant that the function made; the tensor itself where the function returns one from outside, or the number of an
+    argument that it returns. result: what the function returned. recorded: the items of the ops. graph: what the plan
+    was made for.
     """
 
     specs: tuple[Spec, ...]
@@ -116,7 +129,7 @@ class _Captured(NamedTuple):
     results: tuple[tuple[int, Spec] | Node | Tensor | int, ...]
     result: Any
     recorded: tuple[tuple[int, _Recorded], ...]
-    plan_again: Callable[[], Plan] | None = None
+    graph: _Graph | None = None
 
 
 Replay = Callable[[tuple[Tensor, ...]], Any]
@@ -175,8 +188,10 @@ class Jitted(Generic[P, R]):
 
         Captures stay behind. So do kernels, which the other side finds by key in its cache.
         """
-        # The other side has another __main__, so cloudpickle takes what is defined there by value.
-        by_value = self.__module__ == "__main__" and "cloudpickle" in sys._getframe(1).f_globals.get("__name__", "")
+        # CPython's pickler is written in C, so the frame is that of the Python code that called its `dump`: pickle's
+        # caller, or `CloudPickler.dump` in cloudpickle and in copies of it, such as Ray's. Under a pickler in Python,
+        # and where Dask tries pickle first, the function goes by name; Dask then asks cloudpickle where that matters.
+        by_value = _goes_by_value(self.__module__, sys._getframe(1).f_globals)
         name: str = getattr(self, "__qualname__", "")
         return name if not by_value and _found(self.__module__, name) is self else (jit, (self._function,))
 
@@ -197,6 +212,22 @@ class Jitted(Generic[P, R]):
             if result is not MISS:
                 return result  # type: ignore[no-any-return]  # cast() would be a call
         return self._call(args, kwargs)
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
+        """Where what a call with these arguments computes will run, and why, as `npu_tensor.explain` says it.
+
+        Calls the function with tensors that have no values. Of tensors from outside, those without a value are
+        computed, nothing else is. For a method write `Class.method.explain(instance, ...)`, with an instance that can
+        be hashed. Raises what a call would, as CaptureError.
+        """
+        if watches and threading.get_ident() in watches:
+            raise CaptureError("a function that is being captured cannot explain another one")
+        tensors: list[Tensor] = []
+        _flatten((args, kwargs), tensors)
+        captured = self._capture(args, kwargs, tensors, current())
+        if captured.plan is None or captured.graph is None:
+            return Explanation()
+        return explain_plan(captured.graph.found, captured.plan, captured.graph.devices)
 
     def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:
         """A call with the instance as the first argument. An instance has captures of its own and takes them along."""
@@ -247,19 +278,19 @@ class Jitted(Generic[P, R]):
         return cast(R, replay(tuple(tensors)))
 
     def _keep(self, key: Any, captured: _Captured, replay: Replay) -> None:
-        if captured.plan_again is not None:
-            self._provisional[key] = captured
+        if captured.plan is not None and captured.plan.provisional:
+            self._provisional[key] = captured  # With its graph, which holds the nodes that were recorded.
         self._replays[key] = replay
 
     def _replay(self, key: Any) -> Replay | None:
         """The replay for a signature, if there is one; planned again if more of its kernels may be there."""
         captured = self._provisional.get(key)
-        if captured is not None and captured.plan_again is not None and cast(Plan, captured.plan).outdated:
-            made = captured.plan_again()
-            captured = captured._replace(plan=made, plan_again=captured.plan_again if made.provisional else None)
+        if captured is not None and captured.graph is not None and cast(Plan, captured.plan).outdated:
+            made = captured.graph.plan()
+            captured = captured._replace(plan=made)
             replay = _compile_replay(captured)
             self._keep(key, captured, replay)
-            if captured.plan_again is None:
+            if not made.provisional:
                 self._provisional.pop(key, None)  # Last: who finds it gone finds the replay that stays.
         return self._replays.get(key)
 
@@ -289,8 +320,8 @@ class Jitted(Generic[P, R]):
         items = {node: item for item, node in found.nodes}
         _refuse_escapes([node for item, node in found.nodes if item in found.keep], roots)
         lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
-        plan_again = functools.partial(plan, found, devices, lasting)
-        made = plan_again()
+        graph = _Graph(found, devices, lasting)
+        made = graph.plan()
         template: list[Any] = [None] * made.size
         arguments: list[tuple[int, int]] = []
         outside: list[tuple[int, Tensor]] = []
@@ -307,8 +338,19 @@ class Jitted(Generic[P, R]):
                 template[item] = leaf.value
         recorded = tuple((item, _Recorded(node.line)) for item, node in found.nodes)
         results = tuple(given[t] if t in given else (items[t._node], t._node.spec) for t in outputs)
-        captured = _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded)
-        return captured._replace(plan_again=plan_again) if made.provisional else captured
+        return _Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded, graph)
+
+
+def _goes_by_value(module: str, caller: dict[str, Any]) -> bool:
+    """Whether the caller of a pickler, whose globals these are, is cloudpickle and takes a module's functions by value.
+
+    It does so for __main__, which is another module on the other side, and for modules that were registered with it
+    and what is in these packages.
+    """
+    if "cloudpickle" not in caller.get("__name__", ""):
+        return False
+    registered = caller.get("list_registry_pickle_by_value", set)()
+    return any(f"{module}.".startswith(f"{name}.") for name in ("__main__", *registered))
 
 
 def _found(module: str, qualified_name: str) -> Any:
@@ -477,4 +519,6 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     signature. Raises CaptureError where the function reads a value or changes a tensor outside itself or an argument;
     such tensors keep their values. A method is captured for each instance; attributes that are no tensors are frozen.
     """
+    if not callable(function):
+        raise ArgumentError(f"jit takes a function, not {function!r}")
     return Jitted(function)

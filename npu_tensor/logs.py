@@ -21,9 +21,9 @@ def log(event: events.Event) -> None:
     _logger.debug("%s", event)
 
 
-def follow_setting() -> None:
-    """Begin or end to log all events, as `config.log` says; to stderr, unless the program has set up logging."""
-    wanted, logs_now = config.log, log in events.listeners
+def _follow(wanted: bool) -> None:
+    """Begin or end to log all events; to stderr, unless the program has set up logging."""
+    logs_now = log in events.listeners
     if wanted and not logs_now:
         _logger.setLevel(logging.DEBUG)
         if not _logger.hasHandlers():
@@ -31,3 +31,11 @@ def follow_setting() -> None:
         events.listeners.append(log)
     elif logs_now and not wanted:
         events.listeners.remove(log)
+
+
+config.follow("log", _follow)
+
+
+def follow_setting() -> None:
+    """Read `config.log`, unless it was read before; whatever it becomes later is followed by itself."""
+    _follow(config.log)

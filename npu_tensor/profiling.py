@@ -5,12 +5,12 @@
             model(batch).realize()
     print(p)                    # by op
     print(p.by("line"))         # by the lines that recorded the ops
+    print(p.by("plan"))         # whole runs, not one kernel
     p.trace("trace.json")       # for ui.perfetto.dev or chrome://tracing
 """
 
 from __future__ import annotations
 
-import html
 import os
 import threading
 import time
@@ -22,8 +22,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from npu_tensor import events
+from npu_tensor.drawing import page, text
 from npu_tensor.errors import ArgumentError
-from npu_tensor.observed import Observed, StepRun, observed
+from npu_tensor.observed import Observed, PlanMade, StepRun, observed
 from npu_tensor.runtime.sim.timeline import recorded
 from npu_tensor.trace import write_trace
 from npu_tensor.units import duration
@@ -32,14 +33,14 @@ __all__ = ["Profile", "Row", "Table", "profile"]
 
 
 class Row(NamedTuple):
-    """What is known of all runs with one name on one device; times in seconds.
+    """What is known of all runs with one name on one device; times in seconds, of all runs together.
 
-    name: op, line or device. start: "cold", of the first run of a plan, or "warm", of the others. runs: how many.
-    total: of everything. plan: making plans. compile: finding or compiling kernels. convert, sync, dispatch, run: as in
-    `events.Phase`. p50, p95: percentiles of one run without plan and compile. nbytes: read and written in memory, of
-    all runs. bytes_per_second, operations_per_second: achieved while it ran; operations are multiplications and
-    additions of matrix products. None where something is not known. predicted: for the real array, where it was
-    simulated; the other times are then those of the simulation.
+    name: op, line, device or plan. start: "cold", of the first run of a plan that was made under this profile, or
+    "warm", of all others. runs: how many, of kernels or of plans. total: with plan and compile. plan: making plans.
+    compile: finding or compiling kernels. convert, sync, dispatch, run: as in `events.Phase`. p50, p95: percentiles of
+    one run without plan and compile. nbytes: read and written in memory. bytes_per_second, operations_per_second:
+    achieved while it ran; operations are multiplications and additions of matrix products. None where something is not
+    known. predicted: for the real array, where it was simulated; the other times are then those of the simulation.
     """
 
     name: str
@@ -65,6 +66,7 @@ _PHASES: Final = ("convert", "sync", "dispatch", "run")
 _TIMES: Final = ("total", "plan", "compile", *_PHASES, "p50", "p95", "predicted")
 _RATES: Final = {"bytes_per_second": "GB/s", "operations_per_second": "GFLOP/s"}
 _SHOWN: Final = ("name", "device", "start", "runs", *_TIMES, *_RATES)
+_FIGURES: Final = frozenset(("runs", *_TIMES, *_RATES.values()))
 
 
 class Table(tuple[Row, ...]):
@@ -76,34 +78,17 @@ class Table(tuple[Row, ...]):
         return [row._asdict() for row in self]
 
     def __str__(self) -> str:
-        header, *cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        numbers = [column >= 3 for column in range(len(header))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if number else cell.ljust(width)
-                for cell, width, number in zip(line, widths, numbers, strict=True)
-            ).rstrip()
-            for line in (header, *cells)
-        ]
-        return "\n".join((*lines, *self._notes()))
+        return "\n".join((*text.table(self._columns(), _FIGURES), *self._notes()))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        header, *cells = self._cells()
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells
-        )
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        return f"<table style='white-space: nowrap'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        return page.table(self._columns(), _FIGURES, ()) + "".join(map(page.paragraph, self._notes()))
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def _columns(self) -> list[list[str]]:
         """Headings and cells as text, without the columns in which there is nothing."""
         columns = [(name, [_text(name, getattr(row, name)) for row in self]) for name in _SHOWN]
-        shown = [(_RATES.get(name, name), *cells) for name, cells in columns if any(cells) or name in Row._fields[:5]]
-        return list(zip(*shown, strict=True))
+        return [[_RATES.get(name, name), *cells] for name, cells in columns if any(cells) or name in Row._fields[:5]]
 
     def _notes(self) -> list[str]:
         if all(row.predicted is None for row in self):
@@ -136,6 +121,7 @@ class Profile:
         self.start = time.perf_counter()
         self.end: float | None = None
         self._heard: list[events.Event] = []
+        self._put_together: tuple[int, Observed] = 0, Observed()
         self._threads: dict[int, str] = {}
 
     def hear(self, event: events.Event) -> None:
@@ -145,19 +131,34 @@ class Profile:
             self._threads[event.thread] = threading.current_thread().name
 
     @property
+    def _found(self) -> Observed:
+        """What was heard until now, put together."""
+        count, found = self._put_together
+        if count != len(self._heard):
+            heard = tuple(self._heard)
+            found = observed(heard)
+            self._put_together = len(heard), found
+        return found
+
+    @property
     def seconds(self) -> float:
         """How long the block took, or has taken until now."""
         return (time.perf_counter() if self.end is None else self.end) - self.start
 
-    def by(self, what: Literal["op", "line", "device"]) -> Table:
-        """The times by op (those of one kernel are one), by line that recorded ops, or by device.
+    def by(self, what: Literal["op", "line", "device", "plan"]) -> Table:
+        """The times by op (those of one kernel are one), by line that recorded ops, by device, or of whole plans.
 
         "(plan)" is what cannot be told apart by step: making plans, and compiling several kernels at once. "(fetch)"
         is bringing results of other devices to the one who looks at them. Raises ArgumentError.
         """
-        if what not in _KEYS:
-            raise ArgumentError(f"a profile is by {', '.join(_KEYS)}, not by {what!r}")
-        return _table(observed(self._heard), _KEYS[what])
+        found = self._found
+        if what == "plan":
+            rows = [*_plans(found)]
+        elif what in _KEYS:
+            rows = [*_steps(found.runs, _KEYS[what]), *_planning(found.plans)]
+        else:
+            raise ArgumentError(f"a profile is by {', '.join(_KEYS)}, plan, not by {what!r}")
+        return Table(sorted((*rows, *_fetching(found.fetches)), key=lambda row: -row.total))
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -170,12 +171,12 @@ class Profile:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.heading)}</p>{self.by('op')._repr_html_()}"
+        return f"{page.paragraph(self.heading)}{self.by('op')._repr_html_()}"
 
     @property
     def heading(self) -> str:
         """All times in one line."""
-        found = observed(self._heard)
+        found = self._found
         plan = sum(made.plan_seconds for made in found.plans)
         compiling = sum(made.event.compile_seconds for made in found.plans)
         kernels = sum(run.event.seconds for run in found.runs)
@@ -185,27 +186,60 @@ class Profile:
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for ui.perfetto.dev or chrome://tracing, as JSON. See `trace.trace_events`."""
-        write_trace(path, observed(self._heard), self._threads, self.start)
+        write_trace(path, self._found, self._threads, self.start)
 
 
-def _table(found: Observed, key: Key) -> Table:
+def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[Row]:
+    """Of kernels, one row per key, device and start."""
     groups: defaultdict[tuple[str, str, bool], list[StepRun]] = defaultdict(list)
-    for run in found.runs:
+    for run in runs:
         groups[key(run), run.event.device, run.cold].append(run)
-    rows = [_row(name, device, cold, runs) for (name, device, cold), runs in groups.items()]
-    if found.plans:
-        each = [made.plan_seconds + made.compile_seconds for made in found.plans]
-        plan, compiling = (sum(column) for column in zip(*(made[1:] for made in found.plans), strict=True))
-        rows.append(_empty("(plan)", "cpu", "cold", each)._replace(plan=plan, compile=compiling))
-    fetched: defaultdict[str, list[events.Phase]] = defaultdict(list)
-    for phase in found.fetches:
-        fetched[phase.device].append(phase)
-    for device, phases in fetched.items():
+    for (name, device, cold), members in groups.items():
+        yield _row(name, device, cold, members)
+
+
+def _planning(plans: Sequence[PlanMade]) -> Iterator[Row]:
+    if plans:
+        each = [made.plan_seconds + made.compile_seconds for made in plans]
+        plan, compiling = (sum(column) for column in zip(*(made[1:] for made in plans), strict=True))
+        yield _empty("(plan)", "cpu", "cold", each)._replace(plan=plan, compile=compiling)
+
+
+def _fetching(fetches: Sequence[events.Phase]) -> Iterator[Row]:
+    by_device: defaultdict[str, list[events.Phase]] = defaultdict(list)
+    for phase in fetches:
+        by_device[phase.device].append(phase)
+    for device, phases in by_device.items():
         times: dict[str, Any] = dict.fromkeys({phase.name for phase in phases}, 0.0)
         for phase in phases:
             times[phase.name] += phase.seconds
-        rows.append(_empty("(fetch)", device, "warm", [phase.seconds for phase in phases])._replace(**times))
-    return Table(sorted(rows, key=lambda row: -row.total))
+        yield _empty("(fetch)", device, "warm", [phase.seconds for phase in phases])._replace(**times)
+
+
+def _plans(found: Observed) -> Iterator[Row]:
+    """Of whole runs, one row per plan and start. What is between the kernels is in the total only."""
+    made = {id(each.event.plan): each.event for each in found.plans}
+    steps: defaultdict[tuple[int, bool], list[StepRun]] = defaultdict(list)
+    for run in found.runs:
+        steps[id(run.event.plan), run.cold].append(run)
+    groups: defaultdict[tuple[int, bool], list[events.PlanRan]] = defaultdict(list)
+    for ran in found.plan_runs:
+        plan = id(ran.plan)
+        groups[plan, plan in made and (plan, True) not in groups].append(ran)
+    for (plan, cold), runs in groups.items():
+        members = steps[plan, cold]
+        names = list(dict.fromkeys(run.event.kernel for run in members))
+        name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else "(no kernel)"
+        devices = ", ".join(dict.fromkeys(run.event.device for run in members)) or "cpu"
+        whole = _empty(name, devices, "cold" if cold else "warm", [run.seconds for run in runs])
+        if members:
+            row = _row(name, devices, cold, members)
+            whole = row._replace(runs=whole.runs, total=whole.total, p50=whole.p50, p95=whole.p95)
+        if cold:
+            planning = made[plan].seconds - made[plan].compile_seconds
+            total = whole.total + made[plan].seconds
+            whole = whole._replace(total=total, plan=planning, compile=made[plan].compile_seconds)
+        yield whole
 
 
 def _empty(name: str, device: str, start: Literal["cold", "warm"], each: Sequence[float]) -> Row:

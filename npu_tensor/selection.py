@@ -94,7 +94,7 @@ selection_changed: list[Callable[[], None]] = []
 """Called after other default devices were set."""
 
 before_planning: list[Callable[[], None]] = [logs.follow_setting, debugging.follow_setting]
-"""Called before a plan is made."""
+"""Called before a plan is made. Those of settings read the environment the first time."""
 
 before_reset: list[Callable[[], None]] = []
 """Called when everything is forgotten."""

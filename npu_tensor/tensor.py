@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import reprlib
 import sys
 import warnings
 import weakref
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["FUNCTIONS", "Tensor", "from_array", "realize", "record", "user_frame", "wrap"]
+__all__ = ["FUNCTIONS", "Tensor", "from_array", "pending", "realize", "record", "user_frame", "wrap"]
 
 
 class Tensor(Methods):
@@ -136,9 +137,12 @@ class Tensor(Methods):
     def _repr_html_(self) -> str:
         """For notebooks: what `repr` says, and the ops still to run as a picture. Neither computes nor waits."""
         from npu_tensor.drawing.card import lazy_card, value_card
+        from npu_tensor.drawing.page import preformatted
 
         if self._node.value is None:
             return lazy_card(repr(self), self._node)
+        if self._node.value is PLACEHOLDER:
+            return preformatted(repr(self))
         return value_card(f"{self._node.spec}, {self.nbytes:,} bytes on {self.device}", repr(self))
 
     # --- looking at the value
@@ -275,9 +279,22 @@ def _note_change(tensor: Tensor, frame: FrameType) -> None:
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
     """Compute several tensors at once; what they share is computed once. wait, device: see `Tensor.realize`."""
     chosen = None if device is None else forced(device)
-    pending = tuple(tensor._node for tensor in tensors if tensor._node.value is None)
-    if pending:
-        _realize_nodes(pending, wait, chosen)
+    nodes = pending("realize", tensors)
+    if nodes:
+        _realize_nodes(nodes, wait, chosen)
+
+
+def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
+    """The nodes of those that have no value yet. ArgumentError for an argument of `function` that is no tensor."""
+    nodes = []
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            several = f"; pass several as {function}(*tensors)" if isinstance(tensor, (tuple, list)) else ""
+            given = f"{type(tensor).__name__} {reprlib.repr(tensor)}"
+            raise ArgumentError(f"{function} takes tensors, not {given}{several}")
+        if tensor._node.value is None:
+            nodes.append(tensor._node)
+    return tuple(nodes)
 
 
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:

@@ -2,7 +2,7 @@
 
 One process has the tracks of this machine, where all times were measured: plans, compilations, and each device, per
 thread. One more process per simulated array has tracks in simulated time: one per column with the designs that ran
-there, and below it one per core and DMA channel of the column.
+there, and below it one per core and DMA channel of the column, for the first run of each design.
 """
 
 from __future__ import annotations
@@ -155,8 +155,13 @@ def _details(run: StepRun) -> dict[str, object]:
 
 
 def _simulated_slices(found: Observed) -> Iterator[_Slice]:
-    """What tiles did, at the pace of the array. A launch begins when it did, or after the one before it."""
+    """What tiles did, at the pace of the array. A launch begins when it did, or after the one before it.
+
+    Columns have every launch. What is below them is the same whenever a design runs, and drawn once: it may be
+    thousands of slices.
+    """
     free: dict[str, float] = {}
+    drawn: set[tuple[str, int]] = set()
     for run in found.runs:
         timeline = run.simulated.timeline if run.simulated is not None else None
         if not isinstance(timeline, Timeline):
@@ -169,6 +174,9 @@ def _simulated_slices(found: Observed) -> Iterator[_Slice]:
         for column, busy in timeline.columns().items():
             own = _Track(process, (column,), f"column {column}")
             yield _Slice(own, run.event.kernel, "design", start, start + timeline.seconds, {"cycles": busy})
+        if (device, id(timeline)) in drawn:
+            continue
+        drawn.add((device, id(timeline)))
         for span in timeline.spans:
             column, row = span.tile
             own = _Track(process, (column, row, span.lane), f"column {column}: {span.tile.kind} {row} {span.lane}")

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import npu_tensor as nt
 from npu_tensor.cli.docs import docs
 from npu_tensor.config import Config
 from npu_tensor.runtime.device_uri import OPTIONS
+from npu_tensor.tensor import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
@@ -102,7 +104,7 @@ def test_generated_tables_are_up_to_date() -> None:
 
 
 def test_every_setting_and_every_option_has_a_row(pages: Path) -> None:
-    first = re.findall(r"^\| `([^`]+)` \|", (pages / "index.md").read_text("utf-8"), re.MULTILINE)
+    first = re.findall(r"^\| `([^`]+)` \|", (pages / "settings.md").read_text("utf-8"), re.MULTILINE)
     assert [name for name in first if name.startswith("NPU_")] == [row["variable"] for row in Config.table()]
     assert [name for name in first if name in OPTIONS] == [*OPTIONS]
 
@@ -110,9 +112,9 @@ def test_every_setting_and_every_option_has_a_row(pages: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "before", "after"),
     [
-        ("index.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_LAZY` |"),
-        ("index.md", "| `cols` |", "| `columns` |"),
-        ("index.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_NEW` |  |  | a row too many |\n| `NPU_TENSOR_EAGER` |"),
+        ("settings.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_LAZY` |"),
+        ("settings.md", "| `cols` |", "| `columns` |"),
+        ("settings.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_NEW` |  |  | new |\n| `NPU_TENSOR_EAGER` |"),
         ("ops.md", "| `relu` |", "| `rely` |"),
     ],
 )
@@ -129,24 +131,33 @@ def test_what_differs_is_shown_and_can_be_written(pages: Path, page: str, before
     assert (docs_command("--check", pages).exit_code, docs_command("--check", pages).output) == (0, "")
 
 
+def test_every_public_name_that_is_no_op_is_described() -> None:
+    page = (ROOT / "docs" / "interface.md").read_text("utf-8")
+    described = set(re.findall(r"^### (.+)$", page, re.MULTILINE))
+    others = {name for name in nt.__all__ if name not in FUNCTIONS and not isinstance(getattr(nt, name), nt.DType)}
+    assert others - {"DType", "config"} <= described
+    assert not re.search(r"ForwardRef|: '|: \"Literal|-> '|[^`]<[a-z]+>[^,)]", page)
+
+
 def test_what_people_write_is_left_alone(pages: Path) -> None:
-    path = pages / "index.md"
-    ours = "## Sloth\n\n| a | table |\n|---|---|\n| of | ours |"
-    path.write_text(path.read_text("utf-8").replace("## Laziness", ours), "utf-8")
+    path = pages / "settings.md"
+    ours = "## Sloth\n\n| a | table |\n|---|---|\n| of | ours |\n\n## Device options"
+    path.write_text(path.read_text("utf-8").replace("## Device options", ours), "utf-8")
     before = path.read_text("utf-8")
+    assert ours in before
     assert docs_command("--check", pages).exit_code == 0
     docs_command("--write", pages)
     assert path.read_text("utf-8") == before
 
 
 def test_a_table_that_is_gone_and_a_page_that_is_gone(pages: Path) -> None:
-    index = (pages / "index.md").read_text("utf-8")
-    (pages / "index.md").write_text(index.replace("| variable |", "| name |"))
+    settings = (pages / "settings.md").read_text("utf-8")
+    (pages / "settings.md").write_text(settings.replace("| variable |", "| name |"))
     for mode in ("--check", "--write"):
         done = docs_command(mode, pages)
         assert done.exit_code == 1
-        assert "index.md must have the line '| variable | also | default | meaning |' once" in done.stderr
-    (pages / "index.md").write_text(index)
+        assert "settings.md must have the line '| variable | also | default | meaning |' once" in done.stderr
+    (pages / "settings.md").write_text(settings)
     (pages / "ops.md").unlink()
     assert docs_command("--check", pages).exit_code == 1
     assert docs_command("--write", pages).stdout == f"{pages / 'ops.md'}: written\n"

@@ -6,7 +6,6 @@ A page is generated as a whole, or has a table that is, which is known by its he
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -16,22 +15,34 @@ from typing import Final, NamedTuple
 
 import click
 
-from npu_tensor.cli.interface import interface_page
+from npu_tensor.cli.interface import interface_page, without_html
 from npu_tensor.config import Config
 from npu_tensor.functional import GGML_NAMES
+from npu_tensor.kernels import DATA_OPS
 from npu_tensor.ops import OPS, Op
+from npu_tensor.runtime.cpu.device import COMPOSED
 from npu_tensor.runtime.device_uri import OPTIONS
 from npu_tensor.tensor import FUNCTIONS
 
 __all__ = ["OP_HEADINGS", "docs", "op_row", "ops_page"]
 
-OP_HEADINGS: Final = ("op", "GGML name", "dtypes", "kernel family")
+OP_HEADINGS: Final = ("op", "GGML name", "dtypes", "CPU", "NPU kernel family")
+NPU_FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "map": "elementwise",
+        "row": "rowwise",
+        "matmul": "gemm",
+        **{name: claim.__module__.rpartition(".")[2] for name, claim in DATA_OPS.items()},
+    }
+)
+"""By kind of op, or by name."""
+
 SOURCE_TREE: Final = Path(__file__).resolve().parents[2]
 
 
 def markdown_row(cells: Iterable[str]) -> str:
     """A row of a table, in which `<` begins no HTML."""
-    return "| " + " | ".join(re.sub(r"\||<(?=[A-Za-z/!])", r"\\\g<0>", cell) for cell in cells) + " |"
+    return "| " + " | ".join(without_html(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _code(words: str) -> str:
@@ -44,7 +55,11 @@ def _code(words: str) -> str:
 
 def op_row(op: Op) -> tuple[str, ...]:
     """The cells of an op under OP_HEADINGS."""
-    return op.name, op.ggml, op.dtypes, op.family
+    if op.kind == "view":
+        return op.name, op.ggml, op.dtypes, "no kernel", ""
+    compiled = op.kind != "data" or op.name in COMPOSED
+    npu = NPU_FAMILIES.get(op.name if op.kind == "data" else op.kind, "")
+    return op.name, op.ggml, op.dtypes, "compiled" if compiled else "NumPy", npu
 
 
 def ops_page() -> str:
@@ -54,7 +69,8 @@ def ops_page() -> str:
         "",
         "Generated from the op registry; write it anew with `npu-tensor docs --write`.",
         "",
-        f"{len(OPS)} ops. An op without a GGML name has no counterpart there.",
+        f"{len(OPS)} ops. An op without a GGML name has no counterpart there. What a kernel family takes depends on "
+        "dtypes and shapes as well; `explain` says why one does not.",
     ]
     headings = (*OP_HEADINGS, "meaning")
     for module, declared in groupby(OPS.values(), key=attrgetter("module")):

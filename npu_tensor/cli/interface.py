@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 import npu_tensor as nt
 from npu_tensor import errors, events
 from npu_tensor.config import Config
-from npu_tensor.explanation import Explanation, Row
+from npu_tensor.explanation import Explanation, Row, Total
+from npu_tensor.functional import METHODS
+from npu_tensor.functional.inplace import IN_PLACE
+from npu_tensor.jit import Jitted
 from npu_tensor.tensor import FUNCTIONS
 
-__all__ = ["interface_page"]
+__all__ = ["interface_page", "without_html"]
+
+SHORT_FORMS: Final = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"})
+"""Methods of Tensor that are `to(dtype)`."""
+
+OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType({"dim": "ndim", "size": "shape", "element_size": "itemsize"})
+"""Methods of Tensor, and the property that says the same."""
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
-    """By heading; loaded when they are asked for."""
-    from npu_tensor.profiling import Profile
+    """By heading; loaded when they are asked for. Each goes by its own name, or is a pair with another one."""
+    from npu_tensor import profiling
+    from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {
-        "Tensors": (nt.Tensor, nt.realize, nt.jit, nt.manual_seed, nt.Generator),
+        "Tensors": (nt.Tensor, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator),
         "Devices": (
             nt.set_default_device,
             nt.get_default_device,
@@ -30,7 +41,18 @@ def _sections() -> dict[str, tuple[Any, ...]]:
             nt.synchronize,
             nt.selftest,
         ),
-        "Looking at what happens": (nt.explain, Explanation, Row, nt.profile, Profile),
+        "Looking at what happens": (
+            nt.explain,
+            Explanation,
+            Row,
+            Total,
+            nt.profile,
+            profiling.Profile,
+            profiling.Table,
+            ("profiling.Row", profiling.Row),
+            Timeline,
+            Span,
+        ),
         "Kernels": (nt.record_kernels, nt.compile, nt.finish_builds, nt.dtypes_table),
         "Threads and memory": (nt.set_num_threads, nt.get_num_threads, nt.empty_cache, nt.memory_stats),
         "Settings": (Config,),
@@ -49,18 +71,36 @@ def interface_page() -> str:
     ]
     for heading, documented in _sections().items():
         lines += ["", f"## {heading}"]
-        for item in documented:
-            lines += ["", f"### {item.__name__}", "", *_described(item)]
-            for name, member in _members(item):
-                lines += ["", f"#### {item.__name__}.{name}", "", *_described(member)]
+        for entry in documented:
+            name, item = entry if isinstance(entry, tuple) else (entry.__name__, entry)
+            lines += ["", f"### {name}", "", *_described(item)]
+            if item is nt.Tensor:
+                lines += ["", *_left_out()]
+            for member_name, member in _members(item):
+                lines += ["", f"#### {name}.{member_name}", "", *_described(member)]
     return "\n".join(lines) + "\n"
+
+
+def _left_out() -> Iterator[str]:
+    """Methods of Tensor that a list is enough for."""
+    in_place = ", ".join(f"`{name}_`" for name in IN_PLACE)
+    yield f"In-place forms make the handle name the result; other handles keep the old value: {in_place}."
+    yield ""
+    conversions = ", ".join(f"`{name}()`" for name in METHODS if name in SHORT_FORMS)
+    others = ", ".join(f"`{name}()` for `{said}`" for name, said in OTHER_NAMES.items())
+    yield f"Short forms of `to(dtype)`: {conversions}. Other names: {others}."
+
+
+def without_html(text: str) -> str:
+    """Text of a page in which `<` begins no HTML; in code it does not do so anyway."""
+    return re.sub(r"(`[^`]*`)|<(?=[A-Za-z/!])", lambda found: found[1] or "&lt;", text)
 
 
 def _described(item: Any) -> Iterator[str]:
     signature = _signature(item)
     if signature:
         yield from ("```text", signature, "```", "")
-    yield from (inspect.getdoc(item) or "").splitlines()
+    yield from without_html(inspect.getdoc(item) or "").splitlines()
 
 
 def _signature(item: Any) -> str:
@@ -70,14 +110,19 @@ def _signature(item: Any) -> str:
         text = f"{item.__name__}{inspect.signature(item)}"
     except ValueError:  # a class that is made by C
         return ""
-    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations are text
+    # Annotations are text in quotes of either kind; those of named tuples have a ForwardRef around them.
+    text = re.sub(r"""ForwardRef\(('[^']*'|"[^"]*")\)""", r"\1", text)
+    return re.sub(r"""(: |-> )(?:'([^']*)'|"([^"]*)")""", r"\1\2\3", text)
 
 
 def _members(item: Any) -> Iterator[tuple[str, Any]]:
     """Public methods and properties of a class, in their order; not those that record ops, nor the fields of data."""
     if not isinstance(item, type) or issubclass(item, (Exception, events.Event)):
         return
+    listed = {*FUNCTIONS}
+    if item is nt.Tensor:
+        listed |= {*SHORT_FORMS, *OTHER_NAMES, *(f"{name}_" for name in IN_PLACE)}
     for name, member in vars(item).items():
         own = isinstance(member, property) or inspect.isfunction(member)
-        if own and not name.startswith("_") and name not in FUNCTIONS and inspect.getdoc(member):
+        if own and not name.startswith("_") and name not in listed and inspect.getdoc(member):
             yield name, member

@@ -6,6 +6,7 @@ import runpy
 import sys
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Literal
 
 import click
@@ -14,11 +15,20 @@ from npu_tensor.profiling import profile as profiled
 
 __all__ = ["profile"]
 
+INTERRUPTED = 130
+"""The exit code of what Ctrl-C has ended, as shells have it: 128 and the number of the signal."""
 
-@click.command(context_settings={"ignore_unknown_options": True})
+
+def _in_a_directory(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {str(path.parent)!r}", context, parameter)
+    return path
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--by",
-    type=click.Choice(["op", "line", "device"]),
+    type=click.Choice(["op", "line", "device", "plan"]),
     default="op",
     show_default=True,
     help="What each row of the table is about.",
@@ -26,14 +36,18 @@ __all__ = ["profile"]
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_directory,
     help="Also write a trace for ui.perfetto.dev or chrome://tracing.",
 )
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def profile(by: Literal["op", "line", "device"], trace: Path | None, script: Path, arguments: tuple[str, ...]) -> None:
+def profile(
+    by: Literal["op", "line", "device", "plan"], trace: Path | None, script: Path, arguments: tuple[str, ...]
+) -> None:
     """Run a Python program and print where the time of its tensors went, also if it fails.
 
-    ARGUMENTS are the program's; options of this command come before SCRIPT. Exit code: the program's, 1 if it raised.
+    Options of this command come before SCRIPT; all that follows is the program's. Exit code: the program's, 1 if it
+    raised, 130 if Ctrl-C has ended it.
     """
     code: object = 0
     arguments_before, path_before = sys.argv, sys.path[:]
@@ -43,13 +57,11 @@ def profile(by: Literal["op", "line", "device"], trace: Path | None, script: Pat
             runpy.run_path(str(script), run_name="__main__")
         except SystemExit as end:
             code = end.code
-        except Exception as error:
-            # The program's own part of the traceback: what ran it is of no interest.
-            frames = traceback.extract_tb(error.__traceback__)
-            first = next((i for i, frame in enumerate(frames) if frame.filename == str(script)), 0)
-            said = [*traceback.format_list(frames[first:]), *traceback.format_exception_only(error)]
-            click.echo("Traceback (most recent call last):\n" + "".join(said), nl=False, err=True)
-            code = 1
+        except (Exception, KeyboardInterrupt) as error:
+            own = _own_part(error.__traceback__, str(script))
+            shown = traceback.format_exception(None, error, own) if own else traceback.format_exception_only(error)
+            click.echo("".join(shown), nl=False, err=True)
+            code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         finally:
             sys.argv, sys.path = arguments_before, path_before
     click.echo(f"{found.heading}\n{found.by(by)}")
@@ -57,3 +69,10 @@ def profile(by: Literal["op", "line", "device"], trace: Path | None, script: Pat
         found.trace(trace)
         click.echo(f"trace: {trace}")
     sys.exit(code)  # type: ignore[arg-type]
+
+
+def _own_part(found: TracebackType | None, script: str) -> TracebackType | None:
+    """The part of a traceback that is the program's; None if it has not begun. What ran it is of no interest."""
+    while found is not None and found.tb_frame.f_code.co_filename != script:
+        found = found.tb_next
+    return found

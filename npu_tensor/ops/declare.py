@@ -160,17 +160,6 @@ class Op:
         """The dtypes it takes, in words."""
         return str(getattr(self.rule, "dtypes", "all"))
 
-    @property
-    def family(self) -> str:
-        """The kernel family that serves it."""
-        return {
-            "map": "element-wise",
-            "row": "row-wise",
-            "matmul": "gemm",
-            "view": "view",
-            "data": "NumPy reference",
-        }[self.kind]
-
     def call(self, operands: tuple[Operand, ...], attributes: tuple[Any, ...]) -> Call:
         """The Call for these operands; attributes in the order of declaration.
 

@@ -59,7 +59,8 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
         for name in _names(said):
             return Detected(arch_of(name), f"{source}: {name}")
         tried.append(f"{source}: names no NPU that is known here")
-    raise DeviceError("\n  ".join(["there is no NPU to be found; say which array with aie2 or aie2p. Tried", *tried]))
+    heading = "there is no NPU to be found; say for which array, aie2 or aie2p (--arch, NPU_TENSOR_ARCH). Tried"
+    raise DeviceError("\n  ".join([heading, *tried]))
 
 
 _SPELLINGS: Final = re.compile(

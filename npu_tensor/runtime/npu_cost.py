@@ -25,13 +25,16 @@ def padded_macs(task: Task, offer: Offer) -> int:
 
 
 class NpuCosts:
-    """The costs of one device. target: what its kernels are made for. rates: of the NPU; processor: of its host."""
+    """The costs of one device. target: what its kernels are made for. rates: of the NPU; processor: of its host.
+
+    bytes_per_second: between host memory and the columns of the target.
+    """
 
     def __init__(self, target: Target, rates: NpuRates, processor: ProcessorRates) -> None:
         self.rates = rates
         self.processor = processor
         share = target.columns / target.array.columns
-        self._bytes_per_second = min(rates.bytes_per_second, target.columns * rates.column_bytes_per_second)
+        self.bytes_per_second = min(rates.bytes_per_second, target.columns * rates.column_bytes_per_second)
         self._macs = {dtype: rate * share for dtype, rate in rates.macs.items()}
 
     @property
@@ -55,7 +58,7 @@ class NpuCosts:
         The array works as long as the slowest of: the busiest core and the busiest DMA channel of the design, its
         traffic with the host memory, and its padded multiply-accumulates at the rate that products reach.
         """
-        memory = counters.ddr_bytes / self._bytes_per_second
+        memory = counters.ddr_bytes / self.bytes_per_second
         products = padded_macs(task, offer) / self._macs[offer.operands[0].dtype] if task.kind == "matmul" else 0.0
         busy = max(prediction.compute, prediction.stream, memory, products)
         reads = tuple(

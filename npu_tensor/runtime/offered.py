@@ -143,11 +143,16 @@ class OfferedKernel:
         if reason := too_long(self.cost):
             raise BuildError(f"{self.request.name}: {reason}")
 
-    def found(self, artifact: Artifact, verb: str) -> None:
-        """Note where the files came from, for `explain`. verb: "simulated" or "predicted", which the costs are."""
+    def counted(self, counters: Counters) -> tuple[float, str]:
+        """The predicted seconds of a run that was counted, and what limits it."""
+        prediction = predict(counters, self.request.design.array)
+        return self._costs.kernel(self.task, self.offer, counters, prediction, 0).expense.seconds, prediction.limit
+
+    def found(self, artifact: Artifact) -> None:
+        """Note where the files came from, for `explain`."""
         counters, prediction = self.prediction
         self.origin = artifact.origin
-        self.reason = f"{self.offer.reason}; {origin(artifact)}; {verb}: {summary(counters, prediction)}"
+        self.reason = f"{self.offer.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
 
 
 def origin(artifact: Artifact) -> str:

@@ -20,12 +20,11 @@ from npu_tensor.plan import Plan
 
 @pytest.fixture(autouse=True)
 def _no_plans() -> Iterator[None]:
-    """Plans are made anew: settings are looked at when one is made."""
+    """Plans are made anew."""
     selection.reset()
     yield
     selection.reset()
-    with config.scope(log=False):
-        logs.follow_setting()
+    assert logs.log not in events.listeners
 
 
 def test_events_are_frozen_and_documented() -> None:
@@ -59,9 +58,13 @@ def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> Non
         words = [record.getMessage().partition("(")[0] for record in caplog.records]
         assert words == ["KernelBuilt", "PlanBuilt", "KernelRan", "PlanRan"] * 2
     assert {(record.name, record.levelno) for record in caplog.records} == {("npu_tensor", logging.DEBUG)}
-    (nt.ones(9) + 1).realize()
-    assert len(caplog.records) == 8
     assert events.listeners == before
+    (nt.ones(9) + 1).realize()
+    (nt.ones(8) + 1).realize()
+    assert len(caplog.records) == 8
+    with config.scope(log=True):  # What was planned before is logged, too.
+        (nt.ones(9) + 1).realize()
+    assert [record.getMessage().partition("(")[0] for record in caplog.records[8:]] == ["KernelRan", "PlanRan"]
 
 
 @pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "GGML_HSA_ENABLE_LOG"])

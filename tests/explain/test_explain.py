@@ -14,11 +14,12 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import events, selection
+from npu_tensor.explain import _kernel_row
 from npu_tensor.explanation import Explanation, Row, Work
 from npu_tensor.placement import Answer, Job, weight
 from npu_tensor.plan import Placed, Timings
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.task import Cost, Expense, Move
+from npu_tensor.task import Cost, Expense, Move, Refusal
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -53,9 +54,20 @@ def test_every_op_has_a_row_and_nothing_runs() -> None:
 def test_realized_tensors_have_no_rows() -> None:
     table = nt.explain(nt.ones(3).realize())
     assert len(table) == 0
-    assert str(table) == "nothing to run: every value has been computed"
+    assert str(table).startswith("nothing to run: every value has been computed")
     assert table.totals == []
     assert len(nt.explain()) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(3, "int 3"), (None, "NoneType None"), ([nt.ones(1)] * 2, r"list \[.*\]; pass several as explain\(\*tensors\)")],
+)
+def test_what_is_no_tensor_is_named(value: Any, shown: str) -> None:
+    with pytest.raises(nt.ArgumentError, match=f"^explain takes tensors, not {shown}$"):
+        nt.explain(nt.ones(2), value)
+    with pytest.raises(nt.ArgumentError, match=r"^realize takes tensors, not "):
+        nt.realize(nt.ones(2), value)
 
 
 def test_float64_function_runs_in_numpy_with_the_reason() -> None:
@@ -120,7 +132,7 @@ def test_simulated_and_processor_in_one_graph() -> None:
         table = nt.explain((x @ x).relu().cumsum(0))
         there, here = (row for row in table if row.predicted is not None)
         assert (there.device, there.op, here.device, here.op) == ("sim:npu2", "relu", "cpu", "cumsum")
-        assert "refused elsewhere: no NPU kernel" in here.why
+        assert "not on sim:npu2: no NPU kernel" in here.why
         assert [total.device for total in table.totals] == ["sim:npu2", "cpu"]
         text = str(table)
         assert "for the real array" in text
@@ -169,6 +181,74 @@ def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     assert total.switches == weight(jobs, (1.0,), [0] * len(jobs), range(len(jobs)))
 
 
+@pytest.mark.parametrize(
+    ("refusal", "why"),
+    [
+        (Refusal("no kernel"), "not on npu: no kernel"),
+        (Refusal("being built", pending=True), "not yet on npu: being built"),
+        (Refusal("npu: 2 us there, 1 us here", by_cost=True), "by cost not on npu: 2 us there, 1 us here"),
+    ],
+)
+def test_reasons_say_what_they_are_reasons_for(refusal: Refusal, why: str) -> None:
+    kernel = SimpleNamespace(device="cpu", name="k", origin="none", reason="NumPy", cost=Cost(Expense(1, 1, 1), 8))
+    refusals = (refusal, Refusal("odd shape"))
+    placed = cast(Placed, SimpleNamespace(kernel=kernel, refusals=refusals))
+    assert _kernel_row(Row("add", "f32[1]"), placed, ["npu"]).why == f"NumPy; {why}; not compiled: odd shape"
+
+
+# --- functions captured by jit
+
+
+class Layer:
+    def __init__(self) -> None:
+        self.weight = nt.ones(4, 4)
+
+    @nt.jit
+    def forward(self, x: nt.Tensor) -> nt.Tensor:
+        return (x @ self.weight).relu()
+
+
+def test_a_captured_function_explains_the_plan_that_it_runs() -> None:
+    layer, x = Layer(), nt.ones(4, 4) + 0.5
+    seen: list[events.Event] = []
+    with events.listen(seen.append):
+        table = Layer.forward.explain(layer, x)
+    assert [row.op for row in table] == ["contract", "relu"]
+    assert not x.is_realized
+    assert Layer.forward.captures == 0
+    layer.forward(x)
+    assert table[-1].measured is not None
+    first = table[-1].measured
+    layer.forward(x)
+    assert table[-1].measured != first
+
+
+@needs_compiler
+def test_what_a_captured_function_reads_from_outside_is_not_counted_as_copies() -> None:
+    """By predicted latency, this product goes to the array only if its weights are there already."""
+    weight = nt.ones(4096, 4096, dtype=nt.bfloat16).realize()
+    x = nt.ones(1, 4096, dtype=nt.bfloat16).realize()
+    with nt.default_device("sim:npu2", policy="latency"):
+        assert nt.explain(x @ weight)[-1].device == "cpu"
+        assert nt.jit(lambda x: x @ weight).explain(x)[-1].device == "sim:npu2"
+
+
+def test_a_function_that_computes_nothing_has_no_rows() -> None:
+    assert len(nt.jit(lambda x: x).explain(nt.ones(2))) == 0
+
+
+def test_explaining_in_a_capture_is_refused_and_leaves_it_usable() -> None:
+    inner = nt.jit(lambda x: x + 1)
+
+    @nt.jit
+    def outer(x: nt.Tensor) -> nt.Tensor:
+        with pytest.raises(nt.CaptureError, match="cannot explain"):
+            inner.explain(x)
+        return inner(x)
+
+    assert outer(nt.ones(1)).tolist() == [2.0]
+
+
 LONG = "long " * 30 + "reason"
 
 
@@ -194,7 +274,7 @@ def small() -> Explanation:
 
 def test_text_of_a_small_graph() -> None:
     expected = """\
-#  op        out            device    kernel         origin  predicted  measured    memory  why  line
+#  op        out            device    kernel         origin  predicted  measured     bytes  why  line
 0  contract  bf16[64, 128]  sim:npu2  fused into #1                                              a.py:3
 1  relu      bf16[64, 128]  sim:npu2  gemm           cache    350.0 us            196.1 KB  a    a.py:4
 2  permute   bf16[128, 64]  -         none           none                                   b    a.py:5

@@ -108,7 +108,7 @@ def check(out: nt.Tensor) -> tuple[Explanation, ElementTree.Element]:
             assert kernel.why in tip
             assert f"{kernel.kernel} on {kernel.device}" in tip
             assert "predicted" in tip
-        assert words(frame)[0].startswith(f"{kernel.kernel} ")
+        assert words(frame)[0].startswith(f"{kernel.kernel}, ")
     places = [rectangle(group) for group in drawn.values()]
     assert not any(a.meets(b) for a, b in combinations(places, 2))
     width, height = (float(root.attrib[name]) for name in ("width", "height"))

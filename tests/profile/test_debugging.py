@@ -25,8 +25,7 @@ from npu_tensor.task import Expense, Refusal
 def _quiet_again() -> Iterator[None]:
     debugging._sources.clear()
     yield
-    with config.scope(debug=0):
-        debugging.follow_setting()
+    assert debugging.show not in events.listeners
 
 
 def placed_plan() -> Any:
@@ -121,21 +120,40 @@ def test_other_events(event: events.Event, line: str, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.rstrip("\n") == line
 
 
-def test_the_setting_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_setting_is_followed_also_by_what_was_planned_before(capsys: pytest.CaptureFixture[str]) -> None:
     before = list(events.listeners)
-    with config.scope(debug=2):
-        debugging.follow_setting()
-        debugging.follow_setting()
+    x = nt.ones(3, 61).realize()
+    (x + 1).realize()
+    for _ in range(2):
+        with config.scope(debug=2):
+            with config.scope(debug=1):
+                assert events.listeners == [*before, debugging.show]
+            (x + 1).realize()
+        (x + 1).realize()
+        assert events.listeners == before
+        (line,) = capsys.readouterr().err.splitlines()
+        assert re.fullmatch(r"cpu add f32\[3, 61\] \d+\.\d{3} ms \d+\.\d{2} GB/s", line)
+    with config.scope(debug=1):
+        (x * 61).realize()
+    assert capsys.readouterr().err.startswith("plan: 1 ops in 1 kernels on cpu, ")
+
+
+def test_the_environment_is_followed_once_it_counts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(events.listeners)
+    previous = config.debug, config.origin("debug")
+    monkeypatch.setenv("NPU_TENSOR_DEBUG", "1")
+    try:
+        config._empty("debug")
         assert events.listeners == [*before, debugging.show]
-        (nt.ones(3, 61).realize() + 1).realize()
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-2].startswith("plan: 1 ops in 1 kernels on cpu, ")
-    assert re.fullmatch(r"cpu add f32\[3, 61\] \d+\.\d{3} ms \d+\.\d{2} GB/s", lines[-1])
-    with config.scope(debug=0):
+        monkeypatch.setenv("NPU_TENSOR_DEBUG", "0")  # was not kept
         debugging.follow_setting()
-    assert events.listeners == before
-    (nt.ones(3, 62).realize() + 1).realize()
-    assert capsys.readouterr().err == ""
+        assert (config.debug, events.listeners) == (0, before)
+        monkeypatch.setenv("NPU_TENSOR_DEBUG", "much")
+        config._empty("debug")
+        with pytest.raises(nt.ArgumentError, match="NPU_TENSOR_DEBUG"):
+            debugging.follow_setting()
+    finally:
+        config._fill("debug", *previous)
 
 
 def test_code_for_the_processor_is_printed_when_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from unittest import mock
 
 import pytest
 from told import Teller, made
 
 import npu_tensor as nt
-from npu_tensor import events
+from npu_tensor import events, profiling, selection
 from npu_tensor.observed import observed
 from npu_tensor.profiling import Profile, Row, Table, profile
+from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.runtime.sim.host_compiler import reason
 
 
@@ -122,8 +126,36 @@ def test_by_line_and_by_device() -> None:
     ]
     assert [(row.name, row.runs, row.total) for row in found.by("device")] == [("cpu", 3, 13), ("npu", 1, 2)]
     assert [row["name"] for row in found.rows] == ["add", "add+mul", "mul"]
-    with pytest.raises(nt.ArgumentError, match="by op, line, device, not by 'file'"):
+    with pytest.raises(nt.ArgumentError, match="by op, line, device, plan, not by 'file'"):
         found.by("file")  # type: ignore[arg-type]
+
+
+def test_by_plan() -> None:
+    t = Teller()
+    plan = made(("add", "cpu", 0), ("mul", "npu", 0))
+    t.plan(plan, 1.0, 0.75, {"add": 0.25})
+    for seconds in (4.0, 2.0, 1.0):
+        t.ran("add", seconds, plan, 0)
+        t.phase("run", seconds)
+        t.ran("mul", seconds, plan, 1, device="npu", after=0.0)
+        t.plan_ran(2.5 * seconds, plan)
+    other = made(("neg", "cpu", 0))
+    t.ran("neg", 0.125, other)
+    t.plan_ran(0.125, other)
+    t.phase("sync", 0.0625)
+    found = heard(t)
+    assert [(row.name, row.device, row.start, row.runs, row.total) for row in found.by("plan")] == [
+        ("add to mul", "cpu, npu", "cold", 1, 11),
+        ("add to mul", "cpu, npu", "warm", 2, 7.5),
+        ("neg", "cpu", "warm", 1, 0.125),
+        ("(fetch)", "npu", "warm", 1, 0.0625),
+    ]
+    cold, warm, *_ = found.by("plan")
+    assert (cold.plan, cold.compile, cold.run, cold.p50) == (0.25, 0.75, 8, 10)
+    assert (warm.plan, warm.compile, warm.p50, warm.p95) == (0, 0, 3.75, pytest.approx(4.875))
+    t.plan_ran(1.0)
+    found.hear(t.events[-1])
+    assert [row.runs for row in found.by("plan") if row.name == "(no kernel)"] == [1]
 
 
 def test_rates_are_of_real_devices_only() -> None:
@@ -169,7 +201,27 @@ def test_the_table_as_text() -> None:
     page = found._repr_html_()
     assert "&lt;neg&gt;" in page
     assert "<neg>" not in page
-    assert "<td>100.0 us</td>" in page
+    (cell,) = re.findall('<td style="([^"]*)">100.0 us</td>', page)
+    assert "text-align:right" in cell
+    assert "white-space:nowrap" in cell
+
+
+def test_names_cannot_command_a_terminal() -> None:
+    t = Teller()
+    t.ran("add", 1.0, lines=("\x1b[2J\na.py:3",))
+    assert str(heard(t).by("line")).splitlines()[1].startswith("?[2J a.py:3  cpu")
+
+
+def test_events_are_put_together_once_however_often_they_are_shown() -> None:
+    t = Teller()
+    t.ran("add", 1.0)
+    found = heard(t)
+    with mock.patch.object(profiling, "observed", side_effect=observed) as put_together:
+        assert "1 runs" in f"{found}{found._repr_html_()}"
+        assert put_together.call_count == 1
+        found.hear(t.events[0])
+        assert "2 runs" in str(found)
+        assert put_together.call_count == 2
 
 
 def test_nothing_heard() -> None:
@@ -259,8 +311,28 @@ def test_a_simulated_npu_has_all_phases() -> None:
     assert [(row.name, row.runs) for row in rows] == [("mul", 1), ("mul", 1)]
     for row in rows:
         assert min(row.convert, row.sync, row.dispatch, row.run) > 0
-        assert row.convert + row.sync + row.dispatch + row.run <= row.total - row.compile
         assert row.predicted is not None
-    for each, recorded in ((p, [True, False]), (without, [False])):
+    for run in observed(p._heard).runs:
+        assert 0.8 < sum(phase.seconds for phase in run.phases) / run.event.seconds <= 1
+    for each, recorded in ((p, [True, True]), (without, [False])):
         counted = [run.simulated for run in observed(each._heard).runs]
         assert [event is not None and event.timeline is not None for event in counted] == recorded
+
+
+def test_waiting_for_other_threads_is_part_of_the_dispatch() -> None:
+    if (missing := reason()) is not None:
+        pytest.skip(missing)
+    x = nt.ones(64, 64).to(nt.bfloat16).realize()
+    with nt.default_device("sim:npu2?cols=2", policy="always"):
+        (x * x).realize()
+        (device,) = selection.accelerators(selection.current())
+        assert isinstance(device, SimulatedDevice)
+        with profile(tiles=False) as p:
+            other = threading.Thread(target=(x * x).realize)
+            with device.lock:
+                other.start()
+                time.sleep(0.1)  # All the more of it, the more likely it is that the other thread waits by now.
+            other.join()
+    (run,) = observed(p._heard).runs
+    assert run.phase("dispatch") > 0.5 * run.event.seconds
+    assert sum(phase.seconds for phase in run.phases) > 0.8 * run.event.seconds

@@ -10,11 +10,13 @@ import pytest
 from timed_designs import CORE, MEMTILE, OTHER, SHIM, all_columns, loaded, one_core, run, split, timeline
 
 import npu_tensor as nt
-from npu_tensor import events
+from npu_tensor import events, selection
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design
+from npu_tensor.runtime.rates import npu_rates
 from npu_tensor.runtime.sim import timeline as timelines
+from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.timeline import Span, Timeline, recorded
 
@@ -126,8 +128,9 @@ def test_recording_is_of_first_runs_and_ends_with_the_block() -> None:
             run(first)
             run(second)
         run(second)
-        assert second.timeline is None
+        assert second.timeline is outer[1]  # It takes the same course.
     run(second)
+    assert second.timeline is None
     assert [each.cycles for each in inner] == [99, 16 + 2 * 67 + 16]
     assert [each.cycles for each in outer] == [each.cycles for each in inner]
     assert timelines._recordings == []
@@ -203,11 +206,27 @@ def test_kernels_of_the_families_have_timelines() -> None:
         (x * x).realize()
         (x * x).realize()
     counted = [event for event in heard if isinstance(event, events.KernelSimulated)]
-    assert [event.timeline for event in counted] == [*found, None]
+    assert [event.timeline for event in counted] == [*found, found[1]]
     for event, each in zip(counted, found, strict=False):
         clock = each.array.clock_hz
         assert each.cycles >= event.cycles
         assert each.cycles >= event.stream_bytes / 4
-        assert each.seconds >= event.ddr_bytes / each.array.ddr_bytes_per_second
-        assert each.seconds <= 3 * (event.cycles + event.stream_bytes / 4) / clock
+        memory = event.ddr_bytes / npu_rates("npu2").column_bytes_per_second
+        assert each.seconds >= memory
+        assert each.seconds <= 3 * ((event.cycles + event.stream_bytes / 4) / clock + memory)
         assert each.columns() != {0: 0}
+
+
+@pytest.mark.parametrize("uri", ["sim:npu1", "sim:npu2", "sim:npu2?cols=2"])
+def test_a_run_that_memory_limits_takes_as_long_as_predicted(uri: str) -> None:
+    if (missing := reason()) is not None:
+        pytest.skip(missing)
+    x = nt.ones(1 << 19, dtype=nt.bfloat16).realize()
+    with nt.default_device(uri, policy="always"), recorded() as found:
+        (x + 1).realize()
+        (device,) = selection.accelerators(selection.current())
+        rates = npu_rates(uri[4:8])
+    assert isinstance(device, SimulatedDevice)
+    # An operand and a result, by what its columns get of the host memory.
+    moved = 2 * x.nbytes / min(rates.bytes_per_second, device.target.columns * rates.column_bytes_per_second)
+    assert moved <= found[0].seconds <= 1.4 * moved

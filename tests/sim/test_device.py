@@ -295,7 +295,7 @@ def test_a_run_reports_its_counters() -> None:
 def test_explain_shows_what_the_run_costs() -> None:
     with nt.default_device("sim:npu2"):
         row = nt.explain(bfloat16(1 << 20).exp())[-1]
-    assert "simulated: " in row.why
+    assert "predicted: " in row.why
     assert "cycles on" in row.why
     assert "limited by" in row.why
     assert row.predicted is not None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
-from machine import Machine
+from machine import Fault, Machine
 from surface_memory import bo
 
 import npu_tensor as nt
@@ -15,6 +17,9 @@ from npu_tensor import events
 from npu_tensor.observed import observed
 from npu_tensor.profiling import profile
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.xrt import engine, engines
+from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -81,3 +86,61 @@ def test_threads_hear_of_their_own_launches(machine: Machine) -> None:
     rows = [row for row in p.by("op") if row.name == "add"]
     assert sum(row.runs for row in rows) == 30
     assert all(row.dispatch > 0 and row.run > 0 for row in rows)
+
+
+def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ones(64)
+    noted: list[list[str]] = []
+    with nt.default_device("npu", policy="always"):
+        (x + x).realize()
+        (opened,) = engines._engines.values()
+        abandon = opened._abandon
+
+        def abandoned(*launches: Launch) -> None:
+            noted.append([event.name for event in opened._events if isinstance(event, events.Phase)])
+            abandon(*launches)
+
+        monkeypatch.setattr(opened, "_abandon", abandoned)
+        machine.inject(Fault.ERROR)
+        with profile(), pytest.warns(RuntimeWarning, match="the CPU computes"):
+            assert (x + x).tolist() == [[2.0] * 64] * 64
+    assert noted[0][-1] == "run"
+
+
+class Clock:
+    """Of a machine on which nothing but waiting takes time."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    monotonic = perf_counter
+
+
+class Waiting(SimpleNamespace):
+    """A batch that ends at `ends`. behind: the one it waits for, from second 2 on."""
+
+    def state(self) -> int:
+        return COMPLETED if self.clock.now >= self.ends else min(PENDING)
+
+    def late(self, progress: float) -> bool:
+        return self.behind is not None and self.clock.now >= 2 and self.behind.phase == "running"
+
+    def pause(self, since: float) -> None:
+        self.clock.now += 1
+
+
+def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(engine, "time", clock)
+    first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
+    second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
+    waits: Any = Engine.__new__(Engine)
+    waits.uri, waits.progress, waits._batches, waits._events = "npu", 0.0, [first, second], []
+    waits._complete = lambda batch: setattr(batch, "phase", "done")
+    with events.listen(lambda event: None):
+        waits.wait(second)
+    assert (first.phase, second.phase, clock.now) == ("done", "done", 5)
+    # Until it looks at what is before it, then that one, then the rest.
+    assert [phase.seconds for phase in waits._events] == [2, 2, 1]

@@ -31,7 +31,7 @@ SHOWN_CHARACTERS: Final = 6000
 _ACCIDENT: Final = re.compile(
     "|".join(
         [
-            *map(os.strerror, (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)),
+            *map(os.strerror, (errno.ENOENT, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)),
             r"\bKilled\b(?!')",
             r"\bTerminated signal\b",
         ]

@@ -30,11 +30,15 @@ __all__ = ["LoadedDesign", "SimulatedArray"]
 
 
 class SimulatedArray:
-    """One NPU, or the first `columns` columns of it. It runs one design at a time, whichever thread asks."""
+    """One NPU, or the first `columns` columns of it. It runs one design at a time, whichever thread asks.
 
-    def __init__(self, array: Array, columns: int | None = None) -> None:
+    bytes_per_second: between host memory and array, for timelines; by default as published for matrix products.
+    """
+
+    def __init__(self, array: Array, columns: int | None = None, bytes_per_second: float | None = None) -> None:
         self.array = array
         self.columns = array.columns if columns is None else columns
+        self.bytes_per_second = array.ddr_bytes_per_second if bytes_per_second is None else bytes_per_second
         if not 1 <= self.columns <= array.columns:
             raise ArgumentError(f"{array.device} has {array.columns} columns, not {columns}")
         self._start_thread()
@@ -85,7 +89,8 @@ def _entries(design: Design) -> dict[str, Entry]:
 class LoadedDesign:
     """A design in the array, ready to run.
 
-    leftovers: what the last run left in fifos and transfers. timeline: of the last run, if somebody wanted it.
+    leftovers: what the last run left in fifos and transfers. timeline: of the last run, or of
+    an earlier one that took the same course, if somebody records them.
     """
 
     def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry], strict: bool) -> None:
@@ -119,7 +124,9 @@ class LoadedDesign:
         if self._machine is None or self._process != os.getpid():
             self._machine = self._start()
         machine = self._machine
-        clock = RunClock(self.design.array, machine.rings) if timeline.wanted(self.design) else None
+        clock = None
+        if timeline.wanted(self.design):
+            clock = RunClock(self.design.array, machine.rings, self.array.bytes_per_second)
         self.timeline = None
         try:
             counters = machine.run(buffers, words, clock)
@@ -135,6 +142,8 @@ class LoadedDesign:
         if clock is not None:
             self.timeline = clock.timeline(self.design.name)
             timeline.keep(self.design, self.timeline)
+        else:
+            self.timeline = timeline.earlier(self.design)
         return counters
 
     def _check_arguments(self, buffers: Sequence[Bytes], words: Sequence[int]) -> None:

@@ -6,12 +6,13 @@ one consumer, so that these times do not depend on the order in which the simula
 
 - A kernel call takes its cycles and CALL_CYCLES, an acquire or release LOCK_CYCLES, as in `dataflow.cost`.
 - A stream begins with a piece when its source has it and all its sinks have room, and moves STREAM_BYTES_PER_CYCLE.
-- All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does.
+- All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does. It
+  is the one by which the device predicts its costs, see `runtime.npu_cost`.
 
 Left out: the dispatch, what it takes to start a transfer and to load a buffer descriptor, the latency of host memory
 and of streams, streams that share a switch, and bank conflicts. So a run never takes less than the busiest core, the
-busiest channel or the host memory alone, as `dataflow.cost.predict` says; filling and draining the pipeline come
-on top.
+busiest channel or the host memory alone; filling and draining the pipeline come on top. What is predicted of a matrix
+product may still be longer than its timeline: it is at least what such products were measured to take.
 """
 
 from __future__ import annotations
@@ -97,12 +98,12 @@ class _HostMemory:
 
 
 class RunClock:
-    """The clocks of one run."""
+    """The clocks of one run. bytes_per_second: that all transfers share."""
 
-    def __init__(self, array: Array, rings: Iterable[Ring]) -> None:
+    def __init__(self, array: Array, rings: Iterable[Ring], bytes_per_second: float) -> None:
         self._array = array
         self._rings = {ring: _RingTimes(ring) for ring in rings}
-        self._memory = _HostMemory(array.ddr_bytes_per_second / array.clock_hz)
+        self._memory = _HostMemory(bytes_per_second / array.clock_hz)
         self._spans: list[Span] = []
         self.host = HostClock()
 

@@ -90,7 +90,7 @@ class SimulatedDevice(OfferingDevice):
     @cached_property
     def array(self) -> SimulatedArray:
         """The array, with a thread of its own from the first design on."""
-        return SimulatedArray(self.target.array, self.target.columns)
+        return SimulatedArray(self.target.array, self.target.columns, self.costs.bytes_per_second)
 
     def claim(self, task: Task) -> SimulatedKernel | Refusal:
         """A kernel of one of the families, or what they say against the task."""
@@ -141,8 +141,7 @@ class SimulatedKernel(OfferedKernel):
         owner, offer, task, design = self.owner, self.offer, self.task, self.request.design
         artifact = library().find(self.request)
         owner.load(design, artifact)
-        self.found(artifact, "simulated")
-        seconds, limit = self.cost.expense.seconds, self.prediction[1].limit
+        self.found(artifact)
         buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
         held = [
             (operand, operand.number, buffer)
@@ -153,9 +152,10 @@ class SimulatedKernel(OfferedKernel):
         outputs = [each for each in held if each[0].output]
 
         def run(values: list[Any]) -> None:
+            phases = Phases(owner.uri)
             made = [owner.allocator.allocate(output.nbytes) for output in task.outputs]
             with owner.lock:
-                phases = Phases(owner.uri)
+                phases.ended("dispatch")  # until the array was free
                 for operand, number, buffer in inputs:
                     source = task.inputs[number]
                     assert source.dtype is not None
@@ -182,7 +182,7 @@ class SimulatedKernel(OfferedKernel):
                 values[output.item] = memory
             phases.tell()
             if events.listeners:
-                events.emit(_event(task, owner.uri, counted, seconds, limit, timeline))
+                events.emit(_event(task, owner.uri, counted, *self.counted(counted), timeline))
 
         return run
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from npu_tensor.dataflow.array import Array, Tile
 from npu_tensor.dataflow.design import Design
 
-__all__ = ["Span", "Timeline", "keep", "recorded", "wanted"]
+__all__ = ["Span", "Timeline", "earlier", "keep", "recorded", "wanted"]
 
 
 class Span(NamedTuple):
@@ -107,7 +107,7 @@ class _Recording:
 
     def __init__(self) -> None:
         self.timelines: list[Timeline] = []
-        self.designs: dict[int, Design] = {}
+        self.designs: dict[int, tuple[Design, Timeline]] = {}
 
 
 _recordings: list[_Recording] = []
@@ -122,8 +122,16 @@ def keep(design: Design, timeline: Timeline) -> None:
     """Give the timeline of a design's run to those who want it."""
     for recording in tuple(_recordings):
         if id(design) not in recording.designs:
-            recording.designs[id(design)] = design
+            recording.designs[id(design)] = design, timeline
             recording.timelines.append(timeline)
+
+
+def earlier(design: Design) -> Timeline | None:
+    """The timeline of an earlier run of a design, for those who record now."""
+    for recording in tuple(_recordings):
+        if id(design) in recording.designs:
+            return recording.designs[id(design)][1]
+    return None
 
 
 @contextmanager

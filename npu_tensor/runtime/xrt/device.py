@@ -160,7 +160,7 @@ class XrtKernel(OfferedKernel):
         owner = self.owner
         engine = owner.engine  # Before anything is compiled for it.
         artifact = library().find(self.request)
-        self.found(artifact, "predicted")
+        self.found(artifact)
         program = engine.program(artifact, self.request.design)
         operands = self.offer.operands
         if len(program.sizes) != len(operands):

@@ -226,18 +226,23 @@ class Engine:
             if state in PENDING:
                 first = next((other for other in tuple(self._batches) if other.phase == "running"), batch)
                 if first is not batch:
+                    self._note_waiting(since)
                     self.wait(first)  # This one may have waited for it.
+                    since = time.perf_counter()
                     continue
                 cause = f"no answer within {config.launch_seconds} s"
             with lock:
                 if batch.phase != "running":
                     break
+                self._note_waiting(since)
                 if cause:
                     self._fault(cause, batch.program)
                 else:
                     self._complete(batch)
-                if events.listeners:
-                    self.note_phase("run", since)
+
+    def _note_waiting(self, since: float) -> None:
+        if events.listeners:
+            self.note_phase("run", since)
 
     def _complete(self, batch: Batch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
