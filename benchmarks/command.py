@@ -30,7 +30,7 @@ PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
 @click.option(
     "--compare",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Results to compare with. Exit code 1 if npu_tensor has become slower.",
+    help="Results to compare with. Exit code 1 if something of npu_tensor has become slower or is left out now.",
 )
 @click.option(
     "--threshold",
@@ -52,8 +52,8 @@ def bench(
 ) -> None:
     """Measure npu_tensor beside NumPy, PyTorch, JAX, tinygrad and GGML, where they are installed.
 
-    Contenders take turns in one process with equal numbers of threads. Times on NPUs that are not there are predicted
-    or simulated, and say so.
+    Contenders take turns in one process with equal numbers of threads; peers compute on the CPU, wherever npu_tensor
+    does. Times on NPUs that are not there are predicted or simulated, and say so. Exit code 1 if npu_tensor fails.
     """
     from .run import Options, run
 

@@ -1,29 +1,31 @@
-"""Two files of results: what of npu_tensor has become slower."""
+"""Two files of results: what of npu_tensor has become slower, by the median of warm calls, or is left out now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from statistics import median
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from .peers.npu_tensor import NAME
+from .peers.npu_tensor import OURS
 from .report import MUCH
 
-__all__ = ["Change", "changes", "differences"]
+__all__ = ["Change", "Lost", "changes", "differences", "lost", "regressions"]
 
 Key = tuple[str, ...]
 
 CASE: Final = ("suite", "case", "dtype", "shapes")
 ENTRANT: Final = ("device", "contender", "kind")
 
-PASSING: Final = ("date", "others")
-"""What every session has anew."""
+LEFT_OUT: Final = ("suite", "case", "dtype", "size", "device", "contender")
+
+PASSING: Final = ("commit", "date", "others", "versions")
+"""What every session has anew, and versions: those of the contenders are compared."""
 
 
 class Change(NamedTuple):
     """A pair of rows of npu_tensor. row: the new one. old: median seconds of the old one.
 
-    ratio: new over old median. peers: the same of the peers in this case, their median; 1 if there are none.
+    ratio: new over old median. peers: the same of the peer in this case that has slowed down least, and not less than
+    1; 1 if there is no peer, or none of the same version.
     """
 
     row: Mapping[str, Any]
@@ -33,21 +35,25 @@ class Change(NamedTuple):
 
     @property
     def slowdown(self) -> float:
-        """How many times slower it is, and beside the same peers: a machine that is slower today slows them as well.
+        """How many times slower it is beside the peers: a machine that is slower today slows every one of them."""
+        return self.ratio / self.peers
 
-        The lesser of the two, because peers that were slow for a moment before are no regression of ours.
-        """
-        return min(self.ratio, self.ratio / self.peers)
+
+class Lost(NamedTuple):
+    """An old row of npu_tensor which the new session has left out, and why."""
+
+    row: Mapping[str, Any]
+    reason: str
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Why the two sessions can hardly be compared, a line each."""
     lines = []
     before, after = old["machine"], new["machine"]
-    for name in sorted((before.keys() | after.keys()) - {*PASSING, "versions"}):
-        if before.get(name) != after.get(name):
-            lines.append(f"{name}: {before.get(name)} before, {after.get(name)} now")
-    for name in sorted((old["contenders"].keys() | new["contenders"].keys()) - {NAME}):
+    for name in sorted((before.keys() & after.keys()) - set(PASSING)):  # An older file may not tell.
+        if before[name] != after[name]:
+            lines.append(f"{name}: {before[name]} before, {after[name]} now")
+    for name in sorted((old["contenders"].keys() | new["contenders"].keys()) - set(OURS)):
         was, is_ = (session["contenders"].get(name, "not measured") for session in (old, new))
         if was != is_:
             lines.append(f"{name}: {was} before, {is_} now")
@@ -65,17 +71,36 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
     peers: dict[Key, list[float]] = {}
     pairs = [(row, row["p50"] / was) for row in new["rows"] if (was := before.get(_key(row, CASE + ENTRANT)))]
     for row, ratio in pairs:
-        if row["kind"] == "measured" and not _is_ours(row):
+        contender = row["contender"]
+        same = old["contenders"].get(contender) == new["contenders"].get(contender)
+        if row["kind"] == "measured" and contender not in OURS and same:
             peers.setdefault(_key(row, CASE), []).append(ratio)
     for row, ratio in pairs:
-        if _is_ours(row):
+        if row["contender"] in OURS:
             beside = peers.get(_key(row, CASE), []) if row["kind"] == "measured" else []
-            yield Change(row, row["p50"] / ratio, ratio, median(beside) if beside else 1.0)
+            yield Change(row, row["p50"] / ratio, ratio, max(1.0, min(beside, default=1.0)))
+
+
+def regressions(found: Iterable[Change], threshold: float) -> list[Change]:
+    """What is more than `threshold` times slower, the worst first."""
+    return sorted((change for change in found if change.slowdown > threshold), key=lambda change: -change.slowdown)
+
+
+def lost(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Lost]:
+    """The old rows of npu_tensor that the new session wanted to have and has not; not those it was not asked for."""
+    still = {_key(row, CASE + ENTRANT) for row in new["rows"]}
+    ours = [entry for entry in new["left_out"] if entry["contender"] in OURS]
+    for row in old["rows"]:
+        if _key(row, CASE + ENTRANT) not in still:
+            entry = next((entry for entry in ours if _means(entry, row)), None)
+            if entry is not None:
+                yield Lost(row, entry["reason"])
+
+
+def _means(entry: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether what was left out is this row. An empty string stands for all."""
+    return all(entry[field] in ("", row[field]) for field in LEFT_OUT)
 
 
 def _key(row: Mapping[str, Any], fields: tuple[str, ...]) -> Key:
     return tuple(str(row[field]) for field in fields)
-
-
-def _is_ours(row: Mapping[str, Any]) -> bool:
-    return str(row["contender"]).startswith(NAME)

@@ -159,7 +159,7 @@ def measure(case: Case, effort: Effort) -> dict[str, Any]:
     found = disagreement(NpuTensor().values(calls["ours"]()), PyTorch(thread_count()).values(calls["peer"]()))
     if found > TOLERANCE[case.dtype]:
         raise AssertionError(f"{case.title} {case.dtype} {case.size}: results differ by {found:.1e}")
-    seconds = medians(calls, effort)
+    seconds = medians(calls, effort, dict.fromkeys(("peer", "out"), torch.inference_mode))
     if "jit_batch" in seconds:
         seconds["jit_batch"] /= BATCH
     row: dict[str, Any] = {

@@ -1,19 +1,22 @@
-"""What the cost model says of a workload on an NPU, without one: from host memory and back into it."""
+"""What the cost model says of a workload on an NPU, without one: from host memory and back into it. And on the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+import math
+from collections.abc import Collection, Sequence
+from itertools import compress
+from typing import Final, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.graph import Capture, capture, digraph
 from npu_tensor.placement import Answer, Job, Movement, weight
 from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.selection import allocator, host_devices
-from npu_tensor.task import Kernel, Refusal, Task
+from npu_tensor.spec import Spec
+from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
-__all__ = ["GENERATIONS", "predicted_seconds"]
+__all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]
 
 GENERATIONS: Final = ("npu1", "npu2")
 
@@ -21,30 +24,66 @@ NPU, CPU = 0, 1
 """Devices as `placement` numbers them."""
 
 
-def predicted_seconds(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> float | str:
-    """Of computing a pending tensor on an NPU, or why no kernel of that generation takes part.
+class Prediction(NamedTuple):
+    """Seconds of one run. note: how many of its kernels run on the NPU."""
+
+    seconds: float
+    note: str
+
+
+def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Prediction | str:
+    """Of computing a pending tensor on an NPU, or why that would be no figure of one.
 
     Every op that has a kernel runs on the NPU, the others on the CPU, as it is predicted. In every run the operands
-    `fresh` are copied from the host's memory and the result back into it; other operands stay on the NPU.
+    `fresh` are copied from the host's memory and the result back into it; other operands stay on the NPU. The NPU must
+    do half of the work or more: of matrix products, if there are any.
     """
     device = SimulatedDevice(f"sim:{generation}", allocator())
+    found, cut = _cut(result, device.fusion)
+    new = {tensor._node for tensor in fresh}
+    lasting = {item for item, leaf in found.leaves if leaf not in new}
+    answers = [device.claim(task) for task in cut]
+    taken = [not isinstance(answer, Refusal) for answer in answers]
+    work = _work(cut)
+    if 2 * sum(compress(work, taken)) < sum(work) or not any(taken):
+        reasons = dict.fromkeys(answer.reason for answer in answers if isinstance(answer, Refusal))
+        return "; ".join(reasons) or "nothing is computed"
+    jobs = [
+        _job(task, None, _host_kernel(task), lasting)
+        if isinstance(answer, Refusal)
+        else _job(task, answer, None, lasting)
+        for task, answer in zip(cut, answers, strict=True)
+    ]
+    places = [NPU if there else CPU for there in taken]
+    seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), found.keep)
+    return Prediction(seconds, f"kernels on the NPU: {sum(taken)} of {len(taken)}")
+
+
+def predicted_on_cpu(result: nt.Tensor) -> float:
+    """Seconds of computing a pending tensor on this machine's processor."""
+    _, cut = _cut(result, host_devices()[0].fusion)
+    return sum(_host_kernel(task).cost.expense.seconds for task in cut)
+
+
+def _cut(result: nt.Tensor, fusion: Fusion) -> tuple[Capture, tuple[Task, ...]]:
     found = capture([result._node])
     graph = digraph(found)
     share_common(graph)
-    new = {tensor._node for tensor in fresh}
-    lasting = {item for item, leaf in found.leaves if leaf not in new}
-    jobs, refusals = [], []
-    for task in tasks(graph, device.fusion).tasks:
-        answer = device.claim(task)
-        if isinstance(answer, Refusal):
-            refusals.append(answer.reason)
-            jobs.append(_job(task, None, _host_kernel(task), lasting))
-        else:
-            jobs.append(_job(task, answer, None, lasting))
-    if len(refusals) == len(jobs):
-        return "; ".join(dict.fromkeys(refusals)) or "nothing is computed"
-    places = [CPU if job.answers[NPU] is None else NPU for job in jobs]
-    return weight(jobs, (device.switch.seconds,), places, range(len(jobs)), found.keep)
+    return found, tuple(tasks(graph, fusion).tasks)
+
+
+def _work(cut: Sequence[Task]) -> list[int]:
+    """Of each task the multiplications of matrix products, or elements times ops if there are no products at all."""
+    products = list(map(_multiplications, cut))
+    return products if any(products) else [math.prod(task.shape) * len(task.ops) for task in cut]
+
+
+def _multiplications(task: Task) -> int:
+    if task.kind != "matmul" or task.call is None:
+        return 0
+    first = task.call.operands[0]
+    assert isinstance(first, Spec)
+    return math.prod(task.shape) * first.shape[-1]
 
 
 def _job(task: Task, npu: Kernel | None, cpu: Kernel | None, lasting: Collection[int]) -> Job:

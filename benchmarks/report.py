@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+import npu_tensor as nt
+from npu_tensor.selection import accelerators, selection_of
 
 from .timing import thread_count
 
@@ -62,6 +66,9 @@ class Session:
             "cores": os.cpu_count(),
             "threads": thread_count(),
             "others": others,
+            "memory_bytes": _memory(),
+            "npus": _npus(),
+            "commit": _commit(),
             "system": platform.platform(),
             "python": platform.python_version(),
             "governor": _line(SYSTEM / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -77,6 +84,40 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _npus() -> list[dict[str, Any]]:
+    """Of every NPU: name and columns, versions of XRT, driver and firmware, power mode."""
+    if "npu" not in {device.uri for device in nt.list_devices()}:
+        return []
+    from npu_tensor.runtime.xrt.device import XrtDevice
+
+    return [
+        {"name": npu.npu.name, "columns": npu.target.columns, **npu.identity}
+        for device in accelerators(selection_of("npu"))
+        for npu in device.members
+        if isinstance(npu, XrtDevice)
+    ]
+
+
+def _commit() -> str | None:
+    """Of the checkout that this file belongs to, with "+" if files differ; None if it is installed."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    asked = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    try:
+        git = ["git", "--no-optional-locks", "-C", str(root), *asked]
+        return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _line(file: Path) -> str | None:

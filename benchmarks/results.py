@@ -33,6 +33,7 @@ class Row(NamedTuple):
     p99: float | None = None
     cold: float | None = None
     idle: float | None = None
+    idle_seconds: float | None = None
     iterations: int = 0
     flops: int | None = None
     bytes: int | None = None
@@ -41,7 +42,10 @@ class Row(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What has no row, and why. An empty string stands for all."""
+    """What has no row, and why. An empty string stands for all.
+
+    failed: npu_tensor itself raised, or computed something else than NumPy.
+    """
 
     reason: str
     suite: str = ""
@@ -50,6 +54,7 @@ class LeftOut(NamedTuple):
     size: str = ""
     device: str = ""
     contender: str = ""
+    failed: bool = False
 
 
 class ResultsError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,15 +15,17 @@ import click
 
 import npu_tensor as nt
 from npu_tensor import selection
+from npu_tensor.runtime import rates
+from npu_tensor.runtime.store_directories import readable
 
 from . import peers as peer_modules
 from .ceilings import ceilings
-from .compare import changes, differences
+from .compare import changes, differences, lost, regressions
 from .peers.library import Library
-from .peers.npu_tensor import JITTED, NAME, Jitted, NpuTensor
+from .peers.npu_tensor import JITTED, NAME, OURS, Jitted, NpuTensor
 from .report import Session, headline, show
 from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
-from .session import FULL, QUICK, WrongResult
+from .session import FULL, QUICK
 from .suites import SUITES, Suite, Task
 from .timing import thread_count
 
@@ -44,23 +47,30 @@ class Options(NamedTuple):
 
 
 def run(options: Options) -> bool:
-    """Measure, show and write. Whether nothing of npu_tensor has become slower than in the file to compare with."""
-    _require("jsonschema", *(("jinja2", "plotly") if options.report else ()))
+    """Measure, write and show. Whether nothing of npu_tensor has failed or become slower than in the file to compare
+    with.
+    """
+    _require("jsonschema", "threadpoolctl", *(("jinja2", "plotly") if options.report else ()))
     chosen = _suites(options)
     before = None if options.compare is None else _loaded(options.compare)
+    if options.json_path is not None:
+        _made(options.json_path.parent, "--json")
+    if options.report is not None:
+        _made(options.report, "--report")
     with _empty_cache(), nt.default_device("cpu"):
         content = measured(chosen, options)
+    if options.json_path is not None:
+        save(options.json_path, content)
     print(headline(content["machine"]))
     for suite in chosen:
         _show(suite, [row for row in content["rows"] if row["suite"] == suite])
     _show_left_out(content["left_out"])
-    if options.json_path is not None:
-        save(options.json_path, content)
     if options.report is not None:
         from .report_page import write_report
 
         print(f"report: {write_report(content, options.report, before, options.threshold)}")
-    return before is None or _compared(before, content, options.threshold)
+    good = before is None or _compared(before, content, options.threshold)
+    return good and not any(entry["failed"] for entry in content["left_out"])
 
 
 def _require(*modules: str) -> None:
@@ -69,15 +79,35 @@ def _require(*modules: str) -> None:
         raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'npu-tensor[bench]'")
 
 
+def _made(directory: Path, option: str) -> None:
+    """Before anything is measured. Raises click.BadParameter for a directory in which nothing can be written."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise click.BadParameter(f"{directory} cannot be written: {error}", param_hint=option) from None
+
+
 @contextmanager
 def _empty_cache() -> Iterator[None]:
-    """An empty cache directory, and devices that use it, for the duration of a with block."""
-    with tempfile.TemporaryDirectory() as empty, nt.config.scope(cache_path=empty):
-        selection.reset()
-        try:
-            yield
-        finally:
-            selection.reset()
+    """A cache directory with nothing but what `npu-tensor calibrate` has measured, and devices that use it."""
+    with tempfile.TemporaryDirectory() as empty:
+        for directory in readable(nt.config.cache_dir):
+            calibration = rates.calibration_path("", {}).parent
+            if (directory / calibration).is_dir():
+                shutil.copytree(directory / calibration, Path(empty) / calibration, dirs_exist_ok=True)
+        with nt.config.scope(cache_path=empty):
+            _reset()
+            try:
+                yield
+            finally:
+                _reset()
+
+
+def _reset() -> None:
+    selection.reset()
+    rates.forget()
 
 
 def _suites(options: Options) -> list[str]:
@@ -92,18 +122,18 @@ def _suites(options: Options) -> list[str]:
 
 
 def measured(chosen: Sequence[str], options: Options) -> dict[str, Any]:
-    """The results, as schema.json has them. Raises ClickException if npu_tensor computes something wrong."""
+    """The results, as schema.json has them."""
     session = Session()
     libraries, simulators, absent = _contenders(options)
     task = Task(libraries, simulators, QUICK if options.quick else FULL, options.quick, frozenset(options.only))
     rows: list[Row] = []
     left_out = [LeftOut(reason, contender=name) for name, reason in absent.items()]
-    try:
-        for name in chosen:
+    for name in chosen:
+        try:
             for found in _announced(name, SUITES[name], task):
                 (rows if isinstance(found, Row) else left_out).append(found)  # type: ignore[arg-type]
-    except WrongResult as error:
-        raise click.ClickException(str(error)) from None
+        except nt.NpuTensorError as error:  # What was measured before is kept, and the other suites run.
+            left_out.append(LeftOut(f"the suite ended early: {error}", name, contender=NAME, failed=True))
     content = {
         "format": FORMAT,
         "quick": options.quick,
@@ -134,7 +164,7 @@ def _contenders(options: Options) -> tuple[list[Library], tuple[str, ...], dict[
     simulators = tuple(uri for uri in devices if uri.startswith("sim:"))
     timed = [uri for uri in devices if uri not in simulators]
     ours = [library(uri) for uri in timed for library in (NpuTensor, Jitted)]
-    peers = [name for name in options.peers if name != "none"] if "cpu" in timed else []
+    peers = [name for name in options.peers if name != "none"]  # On the processor, wherever npu_tensor computes.
     found, absent = peer_modules.load(peers, thread_count())
     return [*ours, *found], simulators, absent
 
@@ -147,24 +177,29 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def _show(suite: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A line per figure, with the median over those of npu_tensor in the same session."""
-    rows = list(rows)
-    ours = {_contest(row): row["p50"] for row in rows if row["contender"] == NAME and row["kind"] == "measured"}
-    jitted = {_contest(row): row["p50"] for row in rows if row["contender"] == JITTED}
     show(
-        f"{suite}: microseconds, and p50 over that of {NAME} and {JITTED}",
+        f"{suite}: microseconds, and p50 over that of {NAME} and {JITTED} on the CPU",
         ["case", "dtype", "size", "contender", "kind", "p50", "p95", "p99", "cold", "idle", "ratio", "jit"],
-        [
-            [
-                *(row[name] for name in ("case", "dtype", "size")),
-                row["contender"] if row["device"] == "cpu" else f"{row['contender']} on {row['device']}",
-                row["kind"],
-                *(_microseconds(row[name]) for name in ("p50", "p95", "p99", "cold", "idle")),
-                *(_ratio(row, beside.get(_contest(row))) for beside in (ours, jitted)),
-            ]
-            for row in rows
-        ],
+        lines(list(rows)),
     )
+
+
+def lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A line per figure, with the median over those of npu_tensor that were measured on the CPU."""
+    here = [row for row in rows if (row["device"], row["kind"]) == ("cpu", "measured")]
+    ours, jitted = (
+        {_contest(row): row["p50"] for row in here if row["contender"] == contender} for contender in OURS
+    )
+    return [
+        [
+            *(row[name] for name in ("case", "dtype", "size")),
+            row["contender"] if row["device"] == "cpu" else f"{row['contender']} on {row['device']}",
+            row["kind"],
+            *(_microseconds(row[name]) for name in ("p50", "p95", "p99", "cold", "idle")),
+            *(_ratio(row, beside.get(_contest(row))) for beside in (ours, jitted)),
+        ]
+        for row in rows
+    ]
 
 
 def _contest(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -179,8 +214,12 @@ def _microseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e6:,.1f}"
 
 
-def _show_left_out(left_out: Sequence[Mapping[str, str]]) -> None:
-    """Reasons, and of how many figures; the file names every one."""
+def _show_left_out(left_out: Sequence[Mapping[str, Any]]) -> None:
+    """Reasons, and of how many figures; the file names every one. Every one of those that have failed."""
+    for entry in left_out:
+        if entry["failed"]:
+            what = " ".join(entry[name] for name in ("contender", "device", "case", "dtype", "size"))
+            click.echo(f"Error: {what}: {entry['reason']}", err=True)
     counts = Counter((entry["contender"], entry["device"], entry["reason"]) for entry in left_out)
     for (contender, device, reason), count in counts.items():
         print(f"left out: {contender}{device and f' on {device}'}, {count} x: {reason}")
@@ -190,18 +229,35 @@ def _compared(old: Mapping[str, Any], new: Mapping[str, Any], threshold: float) 
     for line in differences(old, new):
         click.echo(f"Warning: not the same machine or session: {line}", err=True)
     found = list(changes(old, new))
-    slower = [change for change in found if change.slowdown > threshold]
-    show(
-        f"{len(found)} figures of npu_tensor in both files; slower than {threshold:g} x: {len(slower)}",
-        ["case", "dtype", "size", "device", "contender", "kind", "before, us", "now, us", "ratio", "peers", "slowdown"],
-        [
+    slower = regressions(found, threshold)
+    missing = list(lost(old, new))
+    which = ("case", "dtype", "size", "device", "contender", "kind")
+    print(f"{len(found)} figures of npu_tensor in both files; slower than {threshold:g} x: {len(slower)}")
+    if slower:
+        show(
+            "slower",
+            [*which, "before, us", "now, us", "ratio", "peers", "slowdown"],
             [
-                *(change.row[name] for name in ("case", "dtype", "size", "device", "contender", "kind")),
-                _microseconds(change.old),
-                _microseconds(change.row["p50"]),
-                *(f"{value:.2f}" for value in (change.ratio, change.peers, change.slowdown)),
-            ]
-            for change in slower
-        ],
-    )
-    return not slower
+                [
+                    *(change.row[name] for name in which),
+                    _microseconds(change.old),
+                    _microseconds(change.row["p50"]),
+                    *(f"{value:.2f}" for value in (change.ratio, change.peers, change.slowdown)),
+                ]
+                for change in slower
+            ],
+        )
+    if missing:
+        show(
+            f"figures of {NAME} that are left out now: {len(missing)}",
+            [*which, "before, us", "reason"],
+            [
+                [
+                    *(row[name] for name in which),
+                    _microseconds(row["p50"]),
+                    reason,
+                ]
+                for row, reason in missing
+            ],
+        )
+    return not slower and not missing

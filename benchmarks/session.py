@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -15,17 +15,17 @@ from npu_tensor import events
 from .cases import TOLERANCE, disagreement
 from .peers import first_line
 from .peers.library import Lacking, Library
-from .peers.npu_tensor import Jitted, NpuTensor
+from .peers.npu_tensor import NAME, Jitted, NpuTensor
 from .results import Kind, LeftOut, Row
-from .timing import Call, Effort, after_pauses, interleaved, percentiles
+from .timing import Call, CallFailed, Effort, after_pauses, interleaved, percentiles
 
-__all__ = ["FULL", "QUICK", "Amount", "Contest", "Found", "WrongResult", "measured", "simulated"]
+__all__ = ["FULL", "QUICK", "Amount", "Contest", "Failed", "Found", "left_out", "measured", "row", "simulated"]
 
 
 class Amount(NamedTuple):
-    """How much to measure. slowest: seconds of a call; who takes longer is left out.
+    """How much to measure. slowest: seconds of a call; a peer that takes longer is left out.
 
-    pause, npu_pause: seconds, so often, before a call of a contender on the processor and on another device.
+    pause, npu_pause: seconds, `pauses` times, before a call of a contender on the processor and on another device.
     """
 
     effort: Effort
@@ -36,8 +36,8 @@ class Amount(NamedTuple):
 
 
 # An NPU powers down after about 10 s, and its next run takes 136 ms more (mlir-aie issue 2944).
-FULL: Final = Amount(Effort(rounds=10, block_seconds=20e-6, blocks=10), 3.0, pause=1.0, npu_pause=12.0, pauses=3)
-QUICK: Final = Amount(Effort(rounds=3, block_seconds=20e-6, blocks=10), 0.05, pause=0.02, npu_pause=0.02, pauses=1)
+FULL: Final = Amount(Effort(rounds=30, block_seconds=20e-6, blocks=4), 3.0, pause=1.0, npu_pause=12.0, pauses=3)
+QUICK: Final = Amount(Effort(rounds=10, block_seconds=20e-6, blocks=3), 0.05, pause=0.0, npu_pause=0.0, pauses=0)
 
 LONGEST_SIMULATION: Final = 1 << 28
 """Flops. The simulator runs every call of every core on one thread of this machine."""
@@ -82,8 +82,8 @@ class Contest(Protocol):
         ...
 
 
-class WrongResult(Exception):
-    """npu_tensor computed something else than NumPy."""
+class Failed(Lacking):
+    """npu_tensor itself raises, or computes something else than NumPy: a defect, not a matter of taste."""
 
 
 class _Entrant(NamedTuple):
@@ -94,35 +94,51 @@ class _Entrant(NamedTuple):
     note: str
 
 
-def measured(contest: Contest, libraries: Sequence[Library], amount: Amount) -> Iterable[Found]:
-    """A row for every library that takes part, and why the others do not.
-
-    Raises WrongResult if npu_tensor's result is not that of the reference.
-    """
+def measured(contest: Contest, libraries: Sequence[Library], amount: Amount) -> Iterator[Found]:
+    """A row for every library that takes part, and why the others do not."""
     expected = contest.expected()
     entrants: dict[str, _Entrant] = {}
     for library in libraries:
         try:
             entrants[_key(library)] = _entrant(contest, library, expected, amount.slowest)
         except Lacking as reason:
-            yield left_out(contest, str(reason), library.device, library.name)
-    calls = {key: entrant.call for key, entrant in entrants.items()}
-    warm = interleaved(calls, amount.effort)
-    pauses = {
-        key: amount.pause if entrant.library.device == "cpu" else amount.npu_pause for key, entrant in entrants.items()
-    }
-    idle = after_pauses(calls, pauses, amount.pauses)
+            yield left_out(contest, reason, library.device, library.name)
+    while True:
+        try:
+            warm, pauses, idle = _timed(entrants, amount)
+            break
+        except CallFailed as failed:  # Without the one that raised, the others are timed again.
+            library = entrants.pop(failed.name).library
+            yield left_out(contest, _reason(library, failed.__cause__), library.device, library.name)
     for key, entrant in entrants.items():
         p50, p95, p99 = percentiles(warm[key])
+        found_compiled = isinstance(entrant.library, Jitted) and f"{NAME} on {entrant.library.device}" in entrants
         yield row(contest, entrant.library.device, entrant.library.name, "measured", p50)._replace(
             p95=p95,
             p99=p99,
             cold=entrant.cold,
-            idle=idle[key],
+            idle=idle.get(key),
+            idle_seconds=pauses[key] if key in idle else None,
             iterations=len(warm[key]),
             disagreement=entrant.disagreement,
-            note=entrant.note,
+            note="; ".join(filter(None, (entrant.note, FOUND_COMPILED if found_compiled else ""))),
         )
+
+
+FOUND_COMPILED: Final = f"cold: the kernels were compiled by {NAME} just before"
+
+
+def _timed(
+    entrants: Mapping[str, _Entrant], amount: Amount
+) -> tuple[dict[str, list[float]], dict[str, float], dict[str, float]]:
+    """Warm samples, the length of the pauses and seconds after them, by contender. Raises CallFailed."""
+    calls = {key: entrant.call for key, entrant in entrants.items()}
+    around = {key: entrant.library.around for key, entrant in entrants.items()}
+    pauses = {
+        key: amount.pause if entrant.library.device == "cpu" else amount.npu_pause for key, entrant in entrants.items()
+    }
+    warm = interleaved(calls, amount.effort, around)
+    return warm, pauses, after_pauses(calls, pauses, amount.pauses, around)
 
 
 def _key(library: Library) -> str:
@@ -130,26 +146,40 @@ def _key(library: Library) -> str:
 
 
 def _entrant(contest: Contest, library: Library, expected: np.ndarray, slowest: float) -> _Entrant:
+    """Raises Lacking, of which npu_tensor's own defects are Failed."""
     if contest.dtype not in library.dtypes:
         raise Lacking(f"does not compute in {contest.dtype} here")
     try:
         make = contest.contender(library)
-        start = time.perf_counter()
-        call = make()
-        result = call()
-        cold = time.perf_counter() - start
-        difference = disagreement(library.values(result), expected)
-    except (Lacking, nt.NpuTensorError):
+        with library.around():
+            start = time.perf_counter()
+            call = make()
+            result = call()
+            cold = time.perf_counter() - start
+            difference = disagreement(library.values(result), expected)
+            _agree(library, difference, TOLERANCE[contest.dtype])
+            note = "" if library.device == "cpu" else _on_device(call)
+            # Ours has a row however long it takes: leaving it out would hide that it has become slower.
+            if not isinstance(library, NpuTensor) and (seconds := _least(call, slowest)) > slowest:
+                raise Lacking(f"one call takes {seconds:.2g} s, more than {slowest:g} s")
+    except Lacking:
         raise
     except Exception as error:  # Whatever a library raises for an op or a dtype, the others are measured.
-        raise Lacking(f"{type(error).__name__}: {first_line(error)}") from error
-    if difference > TOLERANCE[contest.dtype]:
-        if isinstance(library, NpuTensor):
-            raise WrongResult(f"{contest.title} on {library.device}: results differ by {difference:.1e}")
-        raise Lacking(f"results differ by {difference:.1e}, more than {TOLERANCE[contest.dtype]:.0e}")
-    if (seconds := _least(call, slowest)) > slowest:
-        raise Lacking(f"one call takes {seconds:.2g} s, more than {slowest:g} s")
-    return _Entrant(library, call, cold, difference, "" if library.device == "cpu" else _on_device(call))
+        raise _reason(library, error) from error
+    return _Entrant(library, call, cold, difference, note)
+
+
+def _reason(library: Library, error: BaseException | None) -> Lacking:
+    """Why a library that has raised is left out."""
+    said = f"{type(error).__name__}: {first_line(error)}"
+    return Failed(said) if isinstance(library, NpuTensor) else Lacking(said)
+
+
+def _agree(library: Library, difference: float, tolerance: float) -> None:
+    """Raises Lacking, or Failed for npu_tensor, for a result that is not the reference's."""
+    if difference > tolerance:
+        said = f"results differ by {difference:.1e}, more than {tolerance:.0e}"
+        raise Failed(said) if isinstance(library, NpuTensor) else Lacking(said)
 
 
 def _on_device(call: Call) -> str:
@@ -188,7 +218,7 @@ def simulated(contest: Contest, uri: str) -> Found:
     """What the cost model makes of what the simulator counted. It says nothing about the time of the simulation."""
     library = Jitted(uri)
     if contest.flops > LONGEST_SIMULATION:
-        return left_out(contest, "takes long to simulate", uri, library.name)
+        return left_out(contest, Lacking("takes long to simulate"), uri, library.name)
     seconds: list[float] = []
 
     def note(event: events.Event) -> None:
@@ -197,17 +227,22 @@ def simulated(contest: Contest, uri: str) -> Found:
 
     try:
         make = contest.contender(library)
-        with events.listen(note):
+        with library.around(), events.listen(note):
             result = make()()
+            values = library.values(result)
+        if not seconds:
+            raise Lacking("no kernel of this device takes it")
+        difference = disagreement(values, contest.expected())
+        _agree(library, difference, SIMULATED_TOLERANCE)
     except Lacking as reason:
-        return left_out(contest, str(reason), uri, library.name)
-    if not seconds:
-        return left_out(contest, "no kernel of this device takes it", uri, library.name)
-    difference = disagreement(library.values(result), contest.expected())
-    if difference > SIMULATED_TOLERANCE:
-        raise WrongResult(f"{contest.title} on {uri}: results differ by {difference:.1e}")
-    return row(contest, uri, library.name, "simulated", sum(seconds))._replace(disagreement=difference)
+        return left_out(contest, reason, uri, library.name)
+    except Exception as error:
+        return left_out(contest, _reason(library, error), uri, library.name)
+    found = row(contest, uri, library.name, "simulated", sum(seconds))
+    return found._replace(disagreement=difference, note=KERNELS_ONLY)
 
+
+KERNELS_ONLY: Final = "kernels only: no copies, no context switches, nothing of the CPU"
 
 SIMULATED_TOLERANCE: Final = 3e-2
 """The NPU rounds to bfloat16 between the kernels of a graph, and its functions are approximations."""
@@ -230,6 +265,15 @@ def row(contest: Contest, device: str, contender: str, kind: Kind, p50: float) -
     )
 
 
-def left_out(contest: Contest, reason: str, device: str, contender: str) -> LeftOut:
+def left_out(contest: Contest, reason: Lacking, device: str, contender: str) -> LeftOut:
     """What a contest has no row of."""
-    return LeftOut(reason, contest.suite, contest.title, contest.dtype, contest.size, device, contender)
+    return LeftOut(
+        str(reason),
+        contest.suite,
+        contest.title,
+        contest.dtype,
+        contest.size,
+        device,
+        contender,
+        isinstance(reason, Failed),
+    )

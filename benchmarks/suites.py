@@ -13,11 +13,11 @@ import npu_tensor as nt
 from . import cache, published_gemm
 from .cases import GROUPS, cases
 from .model_cases import model_cases
-from .peers.library import Library
+from .peers.library import Lacking, Library
 from .peers.npu_tensor import NAME
-from .predicted import GENERATIONS, predicted_seconds
+from .predicted import GENERATIONS, predicted, predicted_on_cpu
 from .results import Kind, LeftOut, Row
-from .session import Amount, Contest, Found, left_out, measured, row, simulated
+from .session import Amount, Contest, Failed, Found, left_out, measured, row, simulated
 from .timing import percentiles
 
 __all__ = ["SUITES", "Suite", "Task"]
@@ -49,15 +49,28 @@ def _contests(contests: Callable[[Task], Iterable[Contest]], for_npus: bool, tas
     for contest in contests(task):
         yield from measured(contest, task.libraries, task.amount)
         if for_npus:
-            yield from (_predicted(contest, generation) for generation in GENERATIONS)
+            yield from _predictions(contest)
             yield from (simulated(contest, uri) for uri in task.simulators)
 
 
-def _predicted(contest: Contest, generation: str) -> Found:
-    found = predicted_seconds(generation, *contest.recorded())
-    if isinstance(found, str):
-        return left_out(contest, found, generation, NAME)
-    return row(contest, generation, NAME, "predicted", found)
+def _predictions(contest: Contest) -> Iterator[Found]:
+    """For every generation of NPUs, and for the processor if one of them takes it: like is compared with like."""
+    try:
+        recorded = contest.recorded()
+        answers = {generation: predicted(generation, *recorded) for generation in GENERATIONS}
+        on_cpu = predicted_on_cpu(recorded[0])
+    except nt.NpuTensorError as error:
+        yield left_out(contest, Failed(f"no prediction: {error}"), "", NAME)
+        return
+    taken = False
+    for generation, found in answers.items():
+        if isinstance(found, str):
+            yield left_out(contest, Lacking(found), generation, NAME)
+        else:
+            taken = True
+            yield row(contest, generation, NAME, "predicted", found.seconds)._replace(note=found.note)
+    if taken:
+        yield row(contest, "cpu", NAME, "predicted", on_cpu)
 
 
 def _cases(suite: str, what: str, for_npus: bool = True) -> Suite:
@@ -100,10 +113,14 @@ def _cache(task: Task) -> Iterator[Found]:
             )  # fmt: skip
 
 
+def _title(found: published_gemm.Published) -> str:
+    return f"{found.arch} {found.operand} to {found.result}, tile {'x'.join(map(str, found.tile))}"
+
+
 def _kernel_model(task: Task) -> Iterator[Found]:
     """The cost model beside published times of matrix products, on the tiles of the publication."""
     for found in published_gemm.PUBLISHED:
-        title = f"{found.arch} {found.operand} to {found.result}, tile {'x'.join(map(str, found.tile))}"
+        title = _title(found)
         if task.only and title not in task.only:
             continue
         m, k, n = found.size
@@ -130,6 +147,8 @@ SUITES: Final = {
     "transformer": _models("transformer", "a transformer block"),
     "cache": Suite("finding kernels", cache.PLACES, _cache),
     "kernel_model": Suite(
-        "predicted and published times of NPU kernels", (), _kernel_model
+        "predicted and published times of NPU kernels",
+        tuple(dict.fromkeys(map(_title, published_gemm.PUBLISHED))),
+        _kernel_model,
     ),
 }

@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = [
     "FULL",
     "QUICK",
     "Call",
+    "CallFailed",
     "Effort",
     "Percentiles",
     "after_pauses",
@@ -28,6 +29,17 @@ __all__ = [
 ]
 
 Call = Callable[[], Any]
+
+Around = Mapping[str, Callable[[], AbstractContextManager[Any]]]
+"""What calls of a contender run inside of, if anything, by contender. Entered and left outside the clock."""
+
+
+class CallFailed(Exception):
+    """A call of the contender `name` has raised, which is the cause of this."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 class Effort(NamedTuple):
@@ -93,34 +105,61 @@ def _settle(call: Call) -> None:
         call()
 
 
-def interleaved(contenders: Mapping[str, Call], effort: Effort) -> dict[str, list[float]]:
-    """Seconds per call in every block of every contender; every other round takes them in reverse order."""
+@contextmanager
+def _turn(name: str, around: Around | None) -> Iterator[None]:
+    """Whatever a call of a contender raises comes out as CallFailed."""
+    try:
+        with (around or {}).get(name, nullcontext)():
+            yield
+    except Exception as error:
+        raise CallFailed(name) from error
+
+
+def interleaved(
+    contenders: Mapping[str, Call], effort: Effort, around: Around | None = None
+) -> dict[str, list[float]]:
+    """Seconds per call in every block of every contender; every other round takes them in reverse order.
+
+    Raises CallFailed.
+    """
+    repeats: dict[str, int] = {}
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    order = list(contenders)
     with _no_garbage_collection():
-        repeats = {name: _calibrate(call, effort.block_seconds) for name, call in contenders.items()}
-        samples: dict[str, list[float]] = {name: [] for name in contenders}
-        order = list(contenders)
+        for name, call in contenders.items():
+            with _turn(name, around):
+                repeats[name] = _calibrate(call, effort.block_seconds)
         for _ in range(effort.rounds):
             for name in order:
-                _settle(contenders[name])
-                for _ in range(effort.blocks):
-                    samples[name].append(_block(contenders[name], repeats[name]) / repeats[name])
+                with _turn(name, around):
+                    _settle(contenders[name])
+                    for _ in range(effort.blocks):
+                        samples[name].append(_block(contenders[name], repeats[name]) / repeats[name])
             order.reverse()
     return samples
 
 
-def medians(contenders: Mapping[str, Call], effort: Effort) -> dict[str, float]:
-    """Median seconds per call of every contender, interleaved."""
-    return {name: statistics.median(found) for name, found in interleaved(contenders, effort).items()}
+def medians(contenders: Mapping[str, Call], effort: Effort, around: Around | None = None) -> dict[str, float]:
+    """Median seconds per call of every contender, interleaved. Raises CallFailed."""
+    return {name: statistics.median(found) for name, found in interleaved(contenders, effort, around).items()}
 
 
-def after_pauses(contenders: Mapping[str, Call], pauses: Mapping[str, float], times: int) -> dict[str, float]:
-    """Median seconds of one call after so many seconds in which nothing ran, by contender."""
+def after_pauses(
+    contenders: Mapping[str, Call], pauses: Mapping[str, float], times: int, around: Around | None = None
+) -> dict[str, float]:
+    """Median seconds of one call after so many seconds in which nothing ran, by contender; none if `times` is 0.
+
+    Raises CallFailed.
+    """
+    if not times:
+        return {}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     with _no_garbage_collection():
         for _ in range(times):
             for name, call in contenders.items():
-                time.sleep(pauses[name])
-                samples[name].append(_block(call, 1))
+                with _turn(name, around):
+                    time.sleep(pauses[name])
+                    samples[name].append(_block(call, 1))
     return {name: statistics.median(found) for name, found in samples.items()}
 
 

@@ -36,7 +36,7 @@ def load(names: Iterable[str], threads: int) -> tuple[list[Library], dict[str, s
     return found, missing
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException | None) -> str:
     """The first line of an error's message, or as much of it as a table has room for."""
     return str(error).partition("\n")[0][:MOST_CHARACTERS]
 

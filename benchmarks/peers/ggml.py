@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -39,6 +41,20 @@ class _Node:
     def _with(self, function: Callable[..., Any], *others: Any) -> _Node:
         operands = (other.tensor if isinstance(other, _Node) else other for other in others)
         return _Node(function(self.graph, self.tensor, *operands), self.graph)
+
+
+class _Held:
+    """A tensor, and the memory it needs, which is given back when nobody holds this any more.
+
+    needs: what must live as long.
+    """
+
+    def __init__(self, tensor: Any, needs: tuple[Any, ...], *frees: Callable[[], Any]) -> None:
+        self.tensor = tensor
+        self.needs = needs
+        for free in frees:
+            # Not at the end of the process, when ggml may be gone.
+            weakref.finalize(self, free).atexit = False
 
 
 def _unary(name: str) -> Any:
@@ -87,24 +103,26 @@ class GGML(Library):
             values.ndim,
             (ctypes.c_int64 * 4)(*reversed(values.shape)),
         )
-        ggml.ggml_backend_alloc_ctx_tensors(context, self.backend)
+        elements = ggml.ggml_backend_alloc_ctx_tensors(context, self.backend)
         data = np.ascontiguousarray(values, np.float32)
         ggml.ggml_backend_tensor_set(tensor, data.ctypes.data_as(ctypes.c_void_p), 0, data.nbytes)
-        return tensor
+        return _Held(tensor, (), partial(ggml.ggml_free, context), partial(ggml.ggml_backend_buffer_free, elements))
 
     def values(self, result: Any) -> np.ndarray:
-        shape = result.contents.ne[: ggml.ggml_n_dims(result)][::-1]
+        tensor = result.tensor
+        shape = tensor.contents.ne[: ggml.ggml_n_dims(tensor)][::-1]
         data = np.empty(shape, np.float32)
-        ggml.ggml_backend_tensor_get(result, data.ctypes.data_as(ctypes.c_void_p), 0, data.nbytes)
+        ggml.ggml_backend_tensor_get(tensor, data.ctypes.data_as(ctypes.c_void_p), 0, data.nbytes)
         return data
 
     def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
         context = _context()
-        result = compute(self, *(_Node(operand, context) for operand in operands)).tensor
+        computed = compute(self, *(_Node(operand.tensor, context) for operand in operands)).tensor
         graph = ggml.ggml_new_graph_custom(context, NODES, False)
-        ggml.ggml_build_forward_expand(graph, result)
+        ggml.ggml_build_forward_expand(graph, computed)
         memory = ggml.ggml_gallocr_new(ggml.ggml_backend_get_default_buffer_type(self.backend))
         ggml.ggml_gallocr_alloc_graph(memory, graph)
+        result = _Held(computed, operands, partial(ggml.ggml_free, context), partial(ggml.ggml_gallocr_free, memory))
 
         def run() -> Any:
             ggml.ggml_backend_graph_compute(self.backend, graph)

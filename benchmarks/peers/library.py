@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
@@ -35,6 +36,10 @@ class Library(ABC):
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Lacking(f"{type(self).__name__} has no {name}")
+
+    def around(self) -> AbstractContextManager[Any]:
+        """What calls are made inside of, which is entered once for many of them."""
+        return nullcontext()
 
     @abstractmethod
     def operand(self, values: np.ndarray, dtype: str) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,10 +14,12 @@ import npu_tensor as nt
 from ..timing import Call
 from .library import Library
 
-__all__ = ["JITTED", "NAME", "Jitted", "NpuTensor"]
+__all__ = ["JITTED", "NAME", "OURS", "Jitted", "NpuTensor"]
 
-NAME = "npu_tensor"
-JITTED = "npu_tensor jit"
+NAME: Final = "npu_tensor"
+JITTED: Final = "npu_tensor jit"
+OURS: Final = (NAME, JITTED)
+"""Contenders of npu_tensor; all others are peers."""
 
 
 class NpuTensor(Library):
@@ -27,7 +30,7 @@ class NpuTensor(Library):
     dtypes = frozenset({"float32", "bfloat16", "float16", "int8"})
 
     def __init__(self, device: str = "cpu") -> None:
-        """device: a URI. Calls run there as far as it has kernels, whatever the default device is and the CPU takes."""
+        """device: a URI. Inside `around`, calls run there as far as it has kernels, whatever the CPU takes."""
         self.device = device
 
     exp = staticmethod(nt.exp)
@@ -57,18 +60,13 @@ class NpuTensor(Library):
     def values(self, result: nt.Tensor) -> np.ndarray:
         return result.numpy() if result.dtype.name.startswith("int") else result.to(nt.float32).numpy()
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
-        return self._here(lambda: compute(self, *operands).realize())
-
-    def _here(self, call: Call) -> Call:
+    def around(self) -> AbstractContextManager[Any]:
         if self.device == nt.get_default_device():
-            return call
+            return nullcontext()
+        return nt.default_device(self.device, policy="always")
 
-        def run() -> Any:
-            with nt.default_device(self.device, policy="always"):
-                return call()
-
-        return run
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+        return lambda: compute(self, *operands).realize()
 
 
 class Jitted(NpuTensor):
@@ -77,4 +75,4 @@ class Jitted(NpuTensor):
     name = JITTED
 
     def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
-        return self._here(partial(nt.jit(partial(compute, self)), *operands))
+        return partial(nt.jit(partial(compute, self)), *operands)

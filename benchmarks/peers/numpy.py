@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import ml_dtypes
@@ -26,12 +25,9 @@ class NumPy(Library):
     matmul = staticmethod(np.matmul)
 
     def __init__(self, threads: int) -> None:
-        # BLAS takes all cores, and what sets its threads is a package of its own.
-        if threads != (available := len(os.sched_getaffinity(0))):
-            from threadpoolctl import threadpool_limits
+        from threadpoolctl import threadpool_limits  # Here: the reference, which nobody times, does without it.
 
-            self._limits = threadpool_limits(threads)
-            assert threads < available
+        self._limits = threadpool_limits(threads, user_api="blas")
 
     @staticmethod
     def gelu(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,10 @@ class PyTorch(Library):
 
     def __init__(self, threads: int) -> None:
         torch.set_num_threads(threads)
+
+    def around(self) -> AbstractContextManager[Any]:
+        mode: AbstractContextManager[Any] = torch.inference_mode()
+        return mode
 
     @staticmethod
     def rms_norm(x: Any, epsilon: float) -> Any:

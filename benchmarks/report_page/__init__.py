@@ -14,7 +14,7 @@ from typing import Any
 
 from npu_tensor.units import duration
 
-from ..compare import changes, differences
+from ..compare import changes, differences, lost, regressions
 from ..report import MUCH
 from ..results import Row
 from . import crossover, decisions, roofline, rows, speedups
@@ -28,7 +28,7 @@ def write_report(
     """Write `index.html` into a directory, which is made if it is not there; returns its path.
 
     results, before: as schema.json describes them, of this session and of one to compare with. threshold: what is
-    that many times slower than before is a regression.
+    more than that many times slower than before is a regression.
     """
     import jinja2
     import plotly.offline
@@ -78,9 +78,11 @@ def content(results: Mapping[str, Any]) -> dict[str, Any]:
         "crossover": crossover.plot(sweep, crossings) if sweep else None,
         "crossover_kinds": kinds(sweep),
         "crossings": crossings,
+        "without_npu": crossover.without_npu(results["left_out"]) if sweep else [],
         "decisions": {name: decisions.plot(part) for name, part in decided.items()},
         "decision_kinds": kinds([row for part in decided.values() for decision in part for row in decision]),
         "measured": [row for row in found if row.kind == "measured"],
+        "pauses": sorted({row.idle_seconds for row in found if row.idle_seconds is not None}),
         "others": [row for row in found if row.kind != "measured"],
     }
 
@@ -89,14 +91,15 @@ def comparison(results: Mapping[str, Any], before: Mapping[str, Any] | None, thr
     """What the template shows of two sessions."""
     if before is None:
         return {"before": None}
-    found = sorted(changes(before, results), key=lambda change: -change.slowdown)
+    found = list(changes(before, results))
     return {
         "before": before["machine"],
         "threshold": threshold,
         "differences": differences(before, results),
         "compared": len(found),
-        "regressions": [change for change in found if change.slowdown >= threshold],
-        "improvements": sum(change.slowdown <= 1 / threshold for change in found),
+        "lost": list(lost(before, results)),
+        "regressions": regressions(found, threshold),
+        "improvements": sum(change.ratio < 1 / threshold for change in found),
     }
 
 

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from ..peers.npu_tensor import JITTED, NAME
+from ..peers.npu_tensor import JITTED, NAME, OURS
 from ..results import Row
-from .rows import OURS
 from .style import DASHES, GREY, HOLLOW, colour, one_legend, panels, place
 
-__all__ = ["SWEEP", "Crossing", "crossings", "plot", "points"]
+__all__ = ["SWEEP", "Crossing", "crossings", "plot", "points", "without_npu"]
 
 SWEEP: Final = "matmul"
 """The suite of the sweep over sizes."""
@@ -31,11 +30,16 @@ SYMBOLS: Final = {
 
 
 class Crossing(NamedTuple):
-    """From which size on `device`, whose times are of `kind`, is faster than the CPU; seconds: of both there."""
+    """From which size on `contender` on `device`, whose times are of `kind`, is faster than `cpu` on the CPU.
+
+    cpu: the contender whose measured times are taken. seconds: of both, at that size.
+    """
 
     dtype: str
+    contender: str
     device: str
     kind: str
+    cpu: str
     size: float
     seconds: float
 
@@ -50,17 +54,33 @@ def _size(row: Row) -> int:
 
 
 def crossings(rows: Sequence[Row]) -> list[Crossing]:
-    """Where each NPU overtakes npu_tensor on the CPU as it was measured, by dtype. rows: as from `points`."""
-    times: dict[tuple[str, str, str], dict[int, float]] = {}
+    """Where each NPU overtakes npu_tensor on the CPU as it was measured, by dtype. rows: as from `points`.
+
+    What was measured is compared with the same contender. What was not has no recording in it, nor have the calls
+    of `jit`, which are taken where they were measured.
+    """
+    times: dict[tuple[str, str, str, str], dict[int, float]] = {}
     for row in rows:
-        if row.contender == NAME:
-            times.setdefault((row.dtype, row.device, row.kind), {})[_size(row)] = row.p50
+        if row.contender in OURS:
+            times.setdefault((row.dtype, row.contender, row.device, row.kind), {})[_size(row)] = row.p50
     found = []
-    for (dtype, device, kind), npu in times.items():
-        cpu = times.get((dtype, "cpu", "measured"), {})
-        if device != "cpu" and (where := overtakes(cpu, npu)) is not None:
-            found.append(Crossing(dtype, device, kind, *where))
+    for (dtype, contender, device, kind), npu in times.items():
+        if device == "cpu":
+            continue
+        wanted = (contender,) if kind == "measured" else (JITTED, NAME)
+        cpu = next((name for name in wanted if (dtype, name, "cpu", "measured") in times), None)
+        if cpu is not None and (where := overtakes(times[dtype, cpu, "cpu", "measured"], npu)) is not None:
+            found.append(Crossing(dtype, contender, device, kind, cpu, *where))
     return found
+
+
+def without_npu(left_out: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str], str]]:
+    """Dtype, devices and reason of what the sweep has on no NPU. left_out: as in schema.json."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for entry in left_out:
+        if entry["suite"] == SWEEP and entry["device"] not in ("", "cpu"):
+            found.setdefault((entry["dtype"], entry["reason"]), {})[entry["device"]] = None
+    return [(dtype, list(devices), reason) for (dtype, reason), devices in found.items()]
 
 
 def overtakes(slower: Mapping[int, float], faster: Mapping[int, float]) -> tuple[float, float] | None:
@@ -88,10 +108,8 @@ def plot(rows: Sequence[Row], found: Sequence[Crossing]) -> go.Figure:
     figure = panels(dtypes, 400)
     for (dtype, contender, device, kind), members in lines.items():
         figure.add_trace(_line(contender, device, kind, members), *place(dtypes.index(dtype)))
-    for number, crossing in enumerate(found):
-        # Stars of two generations may lie side by side.
-        where = "bottom right" if number % 2 == 0 else "top left"
-        figure.add_trace(_star(crossing, where), *place(dtypes.index(crossing.dtype)))
+    for crossing in found:
+        figure.add_trace(_star(crossing), *place(dtypes.index(crossing.dtype)))
     sizes = sorted(set(map(_size, rows)))
     figure.update_xaxes(type="log", tickvals=sizes, ticktext=list(map(str, sizes)), title_text="n of n x n by n x n")
     figure.update_yaxes(
@@ -115,14 +133,20 @@ def _line(contender: str, device: str, kind: str, rows: Sequence[Row]) -> go.Sca
     )
 
 
-def _star(crossing: Crossing, text_position: str) -> go.Scatter:
+def _star(crossing: Crossing) -> go.Scatter:
+    """Without a number beside it: stars of several devices lie close together, and the page lists them."""
+    name = f"{crossing.contender} on {crossing.device}, {crossing.kind}"
     return go.Scatter(
         x=[crossing.size],
         y=[crossing.seconds],
-        mode="markers+text",
-        name=f"crossover of CPU and {crossing.device} ({crossing.kind})",
-        marker={"symbol": "star", "size": 15, "color": colour(crossing.device)},
-        text=[f"{crossing.size:.0f}"],
-        textposition=text_position,
-        hovertemplate=f"{crossing.device} ({crossing.kind}) is faster from n = {crossing.size:.0f}<extra></extra>",
+        mode="markers",
+        name=f"overtakes the CPU: {crossing.device}, {crossing.kind}",
+        marker={
+            "symbol": "star" if crossing.kind == "measured" else "star-open",
+            "size": 15,
+            "color": colour(crossing.device),
+            "line": {"width": 2},
+        },
+        hovertemplate=f"{name}<br>less time than {crossing.cpu} on cpu, measured, from n = {crossing.size:.0f}"
+        "<extra></extra>",
     )

@@ -23,7 +23,7 @@ DEVICES: Final = ("CPU", "NPU")
 
 
 class Decision(NamedTuple):
-    """npu: predicted. cpu: predicted, or measured where nobody predicted it."""
+    """npu: predicted. cpu: predicted as well, or measured where nobody predicted it."""
 
     npu: Row
     cpu: Row
@@ -44,7 +44,8 @@ class Decision(NamedTuple):
 
 def decisions(rows: Sequence[Row]) -> dict[str, list[Decision]]:
     """By generation of NPUs, in the order of the rows."""
-    preference = [("predicted", NAME), ("measured", NAME), ("measured", JITTED)]
+    # Predictions have no recording in them, and what `jit` has captured has none either.
+    preference = [("predicted", NAME), ("predicted", JITTED), ("measured", JITTED), ("measured", NAME)]
     cpu: dict[object, Row] = {}
     for kind, contender in preference:
         for row in rows:

@@ -1,4 +1,4 @@
-"""Roofline: achieved GFLOP/s over arithmetic intensity, under what the devices can do at most.
+"""Roofline: achieved GFLOP/s over arithmetic intensity, beside what `ceilings` knows of the devices.
 
 S. Williams, A. Waterman, D. Patterson, "Roofline: An Insightful Visual Performance Model" (2009).
 """
@@ -10,9 +10,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ..peers.npu_tensor import JITTED
+from ..peers.npu_tensor import JITTED, OURS
 from ..results import Row
-from .rows import OURS, intensity, label
+from .rows import intensity, label
 from .style import HOLLOW, colour, log_range, one_legend, panels, place
 
 __all__ = ["plot", "points"]
@@ -68,6 +68,7 @@ def _points(device: str, contender: str, kind: str, rows: Sequence[Row]) -> go.S
 
 def _ceiling(ceiling: Mapping[str, Any], low: float, high: float) -> go.Scatter:
     """From `low` to `high` FLOP per byte: up to the ridge the memory is the limit, then the arithmetic."""
+    name = f"{ceiling['device']}: {'best seen here' if ceiling['device'] == 'cpu' else 'peak of the array'}"
     peak, bandwidth = ceiling["flops_per_second"], ceiling["bytes_per_second"]
     ridge = peak / bandwidth
     ends = [low, *([ridge] if low < ridge < high else []), high]
@@ -75,8 +76,8 @@ def _ceiling(ceiling: Mapping[str, Any], low: float, high: float) -> go.Scatter:
         x=ends,
         y=[min(peak, bandwidth * end) / 1e9 for end in ends],
         mode="lines",
-        name=f"limit of {ceiling['device']}",
+        name=name,
         line={"color": colour(ceiling["device"]), "width": 1.5},
-        hovertemplate=f"limit of {ceiling['device']} in {ceiling['dtype']}: {peak / 1e9:,.0f} GFLOP/s, "
+        hovertemplate=f"{name} in {ceiling['dtype']}, {peak / 1e9:,.0f} GFLOP/s, "
         f"{bandwidth / 1e9:,.1f} GB/s<br>{ceiling['source']}<extra></extra>",
     )

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..peers.npu_tensor import JITTED, NAME
+from ..peers.npu_tensor import OURS
 from ..results import Row
 
-__all__ = ["OURS", "Pair", "device_name", "intensity", "label", "pairs", "read"]
-
-OURS = (NAME, JITTED)
-
+__all__ = ["Pair", "device_name", "entrant", "intensity", "label", "pairs", "read"]
 
 def read(results: Mapping[str, Any]) -> list[Row]:
     """The rows of what schema.json describes."""
@@ -21,6 +18,11 @@ def read(results: Mapping[str, Any]) -> list[Row]:
 def label(row: Row) -> str:
     """What was computed, on what."""
     return " ".join(filter(None, (row.case, row.size, row.dtype)))
+
+
+def entrant(row: Row) -> str:
+    """Who computed it, and where."""
+    return f"{row.contender} on {row.device}"
 
 
 def intensity(row: Row) -> float | None:

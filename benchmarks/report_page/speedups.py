@@ -1,4 +1,4 @@
-"""Bars: how many times as fast as each peer npu_tensor is, case by case."""
+"""Bars: how many times as fast as each peer npu_tensor is, case by case, on each device where it was measured."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ..peers.npu_tensor import JITTED, NAME
-from .rows import Pair, label
-from .style import BLUE, GREEN, HATCH, blank, log_range, octaves
+from ..peers.npu_tensor import JITTED
+from ..results import Row
+from .rows import Pair, entrant, label
+from .style import BLUE, GREEN, HATCH, PURPLE, VERMILION, blank, log_range, octaves
 
-__all__ = ["plot"]
+__all__ = ["means", "plot"]
 
 BAR_PIXELS: Final = 11
 REST_PIXELS: Final = 165
@@ -27,13 +28,17 @@ PAGE_PIXELS: Final = 1000
 LETTER_PIXELS: Final = 7
 """About the width of all columns and the names of the cases together, and of a letter in a name."""
 
-COLOURS: Final = {NAME: BLUE, JITTED: GREEN}
+COLOURS: Final = {"cpu": (BLUE, GREEN), "npu": (VERMILION, PURPLE)}
+"""Recorded at every call, and captured once."""
 
 
 def plot(pairs: Sequence[Pair]) -> go.Figure:
-    """A column for every peer, a group of bars for every case, all on one logarithmic scale. Bars begin at 1."""
+    """A column for every peer, a group of bars for every case, all on one logarithmic scale. Bars begin at 1.
+
+    A group has a bar for every contender of ours on every device.
+    """
     peers = list(dict.fromkeys(pair.peer.contender for pair in pairs))
-    ours = [name for name in COLOURS if any(pair.ours.contender == name for pair in pairs)]
+    ours = {entrant(pair.ours): _colour(pair.ours) for pair in pairs}
     labels = list(dict.fromkeys(label(pair.ours) for pair in pairs))
     ratios = [pair.ratio for pair in pairs]
     width = (PAGE_PIXELS - LETTER_PIXELS * max(map(len, labels))) / len(peers)
@@ -47,12 +52,14 @@ def plot(pairs: Sequence[Pair]) -> go.Figure:
         horizontal_spacing=0.02,
         figure=blank(round((len(ours) + 0.8) * BAR_PIXELS * len(labels)) + REST_PIXELS),
     )
-    for name in ours:  # a plain mark in the legend, whether or not the first bar is hatched
-        figure.add_bar(x=[None], y=labels[:1], name=name, legendgroup=name, marker={"color": COLOURS[name]})
+    for name, colour in ours.items():  # a plain mark in the legend, whether or not the first bar is hatched
+        figure.add_bar(
+            x=[None], y=labels[:1], name=name, legendgroup=name, offsetgroup=name, marker={"color": colour}
+        )
     for column, peer in enumerate(peers, 1):
         here = [pair for pair in pairs if pair.peer.contender == peer]
-        for name in ours:
-            figure.add_trace(_bars(name, [pair for pair in here if pair.ours.contender == name]), 1, column)
+        for name, colour in ours.items():
+            figure.add_trace(_bars(name, colour, [pair for pair in here if entrant(pair.ours) == name]), 1, column)
         figure.update_xaxes(
             {"type": "log", "range": limits, "tickvals": ticks, "ticktext": list(map(_mark, ticks)), "tickangle": 0},
             title_text=f"<b>{peer}</b><br>times as fast",
@@ -83,10 +90,15 @@ def _number(ratio: float) -> str:
     return f"{ratio:.3g}" if ratio < 1000 else f"{ratio:.0f}"
 
 
-def _bars(name: str, pairs: Sequence[Pair]) -> go.Bar:
+def _colour(row: Row) -> str:
+    return COLOURS["cpu" if row.device == "cpu" else "npu"][row.contender == JITTED]
+
+
+def _bars(name: str, colour: str, pairs: Sequence[Pair]) -> go.Bar:
     return go.Bar(
         name=name,
         legendgroup=name,
+        offsetgroup=name,
         showlegend=False,
         orientation="h",
         base=1,
@@ -96,20 +108,19 @@ def _bars(name: str, pairs: Sequence[Pair]) -> go.Bar:
         textposition="outside",
         textfont={"size": 9},
         cliponaxis=False,
-        marker={"color": COLOURS[name], "pattern": {"shape": ["" if pair.ratio >= 1 else HATCH for pair in pairs]}},
+        marker={"color": colour, "pattern": {"shape": ["" if pair.ratio >= 1 else HATCH for pair in pairs]}},
         customdata=[
-            [pair.ratio, pair.ours.p50 * 1e6, pair.peer.p50 * 1e6, pair.peer.contender, pair.ours.device]
-            for pair in pairs
+            [pair.ratio, pair.ours.p50 * 1e6, pair.peer.p50 * 1e6, entrant(pair.peer)] for pair in pairs
         ],
         hovertemplate="%{y}<br>%{customdata[0]:.2f} times as fast (measured)<br>"
-        f"{name} on %{{customdata[4]}}: %{{customdata[1]:,.1f}} us<br>"
+        f"{name}: %{{customdata[1]:,.1f}} us<br>"
         "%{customdata[3]}: %{customdata[2]:,.1f} us<extra></extra>",
     )
 
 
 def means(pairs: Sequence[Pair]) -> list[tuple[str, str, float, float, int]]:
-    """By contender of ours and peer: geometric mean and smallest of the ratios, and how many there are."""
+    """By contender of ours with its device, and peer: geometric mean and smallest of the ratios, and their number."""
     groups: dict[tuple[str, str], list[float]] = {}
     for pair in pairs:
-        groups.setdefault((pair.ours.contender, pair.peer.contender), []).append(pair.ratio)
+        groups.setdefault((entrant(pair.ours), pair.peer.contender), []).append(pair.ratio)
     return [(*names, statistics.geometric_mean(found), min(found), len(found)) for names, found in groups.items()]

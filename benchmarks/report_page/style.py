@@ -19,6 +19,7 @@ __all__ = [
     "GREY",
     "HATCH",
     "HOLLOW",
+    "PURPLE",
     "VERMILION",
     "blank",
     "colour",
@@ -50,6 +51,7 @@ HATCH: Final = "/"
 
 PANELS_PER_ROW: Final = 2
 LEGEND_PIXELS: Final = 70
+TITLE_PIXELS: Final = 26
 
 
 def colour(device: str) -> str:
@@ -90,8 +92,9 @@ def panels(titles: Sequence[str], height: int) -> go.Figure:
     )
     for number, title in enumerate(titles):
         row, column = place(number)
-        corner = {"xref": "x domain", "yref": "y domain", "x": 0.02, "y": 0.98, "xanchor": "left", "yanchor": "top"}
-        figure.add_annotation(corner, text=f"<b>{title}</b>", showarrow=False, row=row, col=column)
+        above = {"xref": "x domain", "yref": "y domain", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom"}
+        figure.add_annotation(above, text=f"<b>{title}</b>", showarrow=False, row=row, col=column)
+    figure.update_layout(legend_y=1 + TITLE_PIXELS / (rows * height))
     return figure
 
 

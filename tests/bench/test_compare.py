@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sessions import row, session
 
-from benchmarks.compare import changes, differences
+from benchmarks.compare import changes, differences, lost, regressions
+from benchmarks.results import LeftOut
 
 ROWS = (
     row("npu_tensor", 1e-3),
@@ -29,8 +30,7 @@ def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str
         new["rows"][number]["p50"] *= factor
     return [
         (change.row["case"], change.row["contender"], change.row["kind"])
-        for change in changes(old, new)
-        if change.slowdown > threshold
+        for change in regressions(changes(old, new), threshold)
     ]
 
 
@@ -54,21 +54,45 @@ def test_nothing_has_changed() -> None:
         (dict.fromkeys(range(7), 1.5), [("mul", "npu_tensor", "predicted")]),
         # Peers that were slow for a moment before.
         ({2: 0.5, 3: 0.5}, []),
-        # One of the peers is slow for a moment now.
-        ({0: 2.0, 2: 4.0}, []),
-        ({4: 2.0, 3: 4.0}, [("mul", "npu_tensor", "measured")]),
+        # One of the peers is slow for a moment now; the other one shows that the machine is not.
+        ({0: 2.0, 2: 4.0}, [("add", "npu_tensor", "measured")]),
+        ({0: 2.0, 2: 4.0, 3: 1.9}, []),
+        # The worst first.
+        ({0: 2.0, 4: 3.0}, [("mul", "npu_tensor", "measured"), ("add", "npu_tensor", "measured")]),
+        # Peers of another case say nothing.
+        ({4: 2.0, 2: 4.0, 3: 4.0}, [("mul", "npu_tensor", "measured")]),
     ],
 )
 def test_exactly_the_regressions_are_found(factors: dict[int, float], expected: list[tuple[str, str, str]]) -> None:
     assert slower(factors) == expected
 
 
-def test_the_ratio_is_that_of_the_medians() -> None:
-    old, new = session(ROWS), session([ROWS[0]._replace(p50=3e-3), ROWS[2]._replace(p50=4e-3), ROWS[3]])
+def test_the_peer_that_slowed_down_least_counts() -> None:
+    old = session(ROWS)
+    new = session([ROWS[0]._replace(p50=3e-3), ROWS[2]._replace(p50=4e-3), ROWS[3]._replace(p50=4.5e-3)])
     (change,) = changes(old, new)
     assert (change.old, change.ratio) == (pytest.approx(1e-3), pytest.approx(3))
-    assert change.peers == pytest.approx(1.5)  # the median of 2 and 1
+    assert change.peers == pytest.approx(1.5)  # of 2 and 1.5
     assert change.slowdown == pytest.approx(2)
+
+
+def test_peers_of_another_version_do_not_count() -> None:
+    old, new = session(ROWS[:3]), session([ROWS[0]._replace(p50=2e-3), ROWS[1], ROWS[2]._replace(p50=4e-3)])
+    assert regressions(changes(old, new), 1.25) == []
+    new["contenders"]["numpy"] = "3.0"
+    assert [change.peers for change in regressions(changes(old, new), 1.25)] == [1.0]
+
+
+def test_what_is_left_out_now_is_lost() -> None:
+    new = session([ROWS[2]])
+    assert list(lost(session(ROWS), new)) == []  # nobody asked for the others
+    broken = LeftOut("broken", "ops", "add", "float32", "4", "cpu", "npu_tensor", failed=True)
+    peer = broken._replace(contender="torch")
+    new["left_out"] = [entry._asdict() for entry in (broken, peer, broken._replace(size="8"))]
+    (found,) = lost(session(ROWS), new)
+    assert (found.row, found.reason) == (ROWS[0]._asdict(), "broken")
+    new["left_out"] = [LeftOut("no compiler", "ops", contender="npu_tensor")._asdict()]
+    assert [found.row["case"] for found in lost(session(ROWS), new)] == ["add", "mul", "mul"]
 
 
 def test_rows_without_a_counterpart_are_not_compared() -> None:
@@ -81,6 +105,7 @@ def test_rows_without_a_counterpart_are_not_compared() -> None:
         ({}, []),
         ({"date": "2027-01-01T00:00:00+00:00", "others": 0.01}, []),
         ({"others": 1.0}, ["others: other processes used 1.00 cores now"]),
+        ({"commit": "0123", "memory_bytes": 1 << 30}, []),  # what an older file does not tell
         ({"processor": "another"}, ["processor: one before, another now"]),
         ({"power": "battery"}, ["power: None before, battery now"]),
         ({"governor": "powersave", "threads": 4}, ["governor: None before, powersave now", "threads: 2 before, 4 now"]),

@@ -33,6 +33,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         # What was not measured has neither iterations nor a first run.
         (PREDICTED._replace(iterations=30), "iterations"),
         (PREDICTED._replace(cold=1e-3), "cold"),
+        (PREDICTED._replace(idle_seconds=1.0), "idle_seconds"),
     ],
 )
 def test_a_row_that_says_something_else_is_refused(wrong: Row, place: str, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,15 @@ from benchmarks.model_cases import PORTABLE, ModelCase
 from benchmarks.peers.library import Lacking, Library
 from benchmarks.peers.npu_tensor import Jitted, NpuTensor
 from benchmarks.peers.numpy import NumPy, Reference
-from benchmarks.predicted import GENERATIONS, predicted_seconds
+from benchmarks.predicted import GENERATIONS, Prediction, predicted, predicted_on_cpu
 from benchmarks.results import LeftOut, Row
-from benchmarks.session import Amount, WrongResult, measured, simulated
-from benchmarks.timing import Effort, after_pauses, percentiles
+from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
+from benchmarks.timing import CallFailed, Effort, after_pauses, interleaved, percentiles
+from npu_tensor.graph import capture
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.schedule import plan
 
-LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=0.0, npu_pause=0.0, pauses=1)
+LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
 
 
 @pytest.fixture(autouse=True)
@@ -103,8 +107,10 @@ def case_of(compute: Callable[..., Any], values: np.ndarray) -> Case:
 VALUES = np.linspace(-1, 1, 64, dtype=np.float32)
 
 
-def found_for(case: Case, *libraries: Library) -> tuple[list[Row], list[LeftOut]]:
-    found = list(measured(case, libraries, LITTLE))
+def found_for(
+    case: Case, *libraries: Library, amount: Amount = LITTLE
+) -> tuple[list[Row], list[LeftOut]]:
+    found = list(measured(case, libraries, amount))
     return [row for row in found if isinstance(row, Row)], [row for row in found if isinstance(row, LeftOut)]
 
 
@@ -124,6 +130,7 @@ def test_a_row_says_what_was_measured() -> None:
         assert row.cold > 0
         assert row.idle is not None
         assert row.idle > 0
+        assert row.idle_seconds == LITTLE.pause
 
 
 class Wrong(NumPy):
@@ -163,18 +170,105 @@ def test_who_cannot_take_part_is_left_out_with_the_reason() -> None:
     }
 
 
-def test_who_takes_too_long_is_left_out() -> None:
-    (entry,) = measured(smallest("add", "float32"), [NumPy(2)], LITTLE._replace(slowest=0.0))
-    assert isinstance(entry, LeftOut)
-    assert "one call takes" in entry.reason
+def test_peers_that_take_too_long_are_left_out_and_ours_never() -> None:
+    rows, left_out = found_for(smallest("add", "float32"), NpuTensor(), NumPy(2), amount=LITTLE._replace(slowest=0.0))
+    assert [row.contender for row in rows] == ["npu_tensor"]
+    assert [entry.contender for entry in left_out] == ["numpy"]
+    assert "one call takes" in left_out[0].reason
 
 
-def test_a_wrong_result_of_npu_tensor_ends_the_session() -> None:
-    def differs(library: Library, x: Any) -> Any:
-        return x * 2 if isinstance(library, Reference) else x * 3
+class Tiring(NumPy):
+    """Raises from the third call on, when it is timed."""
 
-    with pytest.raises(WrongResult, match="results differ by 5"):
-        list(measured(case_of(differs, VALUES), [NpuTensor()], LITTLE))
+    name = "tiring"
+    calls = 0
+
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Callable[[], Any]:
+        def run() -> Any:
+            self.calls += 1
+            if self.calls > 2:
+                raise MemoryError("no more")
+            return compute(self, *operands)
+
+        return run
+
+
+def test_a_peer_that_raises_while_it_is_timed_is_left_out() -> None:
+    rows, left_out = found_for(case_of(lambda library, x: x + x, VALUES), NpuTensor(), Tiring(2), NumPy(2))
+    assert [(row.contender, row.iterations) for row in rows] == [("npu_tensor", 30), ("numpy", 30)]
+    assert [(entry.contender, entry.reason, entry.failed) for entry in left_out] == [
+        ("tiring", "MemoryError: no more", False)
+    ]
+
+
+def differs(library: Library, x: Any) -> Any:
+    return x * 2 if isinstance(library, Reference) else x * 3
+
+
+def raises(library: Library, x: Any) -> Any:
+    if isinstance(library, NpuTensor):
+        raise nt.BuildError("no such instruction")
+    return x
+
+
+@pytest.mark.parametrize(
+    ("compute", "reason"),
+    [(differs, "results differ by 5.0e-01, more than 1e-05"), (raises, "BuildError: no such instruction")],
+)
+def test_defects_of_npu_tensor_are_named_and_the_others_measured(compute: Callable[..., Any], reason: str) -> None:
+    rows, left_out = found_for(case_of(compute, VALUES), NpuTensor(), NumPy(2))
+    assert [row.contender for row in rows] == (["numpy"] if compute is raises else [])
+    assert (left_out[0].contender, left_out[0].reason, left_out[0].failed) == ("npu_tensor", reason, True)
+    assert not any(entry.failed for entry in left_out[1:])
+
+
+def test_pytorch_runs_in_inference_mode() -> None:
+    torch = pytest.importorskip("torch")
+    (library,), _ = peers.load(["torch"], threads=2)
+    modes: set[bool] = set()
+
+    def noting(library: Library, x: Any) -> Any:
+        if library.name == "torch":
+            modes.add(torch.is_inference_mode_enabled())
+        return x + x
+
+    rows, _ = found_for(case_of(noting, VALUES), library)
+    assert [row.contender for row in rows] == ["torch"]
+    assert modes == {True}
+    assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_numpy_takes_as_many_threads_as_it_is_given(threads: int) -> None:
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    with threadpool_limits(user_api="blas"):  # as they were, afterwards
+        NumPy(threads)
+        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {threads}
+
+
+def test_ggml_gives_its_memory_back() -> None:
+    ggml = pytest.importorskip("ggml")
+    freed: list[str] = []
+    (library,), _ = peers.load(["ggml"], threads=2)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ggml_free", "ggml_backend_buffer_free", "ggml_gallocr_free"):
+            free = getattr(ggml, name)
+            patch.setattr(ggml, name, lambda held, name=name, free=free: [freed.append(name), free(held)])
+        call = case_of(lambda library, x: x + x, VALUES).contender(library)()
+        result = call()
+        del call
+        assert freed == []  # the result holds what it needs
+        assert library.values(result).tolist() == (2 * VALUES).tolist()
+        del result
+    assert sorted(freed) == ["ggml_backend_buffer_free", "ggml_free", "ggml_free", "ggml_gallocr_free"]
+
+
+def test_cold_calls_that_find_kernels_say_so() -> None:
+    rows, _ = found_for(smallest("add", "float32"), NpuTensor(), Jitted())
+    assert [row.note for row in rows] == ["", "cold: the kernels were compiled by npu_tensor just before"]
+    (alone,), _ = found_for(smallest("add", "float32"), Jitted())
+    assert alone.note == ""
 
 
 @pytest.mark.parametrize(
@@ -207,6 +301,39 @@ def test_pauses_come_before_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == 2 * [0.5, "a", 12.0, "b"]
 
 
+def test_without_pauses_there_is_no_idle_call() -> None:
+    rows, _ = found_for(smallest("add", "float32"), NumPy(2), amount=LITTLE._replace(pauses=0))
+    assert [(row.idle, row.idle_seconds) for row in rows] == [(None, None)]
+
+
+def test_what_surrounds_calls_is_entered_outside_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that only this moves: a tenth of a second per call, an hour for each entry and each end."""
+    now = 0.0
+
+    def advance(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    @contextmanager
+    def slow() -> Iterator[None]:
+        advance(3600)
+        yield
+        advance(3600)
+
+    monkeypatch.setattr("benchmarks.timing.time.perf_counter", lambda: now)
+    monkeypatch.setattr("benchmarks.timing.time.sleep", advance)
+    calls, around = {"a": lambda: advance(0.1)}, {"a": slow}
+    samples = interleaved(calls, Effort(rounds=2, block_seconds=1.0, blocks=3), around)["a"]
+    assert samples == [pytest.approx(0.1)] * 6
+    assert after_pauses(calls, {"a": 1.0}, 2, around) == {"a": pytest.approx(0.1)}
+
+
+def test_who_raised_is_named() -> None:
+    with pytest.raises(CallFailed, match="b") as raised:
+        interleaved({"a": lambda: None, "b": lambda: 1 / 0}, Effort(rounds=1, block_seconds=1e-6))
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
 def test_missing_peers_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "benchmarks.peers.jax", raising=False)
@@ -221,9 +348,10 @@ def test_missing_peers_are_named_with_the_reason(monkeypatch: pytest.MonkeyPatch
 
 def test_predictions_grow_with_the_work() -> None:
     def seconds(case: Case, generation: str) -> float:
-        found = predicted_seconds(generation, *case.recorded())
-        assert isinstance(found, float)
-        return found
+        found = predicted(generation, *case.recorded())
+        assert isinstance(found, Prediction)
+        assert found.note == "kernels on the NPU: 1 of 1"
+        return found.seconds
 
     sizes = [next(cases(["linear"], [f"{n}x{n}"], "matmul"))._replace(dtype="bfloat16") for n in (256, 1024)]
     for generation in GENERATIONS:
@@ -236,7 +364,29 @@ def test_predictions_grow_with_the_work() -> None:
 def test_what_no_kernel_takes_has_no_prediction() -> None:
     case = next(cases(["linear"], ["64x64"], "matmul"))
     assert case.dtype == "float32"
-    assert "float32 is exact on the CPU" in str(predicted_seconds("npu2", *case.recorded()))
+    assert "float32 is exact on the CPU" in str(predicted("npu2", *case.recorded()))
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_a_model_whose_products_stay_on_the_processor_has_no_prediction_of_an_npu(generation: str) -> None:
+    """Copies of float32 run on the NPU; its products do not."""
+    x, weights = (NpuTensor().operand(np.ones((64, 64), np.float32), "float32") for _ in range(2))
+    copied = nt.cat([x, x]).T.contiguous()
+    assert isinstance(predicted(generation, copied, x), Prediction)
+    refused = predicted(generation, nt.linear(copied.T.contiguous(), weights), x)
+    assert "float32 is exact on the CPU" in str(refused)
+    assert not isinstance(refused, Prediction)
+    kept = predicted(generation, *ModelCase("transformer_block", "bfloat16").recorded())
+    assert isinstance(kept, Prediction)
+    there, of = re.findall(r"\d+", kept.note)
+    assert 0 < int(there) < int(of)
+
+
+def test_the_processor_is_predicted_by_what_its_kernels_are_predicted_to_take() -> None:
+    case = next(cases(["linear"], ["256x256"], "matmul"))
+    result, *_ = case.recorded()
+    expected = sum(placed.kernel.cost.expense.seconds for placed in plan(capture([result._node])).placed)
+    assert predicted_on_cpu(result) == pytest.approx(expected)
 
 
 @pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -249,6 +399,7 @@ def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
     (row,) = measured(case._replace(dtype="bfloat16"), [NpuTensor("sim:npu2")], LITTLE)
     assert isinstance(row, Row)
     assert (row.device, row.note) == ("sim:npu2", "kernels on the device: 1 of 1")
+    assert nt.get_default_device() == "cpu"
 
 
 @pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -258,6 +409,7 @@ def test_a_simulated_row_is_what_the_simulator_counted() -> None:
     assert isinstance(row, Row)
     assert row.contender == "npu_tensor jit"
     assert (row.kind, row.device, row.iterations, row.cold, row.idle) == ("simulated", "sim:npu2", 0, None, None)
+    assert row.note == KERNELS_ONLY
     # The clock is that of the array: the simulation takes far longer than the run it stands for.
     assert 1e-6 < row.p50 < 1e-2
     assert isinstance(simulated(case._replace(dtype="float32"), "sim:npu2"), LeftOut)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CPU_RATE", "NPU_RATE", "NPU_START", "RATIOS", "results"]
+__all__ = ["CPU_RATE", "MEASURED_NPU", "NPU_RATE", "NPU_START", "RATIOS", "SIMULATED_START", "results"]
 
 RATIOS = {"numpy": 4.0, "torch": 0.5, "jax": 1.25}
 """How many times the time of npu_tensor each peer takes, for every case; jit takes half the time of npu_tensor."""
 
 CPU_RATE, NPU_RATE, NPU_START = 50e9, 2e12, 400e-6
 """Of matrix products: FLOP per second, and seconds of an empty launch."""
+
+SIMULATED_START = 200e-6
+"""The same of the simulated NPU."""
+
+MEASURED_NPU = 8.0
+"""How many times as fast as on the CPU npu_tensor is on an NPU in the suite `ops`."""
 
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
 
@@ -43,9 +49,12 @@ def row(
 
 
 def contest(suite: str, case: str, dtype: str, shapes: list[list[int]], seconds: float, flops: int) -> list[Any]:
-    """A row of every contender; PyTorch lacks one case, as a library may."""
+    """A row of every contender on every device; PyTorch lacks one case, as a library may."""
     what = (suite, case, dtype, shapes)
-    found = [row(*what, "npu_tensor", seconds, flops), row(*what, "npu_tensor jit", seconds / 2, flops)]
+    found = []
+    for device, times in (("cpu", 1.0), *([("npu", MEASURED_NPU)] if suite == "ops" else [])):
+        for contender, share in (("npu_tensor", 1.0), ("npu_tensor jit", 0.5)):
+            found.append(row(*what, contender, share * seconds / times, flops, device=device))
     for peer, ratio in RATIOS.items():
         if (case, peer) != ("exp", "torch"):
             found.append(row(*what, peer, ratio * seconds, flops))
@@ -70,8 +79,10 @@ def results() -> dict[str, Any]:
             rows += contest("matmul", "linear", dtype, shapes, flops / CPU_RATE, flops)
             seconds, more = NPU_START + flops / NPU_RATE, {"device": "npu2", "kind": "predicted"}
             rows.append(row("matmul", "linear", dtype, shapes, "npu_tensor", seconds, flops, **more))
-    more = {"device": "sim:npu2", "kind": "simulated"}
-    rows.append(row("matmul", "linear", "bfloat16", [[64, 64], [64, 64]], "npu_tensor", 450e-6, 2 * 64**3, **more))
+    for n in (64, 128, 256, 512, 1024):
+        shapes, flops, more = [[n, n], [n, n]], 2 * n**3, {"device": "sim:npu2", "kind": "simulated"}
+        seconds = SIMULATED_START + flops / NPU_RATE
+        rows.append(row("matmul", "linear", "bfloat16", shapes, "npu_tensor jit", seconds, flops, **more))
     return {
         "format": 1,
         "quick": False,
@@ -105,7 +116,19 @@ def results() -> dict[str, Any]:
                 "device": "",
                 "contender": "torch",
                 "reason": "made up to be missing",
-            }
+            },
+            *(
+                {
+                    "suite": "matmul",
+                    "case": "linear",
+                    "dtype": "float32",
+                    "size": size,
+                    "device": "npu1",
+                    "contender": "npu_tensor",
+                    "reason": "made up to have no kernel",
+                }
+                for size in ("64x64", "128x128")
+            ),
         ],
         "rows": rows,
     }

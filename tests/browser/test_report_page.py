@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser_page import READABLE, VISIBLE, Box, Page, Show, overlaps
-from made_up_results import CPU_RATE, NPU_RATE, NPU_START, RATIOS, results
+from made_up_results import CPU_RATE, MEASURED_NPU, NPU_RATE, NPU_START, RATIOS, SIMULATED_START, results
 
 for needed in ("plotly", "jinja2", "jsonschema"):
     pytest.importorskip(needed, reason="the report needs the extra `bench`")
 
 from benchmarks.report_page import write_report  # noqa: E402
+from benchmarks.report_page.decisions import decisions  # noqa: E402
+from benchmarks.report_page.rows import read  # noqa: E402
 from benchmarks.results import validate  # noqa: E402
 
 if TYPE_CHECKING:
@@ -72,10 +74,22 @@ def test_there_is_a_bar_for_every_pair_as_long_as_the_logarithm_of_its_ratio(pag
         " return [point.querySelector('text').textContent, r.width] })"
     )
     cases = {"numpy": 12, "torch": 8, "jax": 12}  # PyTorch has no exp
-    expected = Counter({f"{how * ratio:g}": cases[peer] for peer, ratio in RATIOS.items() for how in (1, 2)})
+    expected: Counter[str] = Counter()
+    for peer, ratio in RATIOS.items():
+        for how in (1, 2, MEASURED_NPU, 2 * MEASURED_NPU):
+            expected[f"{how * ratio:g}"] += cases[peer]
     assert Counter(label for label, _ in bars) == expected
     for label, width in bars:
         assert width == pytest.approx(abs(math.log2(float(label))) * octave, abs=1), label
+
+
+def test_bars_of_several_devices_lie_beside_each_other(page: Page) -> None:
+    names = [box.text for box in page.texts("#speedup-ops .legend")]
+    assert names == [f"{name} on {device}" for device in ("cpu", "npu") for name in ("npu_tensor", "npu_tensor jit")]
+    for column in ("xy", "x2y2", "x3y3"):
+        bars = [box for box in page.boxes(f"#speedup-ops .{column} .bars .point path") if box.width > 1]
+        assert len(bars) == (3 * 8 if column == "x2y2" else 4 * 12)  # PyTorch has no exp, and one ratio of 1
+        assert overlaps(bars, slack=1) == [], column
 
 
 def test_bars_of_slower_cases_go_to_the_other_side_and_are_hatched(page: Page) -> None:
@@ -85,7 +99,8 @@ def test_bars_of_slower_cases_go_to_the_other_side_and_are_hatched(page: Page) -
     )
     assert {label for label, fill in fills if fill.startswith("url(")} == {"0.5"}
     one = middle(ticks(page, "#speedup-ops .x2tick")["1"])
-    slower = [box for box in page.boxes("#speedup-ops .x2y2 .bars .point path") if box.width > 1]
+    bars = [box for box in page.boxes("#speedup-ops .x2y2 .bars .point path") if box.width > 1]
+    slower = [box for box in bars if middle(box) < one]
     assert len(slower) == 8
     assert all(box.right == pytest.approx(one, abs=1.5) for box in slower)
 
@@ -94,8 +109,10 @@ def test_means_are_those_of_the_ratios(page: Page) -> None:
     text = page.text
     for peer, ratio in RATIOS.items():
         count = 22 if peer != "torch" else 18
-        assert f"npu_tensor\t{peer}\t{ratio:.2f}\t{ratio:.2f}\t{count}" in text
-        assert f"npu_tensor jit\t{peer}\t{2 * ratio:.2f}\t{2 * ratio:.2f}\t{count}" in text
+        assert f"npu_tensor on cpu\t{peer}\t{ratio:.2f}\t{ratio:.2f}\t{count}" in text
+        assert f"npu_tensor jit on cpu\t{peer}\t{2 * ratio:.2f}\t{2 * ratio:.2f}\t{count}" in text
+        there = f"{MEASURED_NPU * ratio:.2f}"
+        assert f"npu_tensor on npu\t{peer}\t{there}\t{there}\t{count - 10}" in text
 
 
 # --- roofline, crossover, decisions
@@ -126,15 +143,37 @@ def test_points_of_the_roofline_are_at_their_rate_and_intensity(page: Page) -> N
         assert any(math.isclose(a, x_value, rel_tol=0.05) and math.isclose(b, y_value, rel_tol=0.05) for a, b in found)
 
 
-def test_the_star_stands_where_the_times_are_equal(page: Page) -> None:
-    marks = ticks(page, "#plot-crossover .xtick")
-    size = (NPU_START / 2 / (1 / CPU_RATE - 1 / NPU_RATE)) ** (1 / 3)
-    stars = [box for box in page.boxes("#plot-crossover .xy .scatterlayer .point") if box.width > 12]
-    assert len(stars) == 1
-    drawn = value_at(middle(stars[0]), (middle(marks["64"]), 64), (middle(marks["1024"]), 1024))
-    assert drawn == pytest.approx(size, rel=0.02)  # between two sizes the times are no powers of the size
-    (said,) = {int(found) for found in re.findall(r"npu2 \(predicted\) takes less .* from n = (\d+) on", page.text)}
-    assert said == pytest.approx(size, rel=0.02)
+def test_stars_stand_where_the_times_are_equal_to_those_without_recording(page: Page) -> None:
+    jitted = 2 * CPU_RATE
+    sizes = {
+        f"{name} (": (start / 2 / (1 / jitted - 1 / NPU_RATE)) ** (1 / 3)
+        for name, start in (("on npu2", NPU_START), ("on sim:npu2", SIMULATED_START))
+    }
+    marks = ticks(page, "#plot-crossover .xtick"), ticks(page, "#plot-crossover .x2tick")
+    for axes, labels, names in (("xy", marks[0], ["on npu2 ("]), ("x2y2", marks[1], list(sizes))):
+        stars = [box for box in page.boxes(f"#plot-crossover .{axes} .scatterlayer .point") if box.width > 12]
+        drawn = [value_at(middle(star), (middle(labels["64"]), 64), (middle(labels["1024"]), 1024)) for star in stars]
+        # Between two sizes the times are no powers of the size.
+        assert sorted(drawn) == pytest.approx(sorted(sizes[name] for name in names), rel=0.03)
+    said = re.findall(r"npu_tensor (?:jit )?(on .* \().* than npu_tensor jit on the CPU .* from n = (\d+)", page.text)
+    assert len(said) == 3
+    for name, size in said:
+        assert int(size) == pytest.approx(sizes[name], rel=0.03)
+    assert "float32 has sizes without a figure of npu1: made up to have no kernel." in page.text
+
+
+def test_lines_of_the_roofline_say_what_they_are(page: Page) -> None:
+    names = {box.text for box in page.texts("#plot-roofline .legend")}
+    assert {"cpu: best seen here", "npu2: peak of the array"} <= names
+
+
+def test_predictions_for_the_processor_are_taken_beside_those_for_the_npu() -> None:
+    """They are what placement compares; a measured time would set the model against the machine."""
+    changed = results()
+    npu = next(row for row in changed["rows"] if (row["device"], row["kind"]) == ("npu2", "predicted"))
+    changed["rows"].append(npu | {"device": "cpu", "p50": 4 * npu["p50"]})
+    found = {decision.npu.case: decision for decision in decisions(read(changed))["npu2"][:1]}
+    assert [(at.chosen, at.cpu.kind, round(at.lead, 6)) for at in found.values()] == [("NPU", "predicted", 4)]
 
 
 def test_every_workload_with_a_prediction_has_a_cell(page: Page) -> None:
@@ -142,7 +181,7 @@ def test_every_workload_with_a_prediction_has_a_cell(page: Page) -> None:
     cpu = {
         (row["case"], row["dtype"], row["size"]): row["p50"]
         for row in rows
-        if (row["contender"], row["kind"]) == ("npu_tensor", "measured")
+        if (row["contender"], row["device"], row["kind"]) == ("npu_tensor jit", "cpu", "measured")
     }
     for generation in ("npu1", "npu2"):
         npu = [row for row in rows if (row["device"], row["kind"]) == (generation, "predicted")]
@@ -224,15 +263,6 @@ def test_everything_can_be_read_light_dark_and_on_paper(page: Page, scheme: Any,
         assert min(page.contrasts(selector, style)) >= VISIBLE, selector
 
 
-def test_cells_of_the_decision_map_can_be_read(page: Page, show: Show) -> None:
-    # Cells are pixels of an image, whose colours are those of its scale: CPU and NPU.
-    scale = "return document.getElementById('decisions-npu2')._fullData[0].colorscale.map((stop) => stop[1])"
-    colours = page.run(scale)
-    inks = set(page.styles(".heatmap-label text", "fill"))
-    page = show("".join(f"<p style='background: {a}; color: {b}'>{a} {b}</p>" for a in colours for b in inks))
-    assert [text for ratio, text in page.text_contrasts("p") if ratio < READABLE] == []
-
-
 # --- tables
 
 
@@ -245,45 +275,65 @@ def test_percentiles_are_those_of_the_rows(page: Page) -> None:
     assert line in page.text
 
 
-def test_regressions_are_listed(show: Show, tmp_path: Path) -> None:
+def cells(page: str, table: str) -> list[str]:
+    """The texts in the cells of a table with that class, row after row."""
+    (found,) = re.findall(rf'<table class="{table}">(.*?)</table>', page, re.DOTALL)
+    return re.findall(r"<td.*?>(.*?)</td>", found)
+
+
+def test_regressions_are_listed(tmp_path: Path) -> None:
     before = copy.deepcopy(results())
     before["machine"] |= {"date": "2001-01-01T00:00:00+00:00", "governor": "powersave"}
     slower = next(row for row in before["rows"] if row["case"] == "gelu" and row["contender"] == "npu_tensor")
     slower["p50"] /= 2
-    page = show(write_report(results(), tmp_path, before))
-    (line,) = page.boxes("table.regressions tbody tr")
-    assert [cell.text for cell in page.boxes("table.regressions tbody td")][:4] == [
-        "gelu",
-        "32x32",
-        "float32",
-        "npu_tensor",
-    ]
-    assert "2.00" in line.text
-    assert "Beside the results of 2001-01-01" in page.text
-    assert "governor: powersave before, performance now" in page.text
+    page = write_report(results(), tmp_path, before).read_text("utf-8")
+    found = cells(page, "regressions")
+    assert found[:6] == ["gelu", "32x32", "float32", "npu_tensor", "cpu", "measured"]
+    assert found[8:] == ["2.00"]
+    assert "Beside the results of 2001-01-01" in page
+    assert "governor: powersave before, performance now" in page
 
 
-def test_nothing_slower_is_said(show: Show, tmp_path: Path) -> None:
-    page = show(write_report(results(), tmp_path, results()))
-    assert page.boxes("table.regressions") == []
-    assert "Nothing became slower" in page.text
+def test_figures_that_are_gone_are_listed(tmp_path: Path) -> None:
+    before, now = results(), results()
+    gone = next(row for row in now["rows"] if row["case"] == "gelu" and row["contender"] == "npu_tensor")
+    now["rows"].remove(gone)
+    names = ("suite", "case", "dtype", "size", "device", "contender")
+    now["left_out"].append({name: gone[name] for name in names} | {"reason": "made up to fail"})
+    page = write_report(now, tmp_path, before).read_text("utf-8")
+    assert "gelu 32x32 float32, npu_tensor on cpu, measured: made up to fail" in page
+
+
+def test_the_slowest_comes_first_and_the_threshold_itself_is_no_regression(tmp_path: Path) -> None:
+    before = results()
+    ours = [row for row in before["rows"] if row["contender"] == "npu_tensor"]
+    for number, slower in enumerate((2, 1.25, 4)):
+        ours[number]["p50"] /= slower
+    page = write_report(results(), tmp_path, before, threshold=1.25).read_text("utf-8")
+    assert cells(page, "regressions")[8::9] == ["4.00", "2.00"]
+
+
+def test_nothing_slower_is_said(tmp_path: Path) -> None:
+    page = write_report(results(), tmp_path, results()).read_text("utf-8")
+    assert '<table class="regressions">' not in page
+    assert "Nothing became slower" in page
 
 
 # --- the page as a whole
 
 
-def test_sections_without_data_say_so(show: Show, tmp_path: Path) -> None:
-    page = show(write_report(results() | {"rows": [], "ceilings": [], "left_out": []}, tmp_path))
-    assert page.boxes(".plot") == []
-    assert len(page.boxes(".missing")) == 7
+def test_sections_without_data_say_so(tmp_path: Path) -> None:
+    page = write_report(results() | {"rows": [], "ceilings": [], "left_out": []}, tmp_path).read_text("utf-8")
+    assert '<div class="plot"' not in page
+    assert page.count('<p class="missing">') == 7
 
 
-def test_a_session_without_peers_has_everything_else(show: Show, tmp_path: Path) -> None:
+def test_a_session_without_peers_has_everything_else(tmp_path: Path) -> None:
     alone = results()
     alone["rows"] = [row for row in alone["rows"] if row["contender"] not in RATIOS]
-    page = show(write_report(alone, tmp_path))
-    assert "No peer was measured" in page.text
-    assert len(page.boxes(".plot")) == 4
+    page = write_report(alone, tmp_path).read_text("utf-8")
+    assert "No peer was measured" in page
+    assert page.count('<div class="plot"') == 4
 
 
 def test_what_results_say_is_text(show: Show, tmp_path: Path) -> None:
@@ -327,3 +377,12 @@ def test_plots_fit_the_paper(page: Page) -> None:
     assert max(widths) <= 720  # A4 without margins of 10 mm is 718 pixels of 1/96 inch wide
     page.look()
     assert max(box.width for box in page.boxes(".main-svg")) > 1000
+
+
+def test_cells_of_the_decision_map_can_be_read(page: Page, show: Show) -> None:
+    # Cells are pixels of an image, whose colours are those of its scale: CPU and NPU.
+    scale = "return document.getElementById('decisions-npu2')._fullData[0].colorscale.map((stop) => stop[1])"
+    colours = page.run(scale)
+    inks = set(page.styles(".heatmap-label text", "fill"))
+    page = show("".join(f"<p style='background: {a}; color: {b}'>{a} {b}</p>" for a in colours for b in inks))
+    assert [text for ratio, text in page.text_contrasts("p") if ratio < READABLE] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,14 @@ def compose_rotation(task: Task) -> Composed | Refusal:
 
     A table has the cosine and the sine of one pair of one token, which all heads share. A pair of features (a, b)
     becomes (a cos - b sin, b cos + a sin): both are a feature times cos plus its partner times sin, with a sign.
+
+    Angles, less whole turns, are exact to 5e-7 radians for positions below 2^31.
     """
     x, positions, *factors = task.inputs
     (output,) = task.outputs
     assert x.dtype is not None
     assert x.layout is not None
+    assert positions.dtype is not None
     assert task.call is not None
     if x.dtype is float64:
         return Refusal("sin and cos are compiled for float32, not for float64")
@@ -54,7 +58,7 @@ def compose_rotation(task: Task) -> Composed | Refusal:
             *(_over(source, table, (None, 0)) for source in factors),
         ],
         [cosines, sines],
-        _table_program(positions, magnitude, bool(factors)),
+        _table_program(positions.dtype.register, float(magnitude), bool(factors)),
     )
 
     pairs = (*lead, tokens, heads, 2, size // 2)
@@ -103,14 +107,15 @@ def _over(source: Input, shape: tuple[int, ...], axes: tuple[int | None, ...]) -
     return source._replace(layout=Layout(shape, strides, source.layout.offset))
 
 
-def _table_program(positions: Input, magnitude: float, with_factors: bool) -> Program:
-    """Slots: positions, radians per position, and what these are divided by.
+@lru_cache(maxsize=64)
+def _table_program(positions: str, magnitude: float, with_factors: bool) -> Program:
+    """Slots: positions, of that register type, radians per position, and what these are divided by.
 
     Angles are reduced to half a turn in float64, as a far position has many turns and float32 only 24 bits for them.
+    Kept, because every layer of a model has the same rotation and it takes longer to record than all the rest.
     """
-    assert positions.dtype is not None
     builder = Builder()
-    position: Any = builder.load(0, positions.dtype.register).astype("float64")
+    position: Any = builder.load(0, positions).astype("float64")
     angle = position * builder.load(1, "float64")
     if with_factors:
         angle = angle / builder.load(2, "float32").astype("float64")
