@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -316,9 +317,8 @@ class Jitted(Generic[P, R]):
         roots = [tensor._node for tensor in outputs if tensor not in given]
         if not roots:
             return _Captured(specs, None, [], (), (), tuple(map(given.__getitem__, outputs)), result, ())
-        found = capture(roots)
+        found = _capture_results(roots)
         items = {node: item for item, node in found.nodes}
-        _refuse_escapes([node for item, node in found.nodes if item in found.keep], roots)
         lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
         graph = _Graph(found, devices, lasting)
         made = graph.plan()
@@ -412,10 +412,20 @@ def _realize_older(roots: list[Node], watch: Watch) -> None:
     realize(*cast("list[Tensor]", tensors))
 
 
-def _refuse_escapes(kept: list[Node], roots: list[Node]) -> None:
-    for node in kept:
-        if node not in roots and node.wanted:
-            raise _outside_change(node.where)
+def _capture_results(roots: list[Node]) -> Capture:
+    """What a function has recorded for its results. CaptureError if a tensor outside the function names a part of it.
+
+    For some moments, that may be a frame of the function itself: sampling profilers hold the frames of other threads.
+    """
+    escaped: list[Node] = []
+    for seconds in (0, 1e-3, 1e-2, 1e-1):
+        if seconds:
+            time.sleep(seconds)
+        found = capture(roots)
+        escaped = [node for item, node in found.nodes if item in found.keep and node not in roots and node.wanted]
+        if not escaped:
+            return found
+    raise _outside_change(escaped[0].where)
 
 
 def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:

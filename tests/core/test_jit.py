@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -435,3 +436,18 @@ def test_captures_hold_no_data() -> None:
     result = f(nt.ones(512, 512))
     del result
     assert nt.memory_stats()["in_use"] - before < 1 << 16
+
+
+def test_a_profiler_may_hold_frames_for_a_moment() -> None:
+    """One that samples in another thread keeps the local variables of a function alive a little longer."""
+    held: list[FrameType] = []
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        step = x + 1
+        held.append(sys._getframe())
+        threading.Timer(0.02, held.clear).start()
+        return step * 2
+
+    assert function(nt.ones(3)).tolist() == [4, 4, 4]
+    assert not held

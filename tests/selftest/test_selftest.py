@@ -59,7 +59,7 @@ def test_a_simulated_npu_passes() -> None:
         assert row.seconds is None
         assert row.predicted is not None
         assert row.predicted > 0
-        assert "simulated" in row.reason
+        assert "predicted" in row.reason
         assert row.nmse is not None
         if row.dtype in ("i8", "i16", "i32", "u8"):
             assert row.nmse == 0
