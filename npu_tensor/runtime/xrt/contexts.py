@@ -7,6 +7,7 @@ goes when the driver refuses another one.
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -37,6 +38,11 @@ OPCODE: Final = 3
 
 _BUSY: Final = re.compile(r"err=-?(28|22)\b")
 """What the driver says where contexts or columns are used up: ENOSPC, or EINVAL in some versions."""
+
+PAUSES: Final = (1e-3, 1e-2, 1e-1)
+"""Seconds between attempts once all contexts are given up: a thread that asks for the state of a run holds its context
+for some moments more.
+"""
 
 
 class ContextRefused(Exception):
@@ -177,15 +183,20 @@ class Contexts:
             return context
         while len(self._loaded) >= (config.max_contexts or MOST_CONTEXTS[self._arch]):
             self._evict()
+        pauses = iter(PAUSES)
         while True:
             try:
                 context = self._load(program)
             except RuntimeError as error:
                 if _BUSY.search(str(error)) is None:
                     raise
-                if not self._loaded:
+                if self._loaded:
+                    self._evict()
+                    continue
+                pause = next(pauses, None)
+                if pause is None:
                     raise ContextRefused(f"the driver makes no context: {error}") from None
-                self._evict()
+                time.sleep(pause)
             else:
                 self._loaded[program.key] = context
                 self._tell(events.ContextOpened, program.name, len(self._loaded))
