@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import statistics
 import time
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor import config
+from npu_tensor.calibrate.probes import no_garbage_collection
 
 __all__ = [
     "FULL",
@@ -67,18 +67,6 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def _block(call: Call, repeats: int) -> float:
     """Seconds of `repeats` calls. Each result lives until the next one replaces it, as in a user's loop."""
     start = time.perf_counter()
@@ -125,7 +113,7 @@ def interleaved(
     repeats: dict[str, int] = {}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders)
-    with _no_garbage_collection():
+    with no_garbage_collection():
         for name, call in contenders.items():
             with _turn(name, around):
                 repeats[name] = _calibrate(call, effort.block_seconds)
@@ -154,7 +142,7 @@ def after_pauses(
     if not times:
         return {}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
-    with _no_garbage_collection():
+    with no_garbage_collection():
         for _ in range(times):
             for name, call in contenders.items():
                 with _turn(name, around):

@@ -28,11 +28,7 @@ _sources: set[Any] = set()
 
 def _follow(level: int) -> None:
     """Begin or end to listen. What only runs again is printed, too, and who asks for nothing pays for nothing."""
-    wanted, prints_now = level > 0, show in events.listeners
-    if wanted and not prints_now:
-        events.listeners.append(show)
-    elif prints_now and not wanted:
-        events.listeners.remove(show)
+    events.keep_listening(show, level > 0)
 
 
 config.follow("debug", _follow)

@@ -31,6 +31,7 @@ __all__ = [
     "PlanBuilt",
     "PlanRan",
     "emit",
+    "keep_listening",
     "listen",
     "listeners",
 ]
@@ -228,6 +229,16 @@ def emit(event: Event) -> None:
     """Hand `event` to every listener, in the order in which they subscribed."""
     for listener in tuple(listeners):
         listener(event)
+
+
+def keep_listening(listener: Listener, wanted: bool) -> bool:
+    """Subscribe `listener` or unsubscribe it, unless it is so already. Returns whether this call has subscribed it."""
+    listens = listener in listeners
+    if wanted and not listens:
+        listeners.append(listener)
+    elif listens and not wanted:
+        listeners.remove(listener)
+    return wanted and not listens
 
 
 @contextmanager

@@ -23,14 +23,10 @@ def log(event: events.Event) -> None:
 
 def _follow(wanted: bool) -> None:
     """Begin or end to log all events; to stderr, unless the program has set up logging."""
-    logs_now = log in events.listeners
-    if wanted and not logs_now:
+    if events.keep_listening(log, wanted):
         _logger.setLevel(logging.DEBUG)
         if not _logger.hasHandlers():
             _logger.addHandler(logging.StreamHandler())
-        events.listeners.append(log)
-    elif logs_now and not wanted:
-        events.listeners.remove(log)
 
 
 config.follow("log", _follow)

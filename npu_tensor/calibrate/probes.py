@@ -15,7 +15,8 @@ from npu_tensor.graph import Node, capture, digraph
 from npu_tensor.task import Device, Refusal, Task
 from npu_tensor.tensor import Tensor
 
-__all__ = ["BLOCK_SECONDS", "Probe", "Unclear", "kernel", "positive", "typical"]
+__all__ = ["BLOCK_SECONDS", "Probe", "Unclear", "kernel", "no_garbage_collection", "positive", "typical"]
+
 
 class Unclear(NpuTensorError):
     """What was measured contradicts itself."""
@@ -32,7 +33,7 @@ ROUNDS: Final = 25
 
 def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float]:
     """Seconds of each: the lower quartile of blocks that take turns, because all else that runs only adds."""
-    with _no_garbage_collection():
+    with no_garbage_collection():
         repeats = {name: _repeats(probe) for name, probe in probes.items()}
         blocks: dict[str, list[float]] = {name: [] for name in probes}
         for _ in range(QUICK_ROUNDS if quick else ROUNDS):
@@ -43,8 +44,10 @@ def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
+    """Collect garbage now, and not again before the end of the block."""
     enabled = gc.isenabled()
+    gc.collect()
     gc.disable()
     try:
         yield
