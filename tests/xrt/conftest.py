@@ -25,6 +25,7 @@ from npu_tensor.config import config
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt import device as xrt_device
+from npu_tensor.runtime.xrt import engines
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,6 +58,7 @@ def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelL
     monkeypatch.setattr(bindings, "_opener", None)
     monkeypatch.setattr(bindings, "_failed", None)
     monkeypatch.setattr(xrt_device, "library", lambda: library)
+    monkeypatch.setattr(engines, "_engines", {})  # Those of other tests may be of NPUs that this machine has not.
     with install(machine):
         selection.reset()
         yield machine
