@@ -65,6 +65,11 @@ def __getattr__(name: str) -> object:
     return getattr(importlib.import_module(_LOADED_LATE[name]), name)
 
 
+def __dir__() -> list[builtins.str]:
+    """The public names, also those that are loaded late, without the modules that were imported on the way."""
+    return sorted({*__all__, *_NAMES, *_LOADED_LATE, "__version__", "errors", "events", "functional"})
+
+
 def _follow_record_setting() -> None:
     if config.record:
         from npu_tensor.pregen.record import follow_setting

@@ -226,6 +226,10 @@ def fmod(input: Operand, other: Operand) -> Tensor:
     """What division rounded toward zero leaves; has the sign of input."""
 def frac(input: Operand) -> Tensor:
     """input - trunc(input)."""
+def from_dlpack(external: Any) -> Tensor:
+    """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
+
+    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here."""
 def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tensor:
     """A tensor with the array's value and dtype.
 
@@ -553,7 +557,7 @@ def tan(input: Operand) -> Tensor:
 def tanh(input: Operand) -> Tensor:
     """Hyperbolic tangent."""
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
+    """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
     Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
     Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that

@@ -14,13 +14,19 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.user_warnings import warn
 
-__all__ = ["SETTINGS", "Config", "Setting", "as_text", "config"]
+__all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Setting", "as_text", "config"]
+
+CACHE_CLEARED: Final = "NPU_TENSOR_CACHE_CLEARED"
+"""No setting: it tells the processes which this one starts what it has cleared, as NPU_TENSOR_CACHE_CLEAR clears once
+per program and not again in each of its workers."""
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
@@ -381,6 +387,7 @@ class Config:
             """Read a setting from the environment; only called while its slot is empty."""
             if name not in SETTINGS:
                 raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
+            _warn_of_unknown_variables()
             value, origin = SETTINGS[name].from_environment()
             self._fill(name, value, origin)
             return value
@@ -487,5 +494,24 @@ def user_temporary_path() -> Path:
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {field.name: field.metadata["setting"] for field in fields(Config) if field.metadata}
 )
+
+
+
+_PREFIX: Final = "NPU_TENSOR_"
+
+
+@cache
+def _warn_of_unknown_variables() -> None:
+    """A misspelt variable would quietly do nothing. Once per process; those of the tests are theirs."""
+    known = {CACHE_CLEARED, *(variable for setting in SETTINGS.values() for variable in setting.readers)}
+    for variable in sorted(os.environ.keys() - known):
+        if variable.startswith(_PREFIX) and not variable.startswith(f"{_PREFIX}TEST_"):
+            from difflib import get_close_matches
+
+            names = [name.removeprefix(_PREFIX) for name in known if name.startswith(_PREFIX)]
+            similar = get_close_matches(variable.removeprefix(_PREFIX), names, 1)
+            meant = f"did you mean {_PREFIX}{similar[0]}?" if similar else "`npu-tensor config` lists those that are"
+            warn(f"the environment sets {variable}, which is no setting; {meant}")
+
 
 config = Config()

@@ -147,15 +147,17 @@ class _Fuser:
     def __init__(self, graph: nx.DiGraph, fusion: Fusion) -> None:
         self.graph = graph
         self.fusion = fusion
-        self.inputs = {item: operands(graph, item) for item in sorted(graph) if "call" in graph.nodes[item]}
+        self.specs: dict[int, Spec] = dict(graph.nodes(data="spec"))
+        self.calls: dict[int, Call] = {item: call for item, call in sorted(graph.nodes(data="call")) if call}
+        self.inputs = {item: operands(graph, item) for item in self.calls}
         self.sources: dict[int, tuple[int, Layout]] = {}
         self.copied: dict[int, tuple[int, Layout]] = {}
         self.aliases: dict[int, int] = {}
         for item in self.inputs:
-            if self.call(item).op.kind == "view":
+            if self.calls[item].op.kind == "view":
                 self._follow_view(item)
         self.forms = {
-            item: self._form(item) for item in self.inputs if self.call(item).op.kind != "view" or item in self.copied
+            item: self._form(item) for item in self.inputs if self.calls[item].op.kind != "view" or item in self.copied
         }
         self.kept = {item for item in self.forms if graph.nodes[item]["keep"]} | set(self.aliases.values())
         self.consumers: dict[int, list[int]] = {item: [] for item in graph}
@@ -164,24 +166,16 @@ class _Fuser:
                 self.consumers[source].append(item)
         self.group_of: dict[int, Group] = {}
 
-    def call(self, item: int) -> Call:
-        found: Call = self.graph.nodes[item]["call"]
-        return found
-
-    def spec(self, item: int) -> Spec:
-        found: Spec = self.graph.nodes[item]["spec"]
-        return found
-
     def source(self, item: int) -> tuple[int, Layout | None]:
         """The item whose buffer holds this one's elements, and where they lie; no layout for a number."""
         if item in self.sources:
             return self.sources[item]
-        spec = self.spec(item)
+        spec = self.specs[item]
         return item, None if spec is None else _full_layout(spec.shape)
 
     def _follow_view(self, item: int) -> None:
         """Fold a view into whoever reads it, or mark it, or what it views, to be copied."""
-        call = self.call(item)
+        call = self.calls[item]
         viewed = self._viewed(item)
         if viewed is None:
             operand = self.inputs[item][0]
@@ -189,7 +183,7 @@ class _Fuser:
             viewed = self._viewed(item)
             assert viewed is not None
         base, layout = viewed
-        whole = _same_positions(layout, _full_layout(call.spec.shape)) and call.spec.size == self.spec(base).size
+        whole = _same_positions(layout, _full_layout(call.spec.shape)) and call.spec.size == self.specs[base].size
         if not self.graph.nodes[item]["keep"] or whole:
             self.sources[item] = viewed
             if self.graph.nodes[item]["keep"]:
@@ -198,7 +192,7 @@ class _Fuser:
             self.copied[item] = viewed
 
     def _viewed(self, item: int) -> tuple[int, Layout] | None:
-        call = self.call(item)
+        call = self.calls[item]
         base, layout = self.source(self.inputs[item][0])
         assert call.op.layout is not None
         assert layout is not None
@@ -206,7 +200,7 @@ class _Fuser:
         return None if found is None else (base, found)
 
     def _form(self, item: int) -> Form:
-        call = self.call(item)
+        call = self.calls[item]
         if item in self.copied:
             return Form("map", call.spec.shape, (), False, (self.copied[item],))
         sources = [self.source(source) for source in self.inputs[item]]
@@ -339,7 +333,7 @@ class _Fuser:
         return (
             self.forms[item].kind == "map"
             and item not in self.kept
-            and self.spec(item).dtype.register in ("float32", "bool")
+            and self.specs[item].dtype.register in ("float32", "bool")
         )
 
     def _prologue(self, root: int) -> set[int] | None:
@@ -365,13 +359,13 @@ class _Fuser:
     def _can_be_packed(self, number: int, group: Group) -> bool:
         """Whether vectors along the rows, or along the columns, of an operand can read all that computes it."""
         assert group.contraction is not None
-        if _operand_register(self.call(group.contraction), number) != "float32":
+        if _operand_register(self.calls[group.contraction], number) != "float32":
             return False
         root, reading = self.forms[group.contraction].operands[number]
         assert reading is not None
         pairs = list(zip(reading.shape, reading.strides, strict=True))
         read = math.prod(extent for extent, stride in pairs if stride)
-        if read > self.spec(root).size or any(extent > 1 and stride == 0 for extent, stride in pairs[-2:]):
+        if read > self.specs[root].size or any(extent > 1 and stride == 0 for extent, stride in pairs[-2:]):
             return False  # elements would be computed several times
         items = group.prologues[number]
         layouts = [
@@ -392,7 +386,7 @@ class _Fuser:
         while views[-1] != root:
             views.append(self.inputs[views[-1]][0])
         found: Layout | None = layout
-        for call in (self.call(view) for view in reversed(views[:-1])):
+        for call in (self.calls[view] for view in reversed(views[:-1])):
             assert call.op.layout is not None
             found = None if found is None else call.op.layout(found, call.spec.shape, call.attributes)
         return found
@@ -471,7 +465,7 @@ class _Fuser:
         return len(found)
 
     def _too_many(self, operands: set[int]) -> bool:
-        tensors = sum(self.spec(item) is not None for item in operands)
+        tensors = sum(self.specs[item] is not None for item in operands)
         return len(operands) > MAX_OPERANDS or tensors > self.fusion.inputs
 
     # --- tasks
@@ -479,8 +473,8 @@ class _Fuser:
     def task(self, group: Group) -> Task:
         """The work of a group, with one expression joined from those of its members."""
         items = sorted(group.items)
-        ops = tuple("copy" if item in self.copied else self.call(item).op.name for item in items)
-        calls = tuple(map(self.call, items))
+        ops = tuple("copy" if item in self.copied else self.calls[item].op.name for item in items)
+        calls = tuple(self.calls[item] for item in items)
         if group.kind == "data":
             return self._data_task(group, ops, calls)
         order = [axis for axis in range(len(group.shape)) if axis not in group.dims] + list(group.dims)
@@ -489,7 +483,7 @@ class _Fuser:
         prologues: list[Prologue | None] = [None, None]
         values: dict[int, Symbol] = {}
         if group.contraction is not None:
-            call = self.call(group.contraction)
+            call = self.calls[group.contraction]
             for number in range(2):
                 found, prologues[number] = self._factor(group, number)
                 matrices += found
@@ -505,7 +499,7 @@ class _Fuser:
         outputs = []
         for item in sorted(group.members):
             if item in self.kept or item == last:
-                spec = self.spec(item)
+                spec = self.specs[item]
                 over = _row_layout(group.shape, group.dims) if group.members[item] else _full_layout(group.shape)
                 outputs.append(Output(item, spec.dtype, _permuted(over, order), spec.nbytes))
         # Storing rounds; a rounding just before it would be done twice.
@@ -521,7 +515,7 @@ class _Fuser:
             tuple(group.shape[axis] for axis in order),
             len(group.dims) if reduces else 0,
             program,
-            self.call(group.contraction) if group.contraction is not None else None,
+            self.calls[group.contraction] if group.contraction is not None else None,
             (prologues[0], prologues[1]),
             calls,
         )
@@ -539,13 +533,13 @@ class _Fuser:
         for item in sorted(items):
             if item in values:
                 continue
-            call = self.call(item)
+            call = self.calls[item]
             symbols: list[Symbol] = []
             computed = [source in values for source, _ in self.forms[item].operands]
             for source, layout in operands_over(item):
                 value = values.get(source)
                 if value is None:
-                    dtype = self.spec(source).dtype if layout is not None else None
+                    dtype = self.specs[source].dtype if layout is not None else None
                     slot = inputs.setdefault(Input(source, dtype, layout), len(inputs) + first_slot)
                     if dtype is not None:
                         value = builder.load(slot, dtype.register)
@@ -561,8 +555,8 @@ class _Fuser:
         contraction = group.contraction
         source, reading = self.forms[contraction].operands[number]
         assert reading is not None
-        matrix = (*self.call(contraction).spec.shape[:-2], *reading.shape[-2:])
-        dtype = self.spec(source).dtype
+        matrix = (*self.calls[contraction].spec.shape[:-2], *reading.shape[-2:])
+        dtype = self.specs[source].dtype
         items = group.prologues.get(number)
         if items is None:
             return [Input(source, dtype, _broadcast(reading, matrix))], None
@@ -583,9 +577,9 @@ class _Fuser:
 
     def _data_task(self, group: Group, ops: tuple[str, ...], calls: tuple[Call, ...]) -> Task:
         (item,) = group.members
-        call = self.call(item)
+        call = self.calls[item]
         inputs = tuple(
-            Input(source, None if layout is None else self.spec(source).dtype, layout)
+            Input(source, None if layout is None else self.specs[source].dtype, layout)
             for source, layout in self.forms[item].operands
         )
         output = Output(item, call.spec.dtype, _full_layout(call.spec.shape), call.spec.nbytes)

@@ -11,6 +11,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import count
 from operator import attrgetter
 from types import CodeType
@@ -196,6 +197,7 @@ def recorded_at(where: tuple[CodeType, int] | None) -> str:
     return f"{LOCATED}{source_line(*where)})" if where else ""
 
 
+@lru_cache(maxsize=4096)  # A loop records the ops of its lines again and again.
 def _line_number(code: CodeType, offset: int) -> int:
     for start, end, line in code.co_lines():
         if start <= offset < end and line is not None:
@@ -324,5 +326,5 @@ def digraph(found: Capture) -> nx.DiGraph:
 
 def operands(graph: nx.DiGraph, item: int) -> Sequence[int]:
     """The items that feed `item`, in operand order."""
-    found = {slot: source for source, _, slots in graph.in_edges(item, data="slots") for slot in slots}
+    found = {slot: source for source, edge in graph.pred[item].items() for slot in edge["slots"]}
     return [found[slot] for slot in sorted(found)]

@@ -139,7 +139,8 @@ def _by_cost(
     alone = _cut(found, graph, merged, host_devices()[0])
     host = [_on_host(task) for task in alone.tasks]
     on_host = costs.on_host(alone.tasks, host, alone.kept)
-    unasked = costs.unasked(len(alone.tasks), on_host)
+    # An op that no device has a kernel for is to be told of, however little it costs.
+    unasked = costs.unasked(len(alone.tasks), on_host) if config.fallback == "allow" else None
     if unasked is not None:
         return alone, unasked
     cut = _cut(found, graph, merged, costs.accelerators[0])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from npu_tensor import dlpack
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
@@ -174,6 +175,22 @@ class Tensor(Methods):
                 raise ValueError(f"{self.dtype.name} to {wanted} needs a copy")
             return array.astype(wanted)
         return array.copy() if copy else array
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The value for `torch.from_dlpack` and the like, which get a copy if they could write to it."""
+        if stream is not None:
+            raise BufferError(f"the value is in the processor's memory, which has no streams, not even {stream!r}")
+        return dlpack.capsule_of(self.numpy(), max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU
 
     def item(self) -> Any:
         """The only element as a Python number. ShapeError if there are several."""

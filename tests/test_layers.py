@@ -26,7 +26,7 @@ LAYERS = (
     ("errors", "units", "user_warnings", "version"),
     ("config", "events"),
     ("debugging", "dtypes", "logs"),
-    ("spec", "tensor_desc"),
+    ("dlpack", "spec", "tensor_desc"),
     ("ops",),
     ("graph", "task"),
     ("drawing",),

@@ -57,6 +57,14 @@ def test_every_public_name_is_in_the_stub() -> None:
         assert hasattr(nt, name), name
 
 
+def test_completion_offers_the_public_names_and_no_modules_of_others() -> None:
+    offered = set(dir(nt))
+    assert {*nt.__all__, *FUNCTIONS, "compile", "float32", "ShapeError"} <= offered
+    assert offered - names("__init__.pyi") == {"errors", "events", "functional"}
+    for name in offered:
+        assert getattr(nt, name) is not None
+
+
 def test_every_method_is_in_the_stub() -> None:
     declared = names("_methods.pyi")
     own = {name for name in vars(nt.Tensor) if not name.startswith("_") and callable(getattr(nt.Tensor, name))}

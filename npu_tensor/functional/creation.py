@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor.dlpack import as_array
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functional.register import composite, fitting
@@ -49,7 +50,7 @@ def _first_number(data: Any) -> Any:
 
 @composite(method=False)
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """A tensor of Python numbers, nested lists of them, a NumPy array or another tensor; always a copy.
+    """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
     Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
     Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
@@ -58,6 +59,8 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     check_device(device)
     if isinstance(data, Tensor):
         return data.clone() if dtype is None else data.clone().to(dtype)
+    if not isinstance(data, np.ndarray) and hasattr(data, "__dlpack__"):
+        data = as_array(data)
     if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
         if dtype is not None and as_dtype(dtype).category == 1 and array.dtype in _FLOATS:
@@ -101,6 +104,17 @@ def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
     if not copy:
         array.flags.writeable = False
     return made
+
+
+@composite(method=False)
+def from_dlpack(external: Any) -> Tensor:
+    """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
+
+    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+    """
+    if not hasattr(external, "__dlpack__"):
+        raise TypeError(f"from_dlpack takes an array that has __dlpack__, not {type(external).__name__}")
+    return from_array(as_array(external))
 
 
 def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:

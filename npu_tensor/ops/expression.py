@@ -209,7 +209,7 @@ class Symbol:
 
     def astype(self, dtype: str) -> Symbol:
         """Value conversion to another register type."""
-        return self.builder.emit("cast", (self,), str(np.dtype(dtype)))
+        return self.builder.emit("cast", (self,), dtype)
 
     def _apply(self, primitive: str, *others: Any, reverse: bool = False) -> Symbol:
         operands = [self._lift(other) for other in others]

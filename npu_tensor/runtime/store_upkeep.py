@@ -24,17 +24,13 @@ from pathlib import Path
 from typing import Final
 
 from npu_tensor import events
-from npu_tensor.config import config, user_temporary_path
+from npu_tensor.config import CACHE_CLEARED, config, user_temporary_path
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_contents import File, Item, Leftover, describe, scan
 from npu_tensor.runtime.store_directories import SCRATCH_PREFIX, writable
 from npu_tensor.runtime.store_files import DAMAGED, LOCKS, locked
 
-__all__ = ["CLEARED", "Removed", "clear", "clear_everything", "clear_once", "collect", "wrote"]
-
-CLEARED: Final = "NPU_TENSOR_CACHE_CLEARED"
-"""Environment variable that tells the processes which this one starts what it has cleared: NPU_TENSOR_CACHE_CLEAR
-clears once per program, not again in each of its workers."""
+__all__ = ["Removed", "clear", "clear_everything", "clear_once", "collect", "wrote"]
 
 _CHECKED: Final = re.compile(r"checked-[0-9a-f]{16}\.txt")
 """What `xrt.checked` writes: the kernels whose results were compared with the CPU's."""
@@ -168,10 +164,10 @@ def clear_once(root: Path) -> None:
     """Clear the cache if NPU_TENSOR_CACHE_CLEAR asks for that and neither this process nor its parents did it yet."""
     if not config.cache_clear:
         return
-    cleared = os.environ.get(CLEARED, "")
+    cleared = os.environ.get(CACHE_CLEARED, "")
     if str(root) in cleared.split(os.pathsep):
         return
-    os.environ[CLEARED] = f"{cleared}{os.pathsep}{root}" if cleared else str(root)
+    os.environ[CACHE_CLEARED] = f"{cleared}{os.pathsep}{root}" if cleared else str(root)
     try:
         removed = clear(writable(root))
     except (ArgumentError, OSError) as error:

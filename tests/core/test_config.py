@@ -106,6 +106,26 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 # --- variables
 
 
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [("NPU_TENSOR_THREAD", "did you mean NPU_TENSOR_THREADS?"), ("NPU_TENSOR_QQQQQQQQQQ", "`npu-tensor config` lists")],
+)
+def test_a_misspelt_variable_is_told_of_once(variable: str, hint: str) -> None:
+    code = """
+import warnings
+from npu_tensor.config import config
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    config.threads, config.eager
+assert len(found) == 1 and found[0].filename == "<string>", found
+print(found[0].message)
+"""
+    finished = run_python(code, **{variable: "2"}, NPU_TENSOR_TEST_MINE="1", NPU_TENSOR_CACHE_CLEARED="x")
+    assert finished.returncode == 0, finished.stderr
+    assert f"the environment sets {variable}, which is no setting" in finished.stdout
+    assert hint in finished.stdout
+
+
 def test_every_promised_variable_is_read_with_its_aliases() -> None:
     found = {variable: aliases for variable, *aliases in (setting.readers for setting in SETTINGS.values())}
     assert {variable: found.get(variable) for variable in PROMISED} == PROMISED

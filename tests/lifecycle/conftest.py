@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from npu_tensor import events
-from npu_tensor.runtime import store_directories, store_upkeep
+from npu_tensor.config import CACHE_CLEARED
+from npu_tensor.runtime import store_directories
 from npu_tensor.runtime.store import Store
 
 
@@ -23,7 +24,7 @@ def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(store_directories, "_writable", {})
     monkeypatch.setattr(store_directories, "_own", {})
     monkeypatch.setattr(store_directories, "_warned", set())
-    monkeypatch.delenv(store_upkeep.CLEARED, raising=False)
+    monkeypatch.delenv(CACHE_CLEARED, raising=False)
     return path
 
 

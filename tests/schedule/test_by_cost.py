@@ -274,10 +274,21 @@ def test_plans_are_cached_by_structure(accelerator: Make) -> None:
 
 def test_staying_by_cost_is_no_fallback(accelerator: Make) -> None:
     accelerator({"exp": expense(100)})
+    x = ones(64)
     found: list[events.Event] = []
     with config.scope(fallback="error"), events.listen(found.append):
-        ones(64).exp().realize()
+        x.exp().realize()
     assert not [event for event in found if isinstance(event, events.Fallback)]
+
+
+def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: Make) -> None:
+    accelerator({"exp": expense(1)})
+    x = ones(4)
+    assert x.relu().tolist() == [1.0] * 4  # By default nobody is asked.
+    with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"no kernel for add\+relu"):
+        (x + 1).relu().realize()
+    with config.scope(fallback="warn"), pytest.warns(RuntimeWarning, match=r"no kernel for add\+abs"):
+        assert (x + 1).abs().tolist() == [2.0] * 4
 
 
 def test_the_reason_says_what_was_compared(accelerator: Make) -> None:

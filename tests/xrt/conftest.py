@@ -23,9 +23,8 @@ sys.path.pop(0)
 from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt import bindings, engines
 from npu_tensor.runtime.xrt import device as xrt_device
-from npu_tensor.runtime.xrt import engines
 
 
 @pytest.fixture(scope="session", autouse=True)

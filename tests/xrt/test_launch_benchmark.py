@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The benchmark in a process of its own, as users run it, with the kernels that this test has compiled."""
-    environment = os.environ | {"NPU_TENSOR_CACHE_PATH": str(config.cache_dir)}
+    environment = os.environ | {"NPU_TENSOR_CACHE_DIR": str(config.cache_dir)}
     command = [sys.executable, "-m", "benchmarks.launch", "--quick", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 

@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +57,8 @@ class CpuDevice:
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / "cpu")
+        self.product = lru_cache(maxsize=1024)(partial(Gemm, self.engine, self.target))
+        """Products by what they compute: the layers of a model share them."""
         self._pool_lock = threading.Lock()
 
     @cached_property
@@ -512,15 +514,13 @@ class _ProductKernel:
                 copy, rest[number] = _bind_copy(owner, source, _unused_item(task) + number)
                 copies.append(copy)
         numbers = _number_types(task.program)
-        gemm = Gemm(
-            owner.engine,
-            owner.target,
+        gemm = owner.product(
             (m, n, self.depth),
             a=_factor(task.prologues[0], left),
             b=_factor(task.prologues[1], right),
-            outputs=[Matrix(output.dtype.name, output.layout.strides) for output in task.outputs],
+            outputs=tuple(Matrix(output.dtype.name, output.layout.strides) for output in task.outputs),
             epilogue=task.program,
-            operands=[_matrix(source, numbers.get(slot)) for slot, source in enumerate(rest, 1)],
+            operands=tuple(_matrix(source, numbers.get(slot)) for slot, source in enumerate(rest, 1)),
             batch=tuple(batch),
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate

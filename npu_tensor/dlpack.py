@@ -1,0 +1,102 @@
+"""DLPack for arrays of every dtype: NumPy speaks it, but not for bfloat16.
+
+torch.from_dlpack(x), np.from_dlpack(x)     # x: a Tensor
+nt.from_dlpack(torch.ones(3).bfloat16())
+
+The layout of the structures is that of dlpack.h (https://dmlc.github.io/dlpack/latest/c_api.html).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from npu_tensor.dtypes import bfloat16
+
+__all__ = ["CPU", "Exporter", "as_array", "capsule_of"]
+
+CPU: Final = (1, 0)
+"""kDLCPU and the number of the processor, as `__dlpack_device__` gives them."""
+
+_UNSIGNED, _BFLOAT = 1, 4  # kDLUInt, kDLBfloat
+
+
+class _Layout(NamedTuple):
+    """The name of a capsule, and where its structure holds the type code: DLTensor.dtype.code."""
+
+    name: bytes
+    code: int
+
+
+_DLTENSOR_CODE = 20  # after data, device and ndim
+_VERSIONED = _Layout(b"dltensor_versioned", 32 + _DLTENSOR_CODE)  # after version, manager_ctx, deleter and flags
+_LAYOUTS = (_VERSIONED, _Layout(b"dltensor", _DLTENSOR_CODE))
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_pointer.restype = ctypes.c_void_p
+
+
+class Exporter(Protocol):
+    """An array of any library that speaks DLPack."""
+
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+def capsule_of(
+    array: np.ndarray[Any, Any],
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """What `__dlpack__` of a read-only array returns: its memory, or a copy of it if a copy is asked for or needed.
+
+    A consumer that does not know version 1.0 could write to what it gets, so that it gets a copy. Raises BufferError if
+    `copy` is False then, or if `dl_device` is not the processor's.
+    """
+    if max_version is None or max_version < (1, 0):
+        if copy is False:
+            raise BufferError("a tensor's memory is read-only, which only DLPack 1.0 can say: copy=False is impossible")
+        array, copy = array.copy(), None
+    if array.dtype != bfloat16.numpy:
+        return array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+    words = array.view(np.uint16)
+    capsule = words.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+    _type_code(capsule).value = _BFLOAT
+    return capsule
+
+
+def as_array(external: Exporter) -> np.ndarray[Any, Any]:
+    """The memory of another library's array as a NumPy array. Raises BufferError if it is not the processor's."""
+    words = _Words(external)
+    array = np.from_dlpack(words)
+    return array.view(bfloat16.numpy) if words.bfloat16 else array
+
+
+class _Words:
+    """What another library exports, with unsigned integers in place of bfloat16, which NumPy does not take."""
+
+    def __init__(self, external: Exporter) -> None:
+        self.external = external
+        self.bfloat16 = False
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.external.__dlpack_device__()
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        capsule = self.external.__dlpack__(**keywords)
+        code = _type_code(capsule)
+        if code.value == _BFLOAT:
+            code.value = _UNSIGNED
+            self.bfloat16 = True
+        return capsule
+
+
+def _type_code(capsule: Any) -> ctypes.c_uint8:
+    layout = next(layout for layout in _LAYOUTS if _is_valid(capsule, layout.name))
+    return ctypes.c_uint8.from_address(_pointer(capsule, layout.name) + layout.code)

@@ -1,0 +1,89 @@
+"""Values that go to NumPy and PyTorch by DLPack and come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.dtypes import DTYPES, DType
+
+
+class Old:
+    """An array whose library speaks DLPack as before version 1.0, with no arguments but the stream."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, stream: None = None) -> Any:
+        return self.array.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.array.__dlpack_device__()
+        return device
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_pytorch_reads_and_gives_every_dtype(dtype: DType) -> None:
+    torch = pytest.importorskip("torch")
+    x = nt.tensor([[0.0, 1.0, 3.0], [7.0, 0.0, 2.0]]).to(dtype)
+    theirs = torch.from_dlpack(x)
+    assert str(theirs.dtype) == f"torch.{dtype.name}"
+    assert theirs.tolist() == x.tolist()
+    for back in (nt.from_dlpack(theirs.T), nt.tensor(theirs.T), nt.as_tensor(theirs.T)):
+        assert back.dtype is dtype
+        assert back.tolist() == x.T.tolist()
+
+
+def test_numpy_shares_the_memory_and_cannot_write_to_it() -> None:
+    x = nt.arange(6).reshape(2, 3)
+    array = np.from_dlpack(x)
+    assert np.shares_memory(array, x.numpy())
+    assert not array.flags.writeable
+    copied = np.from_dlpack(x, copy=True)
+    copied[0] = 7
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_who_cannot_be_told_that_memory_is_read_only_gets_a_copy() -> None:
+    x = nt.arange(3)
+    theirs = np.from_dlpack(Old(x))
+    assert not np.shares_memory(theirs, x.numpy())
+    with pytest.raises(BufferError, match="read-only"):
+        x.__dlpack__(copy=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_old_exporters_are_understood(dtype: str) -> None:
+    x = nt.tensor([1.5, -2.0], dtype=dtype)
+    back = nt.from_dlpack(Old(x))
+    assert back.dtype.name == dtype
+    assert back.tolist() == [1.5, -2.0]
+
+
+def test_from_dlpack_copies() -> None:
+    array = np.ones(3)
+    x = nt.from_dlpack(array)
+    array[:] = 7
+    assert x.dtype is nt.float64
+    assert x.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_value_is_computed_when_it_is_given_away() -> None:
+    x = nt.arange(3) + 1
+    assert np.from_dlpack(x).tolist() == [1, 2, 3]
+    assert nt.tensor(5).__dlpack_device__() == np.ones(1).__dlpack_device__()
+    assert np.from_dlpack(nt.zeros(0, 3)).shape == (0, 3)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(TypeError, match="__dlpack__, not list"):
+        nt.from_dlpack([1])
+    with pytest.raises(nt.DTypeError, match="complex"):
+        nt.from_dlpack(np.ones(2, np.complex64))
+    with pytest.raises(BufferError, match="streams"):
+        nt.ones(2).__dlpack__(stream=1)
+    with pytest.raises(BufferError):
+        nt.ones(2).__dlpack__(max_version=(1, 0), dl_device=(2, 0))
