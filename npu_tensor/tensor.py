@@ -408,6 +408,17 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     return tensor
 
 
+def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType) -> Tensor:
+    """As `_finish`, for a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
+
+    A plan for every place that a program looks at would cost far more than to share the memory.
+    """
+    value = inputs[0].value
+    if call.start is None or type(value) is not Buffer or watches:
+        return _finish(call, inputs, depth, frame)
+    return wrap(Data(call.spec, value.part(call.start * call.spec.dtype.itemsize, call.spec.nbytes)))
+
+
 def _run_early(tensor: Tensor, depth: int) -> None:
     if _depends_on_placeholder(tensor._node):
         return
@@ -505,7 +516,8 @@ def _source(op: Op) -> str:
     depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(
         len(names), f"max({', '.join(f'd{i}' for i in range(len(names)))})"
     )
-    lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
+    finish = "_finish" if op.kind != "view" else "_finish_view"
+    lines.append(f"    return {finish}(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
     return "\n".join(lines) + "\n"
 
 
@@ -518,6 +530,7 @@ def _compile(op: Op) -> Callable[..., Tensor]:
         "Tensor": Tensor,
         "_calls": {},
         "_finish": _finish,
+        "_finish_view": _finish_view,
         "_flat": _flat,
         "_getframe": sys._getframe,
         "_keep": keep,

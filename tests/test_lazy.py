@@ -55,6 +55,73 @@ def test_recording_and_repr_compute_nothing() -> None:
     assert ran == []
 
 
+@contextmanager
+def plans() -> Iterator[list[events.PlanBuilt]]:
+    """The plans that are made inside the block."""
+    made: list[events.PlanBuilt] = []
+    with events.listen(lambda event: made.append(event) if isinstance(event, events.PlanBuilt) else None):
+        yield made
+
+
+def test_looking_at_parts_of_a_value_plans_nothing() -> None:
+    x = nt.arange(24).reshape(2, 3, 4).realize()
+    with kernels() as ran, plans() as made:
+        parts = [x[1], x[1, 2], x[0, 1:], x[:1], x.reshape(6, 4)[5], x[1].flatten(), x[0, 0, 3], *x, *x.unbind(0)]
+        parts += [x.squeeze(0), x[None], x[1:, None], x.narrow(0, 1, 1), *x.split(1), x[1].T[None].mT[0].T.T]
+        assert not [part for part in parts[:-1] if not part.is_realized]
+        assert sum(int(element) for row in x for line in row for element in line) == sum(range(24))
+        assert (x[1, 2, 3].item(), x[0, 1:].tolist()) == (23, [[4, 5, 6, 7], [8, 9, 10, 11]])
+    assert ran == []
+    assert made == []
+
+
+def test_parts_are_values_of_their_own() -> None:
+    x = nt.arange(6).reshape(2, 3).realize()
+    row, first = x[1], x[0, 0]
+    assert np.shares_memory(row.numpy(), x.numpy())
+    x += 1
+    row *= 10
+    first.fill_(7)
+    assert (x.tolist(), row.tolist(), first.item()) == ([[1, 2, 3], [4, 5, 6]], [30, 40, 50], 7)
+    assert not row.numpy().flags.writeable
+
+
+def test_parts_with_gaps_are_recorded() -> None:
+    x = nt.arange(6).reshape(2, 3).realize()
+    for part in (x[:, 1], x[:, ::-1], x[::-1], x.T, x[0, ::2], x[:, :2], x[0].expand(2, 3)):
+        assert not part.is_realized
+        assert part.clone().tolist() == part.tolist()
+
+
+def test_a_captured_function_does_not_keep_parts_of_old_values() -> None:
+    weights = nt.arange(4.0).reshape(2, 2).realize()
+
+    @nt.jit
+    def f(x: nt.Tensor) -> nt.Tensor:
+        return x + weights[1]
+
+    x = nt.zeros(2)
+    assert f(x).tolist() == [2.0, 3.0]
+    weights += 10
+    assert f(x).tolist() == [12.0, 13.0]
+
+
+def test_writes_at_one_place_after_another_share_a_plan() -> None:
+    m, expected = nt.zeros(5, 6).realize(), np.zeros((5, 6))
+    with plans() as made:
+        for i in range(5):
+            for j in range(-6, 0):
+                m[i, j] = i * j
+                m.realize()
+                expected[i, j] = i * j
+        for i in range(5):
+            m[i, 1:3] = float(i)
+            m.realize()
+            expected[i, 1:3] = i
+    assert m.tolist() == expected.tolist()
+    assert len(made) == 2
+
+
 LOOKS: list[Callable[[nt.Tensor], Any]] = [
     print,
     str,

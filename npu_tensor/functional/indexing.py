@@ -83,11 +83,22 @@ def _parts(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-class _Resolver:
-    """Collects an _Index part by part, for a tensor of the given extents."""
+def _in_range(index: int, axis: int, extent: int) -> int:
+    """The index without a sign. DimensionError if it is out of range."""
+    if not -extent <= index < extent:
+        raise DimensionError(f"index {index} is out of range for dimension {axis} of extent {extent}")
+    return index % extent
 
-    def __init__(self, extents: tuple[int, ...]) -> None:
+
+class _Resolver:
+    """Collects an _Index part by part, for a tensor of the given extents.
+
+    integers_as_tensors: a place that changes from turn to turn of a loop is an operand then, and not a new structure.
+    """
+
+    def __init__(self, extents: tuple[int, ...], integers_as_tensors: bool) -> None:
         self.extents = extents
+        self.integers_as_tensors = integers_as_tensors
         self.bounds: list[tuple[int, int, int]] = []
         self.shape: list[int] = []
         self.origins: list[int | None] = []
@@ -125,10 +136,10 @@ class _Resolver:
         self._kept((0, self._extent, 1))
 
     def _integer(self, index: int) -> None:
-        axis, extent = len(self.bounds), self._extent
-        if not -extent <= index < extent:
-            raise DimensionError(f"index {index} is out of range for dimension {axis} of extent {extent}")
-        index %= extent
+        index = _in_range(index, len(self.bounds), self._extent)
+        if self.integers_as_tensors:
+            self._points(from_array(np.array(index, np.int64)))
+            return
         self.bounds.append((index, index + 1, 1))
 
     def _mask(self, mask: Tensor) -> None:
@@ -145,9 +156,11 @@ class _Resolver:
                 self._points(from_array(positions, int64))
 
 
-def _resolved(index: Any, extents: tuple[int, ...]) -> _Index:
-    resolver = _Resolver(extents)
-    for part in _parts(index, len(extents)):
+def _resolved(index: Any, extents: tuple[int, ...], for_put: bool = False) -> _Index:
+    parts = _parts(index, len(extents))
+    # An integer beside index tensors is a slice of its own for PyTorch, and does not count as one of them.
+    resolver = _Resolver(extents, for_put and not any(isinstance(part, Tensor) for part in parts))
+    for part in parts:
         resolver.add(part)
     return _Index(tuple(resolver.bounds), tuple(resolver.shape), tuple(resolver.origins), tuple(resolver.tensors))
 
@@ -171,9 +184,7 @@ def _are_adjacent(places: list[int]) -> bool:
 def _row(input: Tensor, index: int) -> Tensor:
     """input[index], the most frequent index, without the general way's lists."""
     extents = input.shape
-    if not -extents[0] <= index < extents[0]:
-        raise DimensionError(f"index {index} is out of range for dimension 0 of extent {extents[0]}")
-    index %= extents[0]
+    index = _in_range(index, 0, extents[0])
     bounds = ((index, index + 1, 1), *((0, extent, 1) for extent in extents[1:]))
     return _slice(input, bounds).reshape(extents[1:])
 
@@ -232,7 +243,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True) -> Tensor:
     index = _without_switches(index)
     if index is None:
         return input.clone()
-    resolved = _resolved(index, input.shape)
+    resolved = _resolved(index, input.shape, for_put=True)
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
     taken = broadcast_shapes(*(tensor.shape for tensor in indices))

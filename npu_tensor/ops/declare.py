@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from npu_tensor.spec import Spec
+from npu_tensor.spec import Spec, contiguous_strides
 
 __all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep", "op"]
 
@@ -67,9 +67,12 @@ class Call:
     """An op applied to operands of given specs with given attributes: all that is known before there is data.
 
     There is one object per distinct call, so identity stands for structure in plan-cache keys.
+
+    start: where the elements of a view begin in a row-major operand, if they follow each other there in row-major
+    order; else None. In elements.
     """
 
-    __slots__ = ("attributes", "dims", "op", "operands", "reduces", "registers", "spec")
+    __slots__ = ("attributes", "dims", "op", "operands", "reduces", "registers", "spec", "start")
 
     def __init__(self, op: Op, operands: tuple[Operand, ...], resolution: Resolution) -> None:
         self.op: Final = op
@@ -79,9 +82,20 @@ class Call:
         self.attributes: Final = resolution.attributes
         self.dims: Final = resolution.dims
         self.reduces: Final = resolution.reduces
+        self.start: Final = None if op.layout is None else _start(self, op.layout)
 
     def __repr__(self) -> str:
         return f"{self.op.name}({', '.join(map(str, self.operands))}) -> {self.spec}"
+
+
+def _start(view: Call, follow: Callable[[Layout, tuple[int, ...], dict[str, Any]], Layout | None]) -> int | None:
+    viewed, shape = view.operands[0], view.spec.shape
+    assert isinstance(viewed, Spec)
+    layout = follow(Layout(viewed.shape, contiguous_strides(viewed.shape)), shape, view.attributes)
+    if layout is None or not view.spec.size:
+        return None
+    strides = zip(shape, layout.strides, contiguous_strides(shape), strict=True)
+    return layout.offset if all(extent == 1 or own == whole for extent, own, whole in strides) else None
 
 
 Rule = Callable[[tuple[Operand, ...], dict[str, Any]], Resolution]

@@ -158,6 +158,19 @@ class Buffer:
         whole = np.asarray(self if writeable else _ReadOnly(self))
         return whole[:needed].view(dtype).reshape(shape)
 
+    def part(self, start: int, nbytes: int) -> Buffer:
+        """Some of its bytes as a buffer of their own, without a copy; keeps this one alive."""
+        # Parts of parts keep the whole alive, and not each other: a program may cut a part off again and again.
+        is_part = getattr(self._give_back, "__func__", None) is Buffer._keep_alive
+        part = Buffer(self.address + start, nbytes, self._give_back if is_part else self._keep_alive)
+        owner = getattr(self, "_owner", None)
+        if owner is not None:
+            part._owner = owner
+        return part
+
+    def _keep_alive(self, address: int) -> None:
+        """What a part does at its end."""
+
     def __repr__(self) -> str:
         return f"Buffer(address={self.address:#x}, nbytes={self.nbytes})"
 

@@ -280,6 +280,36 @@ def test_from_array_keeps_read_only_memory_read_only() -> None:
     assert not Buffer.from_array(array).as_array((4,), np.float64).flags.writeable
 
 
+def test_parts_share_the_memory_and_keep_it() -> None:
+    allocator = Allocator(pool_bytes=0)
+    whole = allocator.allocate(2 * MIB)
+    whole.as_array((2 * MIB,), np.uint8)[:] = 7
+    part = whole.part(MIB, MIB)
+    for _ in range(100_000):  # Parts that kept each other alive would overflow the stack when they go.
+        part = part.part(1, part.nbytes - 1)
+    assert part.address == whole.address + MIB + 100_000
+    reference = weakref.ref(whole)
+    del whole
+    gc.collect()
+    assert reference() is not None
+    assert (part.as_array((part.nbytes,), np.uint8) == 7).all()
+    del part
+    gc.collect()
+    assert reference() is None
+    assert allocator.statistics().in_use == 0
+
+
+def test_parts_of_foreign_memory_keep_it_and_stay_read_only() -> None:
+    array = np.arange(10, dtype=np.int64)
+    array.flags.writeable = False
+    part = Buffer.from_array(array).part(16, 24)
+    del array
+    gc.collect()
+    found = part.as_array((3,), np.int64)
+    assert found.tolist() == [2, 3, 4]
+    assert not found.flags.writeable
+
+
 def test_from_array_refuses_what_it_cannot_share() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         Buffer.from_array(np.zeros((4, 4))[:, ::2])

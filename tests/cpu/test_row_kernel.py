@@ -14,7 +14,7 @@ from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Builder, Program, Symbol
 from npu_tensor.runtime.cpu.loop_base import Operand
-from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.loop_kernel import length_class, loop_kernel
 from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
 
@@ -630,3 +630,29 @@ def test_disabling_a_feature_disables_what_builds_on_it() -> None:
         assert not {"avx", "avx2", "fma", "f16c", "sse4.1"} & older.features
     assert target("-avx512bf16").lanes == target("").lanes
     assert not target("-avx512bf16").has_bfloat16
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("made", [program(softmax, "float32"), program(lambda x: emit("row_sum", x), "float32")])
+def test_lengths_of_one_class_share_their_code(made: Program, columns: bool, level: str) -> None:
+    """Kernels are kept by class: a wrong one would run code for rows of another length."""
+    per_row = len(made.instructions) == 2
+    result = Operand("float32", "row" if per_row and not columns else "contiguous")
+    operands = (result, Operand("float32", "contiguous"))
+    lanes = target(level).lanes
+    lengths = {*LENGTHS, *range(1, 5 * lanes), 4095, 4096, 4097, 16383, 16384, 16385, 20000, 65536, 65537}
+
+    def text(length: int | None) -> str:
+        return loop_kernel("kernel", made, operands, 1, target(level), columns=columns, length=length)
+
+    for length in lengths - {0}:
+        known = length_class(made, length, lanes)
+        assert known is not None
+        assert known >= length
+        assert text(length) == text(known)
+
+
+def test_the_length_of_a_map_does_not_matter() -> None:
+    made = program(np.exp, "float32")
+    assert {length_class(made, length, 8) for length in LENGTHS} == {None}

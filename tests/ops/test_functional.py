@@ -367,6 +367,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 SPECIAL = {
     "tensor as_tensor from_numpy zeros ones empty full zeros_like ones_like empty_like full_like eye linspace": "here",
     "rand randn randint randperm rand_like randn_like randint_like": "here: seed and distribution",
+    "from_dlpack": "core/test_dlpack",
     "to float double half bfloat16 int long short char byte bool type_as": "test_dtypes, test_casts_and_to",
     "__getitem__ __setitem__ __iter__": "test_indexing",
     "new_zeros new_ones new_empty new_full new_tensor is_tensor numel stride is_contiguous": "here: like torch",

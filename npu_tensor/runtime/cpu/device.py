@@ -26,7 +26,7 @@ from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.loop_base import Operand
-from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.loop_kernel import length_class, loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.rotation import compose_rotation
 from npu_tensor.runtime.cpu.split import split_rows
@@ -57,8 +57,9 @@ class CpuDevice:
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / "cpu")
+        # By what they compute: the layers of a model, and the turns of a loop, share them.
         self.product = lru_cache(maxsize=1024)(partial(Gemm, self.engine, self.target))
-        """Products by what they compute: the layers of a model share them."""
+        self.loop = lru_cache(maxsize=4096)(self._loop)
         self._pool_lock = threading.Lock()
 
     @cached_property
@@ -71,6 +72,19 @@ class CpuDevice:
     def rates(self) -> ProcessorRates:
         """How fast this processor is."""
         return processor_rates(self.target.lanes)
+
+    def _loop(
+        self,
+        program: Program,
+        operands: tuple[Operand, ...],
+        outer: int,
+        streaming: bool,
+        columns: bool,
+        length: int | None,
+    ) -> int:
+        """The address of a compiled kernel; see `loop_kernel`."""
+        ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length)
+        return self.engine.compile(ir, "kernel")["kernel"]
 
     @contextmanager
     def compiling(self, kernel: _LoopKernel | _ComposedKernel | _ProductKernel) -> Iterator[None]:
@@ -239,8 +253,8 @@ def _bind_loop(
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
     operands, order = _operands(program, space, inputs, outputs, slots, columns, tiles)
-    ir = loop_kernel("kernel", program, operands, len(space.outer), owner.target, streaming, columns, space.inner)
-    kernel = owner.engine.compile(ir, "kernel")["kernel"]
+    length = length_class(program, space.inner, owner.target.lanes)
+    kernel = owner.loop(program, operands, len(space.outer), streaming and not space.outer, columns, length)
     meta = _meta(space, operands, order)
     elements = math.prod(space.outer) * space.inner
     n = math.prod(space.outer) if rows else tile_count(space.outer, space.inner) if tiles else elements

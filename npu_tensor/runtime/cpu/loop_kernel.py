@@ -23,12 +23,26 @@ from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
 from npu_tensor.runtime.cpu.loop_base import ACCESSES, LoopSpec, Operand
 from npu_tensor.runtime.cpu.map_kernel import MapKernel
-from npu_tensor.runtime.cpu.row_kernel import RowKernel
+from npu_tensor.runtime.cpu.row_kernel import SHORT_VECTORS, RowKernel
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.tile_kernel import TileKernel
 from npu_tensor.runtime.cpu.values import MEMORY_ELEMENT, register_dtype
 
-__all__ = ["loop_kernel"]
+__all__ = ["length_class", "loop_kernel"]
+
+
+def length_class(program: Program, length: int, lanes: int) -> int | None:
+    """The longest inner length that gives `loop_kernel` the same text as `length`; None if no length matters.
+
+    Rows of a few vectors have code for their number of vectors, and for whether the last one is full. For longer ones
+    it matters whether they fit into scratch memory, which holds a power of two of elements.
+    """
+    if not any(PRIMITIVES[instruction.primitive].reduces for instruction in program.instructions):
+        return None
+    if length <= SHORT_VECTORS * lanes:
+        full = max(1, -(-length // lanes)) * lanes
+        return full if length == full else full - 1
+    return 1 << (length - 1).bit_length()
 
 
 def loop_kernel(

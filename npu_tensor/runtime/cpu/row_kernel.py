@@ -11,7 +11,7 @@ from npu_tensor.runtime.cpu.reductions import Reduction
 from npu_tensor.runtime.cpu.stages import Stage
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["SCRATCH_LENGTH", "RowKernel"]
+__all__ = ["SCRATCH_LENGTH", "SHORT_VECTORS", "RowKernel"]
 
 # The longest row (in elements) of which intermediate values are kept, on the stack, 64 KiB for each.
 SCRATCH_LENGTH = 16384
