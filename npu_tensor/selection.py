@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +11,7 @@ from npu_tensor import debugging, logs
 from npu_tensor.config import config
 from npu_tensor.costs import MEASURES, Measure
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+from npu_tensor.forks import new_lock
 from npu_tensor.ops.declare import Call
 from npu_tensor.plan import Plan
 from npu_tensor.runtime.memory import Allocator
@@ -72,17 +71,7 @@ class Selection:
     single_plans: dict[Call, Plan] = field(default_factory=dict, repr=False)
 
 
-lock = threading.RLock()
-
-
-def _in_child() -> None:
-    """The thread that may have held the lock does not exist in a forked process."""
-    global lock
-    lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+lock = new_lock()
 
 _host_devices: list[HostDevice] = []
 _opened_devices: dict[str, Accelerator] = {}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any, Final
 from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.forks import new_lock
 from npu_tensor.kernels.offer import Target
 from npu_tensor.plan import Placed, Plan
 from npu_tensor.pregen.recorded import entry_for
@@ -83,7 +83,7 @@ class _Recorder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._plans: dict[int, Plan] = {}
         self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
         self._names: set[tuple[str, str]] = set()

@@ -19,6 +19,7 @@ from typing import Final
 
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
+from npu_tensor.forks import in_child
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.build.process import Group, ended
 
@@ -143,8 +144,7 @@ class Builds:
 
 builds: Final = Builds()
 atexit.register(builds.end)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=builds.start_anew)
+in_child(builds.start_anew)
 
 
 def finish_builds() -> None:

@@ -8,7 +8,6 @@ A kernel is never split.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from operator import methodcaller
@@ -17,6 +16,7 @@ from weakref import WeakSet
 
 from npu_tensor import events
 from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
+from npu_tensor.forks import in_child, new_lock
 from npu_tensor.kernels.offer import Target
 from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Refusal, Step, Task
 
@@ -80,15 +80,11 @@ class LogicalDevice:
         }
         self._used: set[int] = set()
         self._turn = 0
-        self.start_anew()
-        _devices.add(self)
-
-    def start_anew(self) -> None:
-        """Locks that nobody holds and no thread in a launch: also what holds in a forked process."""
-        self.binding = threading.RLock()
-        self._choosing = threading.Lock()
+        self.binding = new_lock()
+        self._choosing = new_lock()
         # By thread: one that an interrupt took out of a launch is counted right again at its next one.
         self._running: dict[int, int] = {}
+        _devices.add(self)
 
     @property
     def launch(self) -> Expense:
@@ -176,18 +172,20 @@ class LogicalDevice:
         """The launch of this thread has returned."""
         self._running.pop(threading.get_ident(), None)
 
+    def forget_launches(self) -> None:
+        """Those that are under way in the parent of a forked process are not in this one."""
+        self._running.clear()
+
 
 _devices: WeakSet[LogicalDevice] = WeakSet()
 
 
-def _in_child() -> None:
-    """Threads that held a lock do not exist in a forked process."""
+def _forget_launches() -> None:
     for device in _devices:
-        device.start_anew()
+        device.forget_launches()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+in_child(_forget_launches)
 
 
 class LogicalKernel:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import threading
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
@@ -28,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.forks import held_at_fork
 
 __all__ = ["ALIGNMENT", "Allocator", "Buffer", "MemoryStatistics"]
 
@@ -208,6 +208,12 @@ class MemoryStatistics:
     peak: int
 
 
+# One for all allocators, of which a process has one. A fork in the middle of a block would leave wrong counts in the
+# child. Not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
+_lock = threading.Lock()
+held_at_fork(_lock)
+
+
 class Allocator:
     """Hands out buffers and keeps what they give back.
 
@@ -217,14 +223,7 @@ class Allocator:
 
     def __init__(self, pool_bytes: int = 1 << 30) -> None:
         self.pool_bytes = pool_bytes
-        # Not reentrant: a large buffer that a garbage collection frees inside the lock waits in _returned.
-        self._lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            lock = self._lock
-            os.register_at_fork(
-                before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-            )
-
+        self._lock = _lock
         self._slabs: dict[int, _Mapping] = {}
         self._slab_next = 0  # the uncut rest of the newest slab; all others are cut to the end
         self._slab_end = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from functools import cached_property, partial
@@ -13,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
+from npu_tensor.forks import new_lock
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.runtime.artifact import Artifact, Request
 from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
@@ -23,17 +22,7 @@ from npu_tensor.task import Cost, Expense, Task
 __all__ = ["OfferedKernel", "OfferingDevice", "known_design", "summary"]
 
 _designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-def _in_child() -> None:
-    """The thread that may have held the lock does not exist in a forked process."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+_lock = new_lock()
 
 
 def known_design(design: Design) -> Design:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from npu_tensor import events
 from npu_tensor.errors import ArgumentError
+from npu_tensor.forks import new_lock
 from npu_tensor.runtime.artifact import ABI, Artifact, Backend, Request
 from npu_tensor.runtime.keys import design_digest, kernel_key
 from npu_tensor.runtime.store_files import SUFFIX, file_record
@@ -82,7 +82,7 @@ class KernelDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._indexed: dict[str, tuple[object, dict[str, dict[str, Any]]]] = {}
 
     def find(self, request: Request, backend: Backend) -> Artifact | str:

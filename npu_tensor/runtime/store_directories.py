@@ -12,7 +12,6 @@ import os
 import shutil
 import stat
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from npu_tensor.config import user_temporary_path
+from npu_tensor.forks import new_lock
 
 __all__ = ["SCRATCH_PREFIX", "existing", "not_kept", "process_directory", "readable", "scratch_directory", "writable"]
 
@@ -27,9 +27,7 @@ SCRATCH_PREFIX: Final = "npu_tensor-scratch-"
 """Directories of running builds, and of kernels that no other directory could take, begin with this and the
 process id."""
 
-_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):  # A child gets it released.
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+_lock = new_lock()
 _writable: dict[Path, Path] = {}
 _warned: set[Path] = set()
 _own: dict[int, Path] = {}

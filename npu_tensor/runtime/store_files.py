@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from npu_tensor.forks import new_lock
 from npu_tensor.version import VERSION
 
 __all__ = [
@@ -73,9 +74,7 @@ _CHECKSUM_START: Final = b',\n "checksum": "'
 _CHECKSUM_END: Final = b'"\n}\n'
 _CHECKSUM_BYTES: Final = len(_CHECKSUM_START) + 64 + len(_CHECKSUM_END)
 
-_thread_locks: dict[Path, threading.Lock] = {}
-if hasattr(os, "register_at_fork"):  # Whoever holds one now does not exist in the child.
-    os.register_at_fork(after_in_child=_thread_locks.clear)
+_thread_locks: Final[dict[Path, threading.RLock]] = {}
 
 
 class Damage(Exception):
@@ -103,7 +102,7 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     path = root / LOCKS / f"{key[:16]}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Processes poll; the threads of one need not.
-    mine = _thread_locks.setdefault(path, threading.Lock())
+    mine = _thread_locks.setdefault(path, new_lock())
     if not mine.acquire(blocking=wait):
         raise BlockingIOError(f"{path} is held by somebody else")
     try:

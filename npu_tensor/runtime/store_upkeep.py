@@ -14,7 +14,6 @@ import math
 import os
 import re
 import shutil
-import threading
 import time
 import warnings
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ from typing import Final
 from npu_tensor import events
 from npu_tensor.config import CACHE_CLEARED, config, user_temporary_path
 from npu_tensor.errors import ArgumentError
+from npu_tensor.forks import new_lock
 from npu_tensor.runtime.store_contents import File, Item, Leftover, describe, scan
 from npu_tensor.runtime.store_directories import SCRATCH_PREFIX, writable
 from npu_tensor.runtime.store_files import DAMAGED, LOCKS, locked
@@ -50,11 +50,7 @@ _EVICT_DOWN_TO: Final = 0.9
 _CHECK_AFTER: Final = 1 / 16  # Of the limit: what one process writes before it looks at the size again.
 
 _written: dict[Path, int] = {}
-_written_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):  # A child gets it released.
-    os.register_at_fork(
-        before=_written_lock.acquire, after_in_parent=_written_lock.release, after_in_child=_written_lock.release
-    )
+_written_lock = new_lock()
 
 
 @dataclass

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final
 
+from npu_tensor.forks import in_child, new_lock
+
 __all__ = ["building"]
 
 PATIENCE: Final = 2.0
@@ -26,7 +28,11 @@ class _Builds:
     """The builds of this process: how many began and ended since none was going on, and the bar that shows them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """No build is going on: also what holds in a forked process, in which the threads of the bar do not exist."""
         self._running: list[str] = []
         self._total = 0
         self._timer: threading.Timer | None = None
@@ -44,7 +50,8 @@ class _Builds:
 
     def end(self, name: str) -> None:
         with self._lock:
-            self._running.remove(name)
+            if name in self._running:  # It is not in a process that was forked meanwhile.
+                self._running.remove(name)
             self._update()
             if not self._running:
                 self._stop()
@@ -85,7 +92,8 @@ def _in_notebook() -> bool:
     return "ipykernel" in sys.modules
 
 
-_builds = _Builds()
+_builds: Final = _Builds()
+in_child(_builds.start_anew)
 
 
 @contextmanager

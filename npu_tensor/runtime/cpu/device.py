@@ -7,7 +7,6 @@ a step only allocates its outputs and launches.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor.config import config
+from npu_tensor.forks import new_lock
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
@@ -60,7 +60,7 @@ class CpuDevice:
         # By what they compute: the layers of a model, and the turns of a loop, share them.
         self.product = lru_cache(maxsize=1024)(partial(Gemm, self.engine, self.target))
         self.loop = lru_cache(maxsize=4096)(self._loop)
-        self._pool_lock = threading.Lock()
+        self._pool_lock = new_lock()
 
     @cached_property
     def pool(self) -> Pool:

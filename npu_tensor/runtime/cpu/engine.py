@@ -38,6 +38,7 @@ import llvmlite.binding as llvm
 
 from npu_tensor import debugging
 from npu_tensor.errors import BuildError
+from npu_tensor.forks import held_at_fork
 from npu_tensor.runtime.store_directories import not_kept, readable, writable
 from npu_tensor.runtime.store_files import DAMAGED, OBJECT_CHECKSUM_BYTES, write_atomically
 from npu_tensor.runtime.store_upkeep import clear_once, wrote
@@ -47,8 +48,7 @@ __all__ = ["Engine", "EngineStatistics", "Symbols", "read_symbols"]
 # All of llvmlite works in one LLVM context, so one lock serves every engine. Holding it across fork() gives
 # the child an LLVM that is not in the middle of a compilation.
 _lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+held_at_fork(_lock)
 
 # Machine code must outlive every Python object that might call it, and the pool's threads, which are still
 # running while the interpreter shuts down. LLVM engines are therefore never disposed of.

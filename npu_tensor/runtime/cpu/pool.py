@@ -34,8 +34,11 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
+from typing import Final
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.forks import in_child
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symbols, symbol_addresses
 
@@ -574,6 +577,18 @@ _SYSTEM_SYMBOLS = (
 )
 
 
+_resets: Final[dict[int, Callable[[], None]]] = {}
+"""By address, what tells a pool that its threads are not in a forked process: machine code is there for ever."""
+
+
+def _reset_all() -> None:
+    for reset in _resets.values():
+        reset()
+
+
+in_child(_reset_all)
+
+
 class Pool:
     """The thread pool and its launcher.
 
@@ -606,8 +621,8 @@ class Pool:
             None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         )(functions["parallel_for"])
         self.set_threads(threads)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(functions["reset_after_fork"]))
+        address = functions["reset_after_fork"]
+        _resets[address] = ctypes.CFUNCTYPE(None)(address)
 
     @property
     def threads(self) -> int:

@@ -7,18 +7,16 @@ It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any, Final
-from weakref import WeakSet
 
 from npu_tensor import events, kernels
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
+from npu_tensor.forks import new_lock
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.build import host
@@ -78,8 +76,7 @@ class SimulatedDevice(OfferingDevice):
         self.uri = uri if number is None else f"{uri}#{number}"
         self.allocator = allocator
         self.target = parse(uri)
-        self.lock = threading.RLock()
-        _devices.add(self)
+        self.lock = new_lock()
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
     @cached_property
@@ -113,19 +110,6 @@ class SimulatedDevice(OfferingDevice):
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(id(design))
             return loaded
-
-
-_devices: WeakSet[SimulatedDevice] = WeakSet()
-
-
-def _in_child() -> None:
-    """Threads that held a lock do not exist in a forked process."""
-    for device in _devices:
-        device.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
 
 
 class SimulatedKernel(OfferedKernel):

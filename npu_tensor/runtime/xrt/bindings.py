@@ -12,7 +12,6 @@ import importlib.util
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from npu_tensor.errors import DeviceError
+from npu_tensor.forks import new_lock
 from npu_tensor.runtime.libraries import XRT, Found, RuntimeLibrary, Tried, not_found
 
 __all__ = ["forget_device", "installed_builds", "open_device", "python_of", "pyxrt", "xrt_version"]
@@ -36,20 +36,11 @@ USUAL_PLACES: Final = (
 _RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 """Pauses before the device is opened again: while the driver resets it, opening fails with ENODEV."""
 
-_lock = threading.RLock()
+_lock = new_lock()
 _failed: tuple[object, str] | None = None
 _opened: Final[dict[int, Any]] = {}
 _opener: int | None = None
 """The process that opened the devices."""
-
-
-def _new_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock)  # A thread that held the old one is not in the child.
 
 
 def pyxrt(library: RuntimeLibrary = XRT) -> Any:

@@ -11,7 +11,6 @@ afterwards is abandoned and computed by the CPU.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -22,6 +21,7 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
+from npu_tensor.forks import new_lock
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.xrt import bindings, in_flight
@@ -35,7 +35,7 @@ from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
 from npu_tensor.runtime.xrt.residency import host_form
 from npu_tensor.user_warnings import warn
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "lock"]
 
 MOST_FAULTS: Final = 3
 """Of one kernel in a row, after which this process leaves it to the CPU."""
@@ -47,7 +47,7 @@ _LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
 _NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?(12|28)\b")
 """What may befall any kernel: the NPU is away, or other processes have its memory (ENOMEM) or its contexts (ENOSPC)."""
 
-lock = threading.RLock()
+lock = new_lock()
 """Of all NPUs."""
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
-import threading
 from contextlib import ExitStack
 from typing import Final
 
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.forks import in_child
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.xrt import engine as engine_module
 from npu_tensor.runtime.xrt import in_flight
-from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt.engine import Engine, lock
 
 __all__ = ["close_engines", "engine_of"]
 
@@ -25,7 +23,7 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> Engine:
 
     One that was closed is opened again, as the steps of a plan may still have it.
     """
-    with engine_module.lock:
+    with lock:
         engine = _engines.get(index)
         if engine is None or (not engine.ready and engine.arch != arch):
             engine = _engines[index] = Engine(index, arch, uri, allocator)
@@ -53,9 +51,8 @@ def _at_exit() -> None:
         in_flight.keep_for_ever(ask=not forked)
 
 
-def _in_child() -> None:
+def _leave_to_parent() -> None:
     """Nothing of XRT works in a forked process, and giving anything back there would take it from the parent."""
-    engine_module.lock = threading.RLock()
     for engine in _engines.values():
         engine.forked = True
         engine.ready = False
@@ -63,5 +60,4 @@ def _in_child() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+in_child(_leave_to_parent)

@@ -1,0 +1,56 @@
+"""Locks, and what else must be put right in a forked process, which has only the thread that forked.
+
+    lock = new_lock()                   # nobody holds it in a forked process, unless the thread that forked does
+    held_at_fork(other)                 # a fork waits for whoever holds it
+
+The first is for data that is whole at every moment. Where a block must not be cut short, as in LLVM, the lock is held
+while the process forks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakSet
+
+__all__ = ["held_at_fork", "in_child", "new_lock"]
+
+_register: Final[Callable[..., None]] = getattr(os, "register_at_fork", lambda **hooks: None)
+
+_locks: Final[WeakSet[threading.RLock]] = WeakSet()
+
+
+def in_child(function: Callable[[], object]) -> None:
+    """Call a function in every process that is forked. It is kept for ever: not one for each of many objects."""
+    _register(after_in_child=function)
+
+
+def held_at_fork(lock: threading.Lock | threading.RLock) -> None:
+    """Let the thread that forks hold a lock meanwhile, and release it in both processes. The lock is kept for ever.
+
+    Of several locks the one that was given last is taken first, so a lock that is taken inside of another one must be
+    given before it.
+    """
+    _register(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+def new_lock() -> threading.RLock:
+    """A reentrant lock that a thread which does not exist in a forked process does not hold there."""
+    # An RLock itself and not a class that has one: an interrupt in a Python function that `with` calls would leave it
+    # locked.
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def _renew() -> None:
+    for lock in _locks:
+        if lock.acquire(blocking=False):  # Free, or held by this thread.
+            lock.release()
+        else:
+            lock._at_fork_reinit()  # type: ignore[attr-defined]  # As Python's own modules do with theirs.
+
+
+in_child(_renew)
