@@ -20,7 +20,7 @@ from npu_tensor import schedule, selection
 from npu_tensor.calibrate import calibrate
 from npu_tensor.graph import capture
 from npu_tensor.plan import Plan
-from npu_tensor.task import Kernel, Refusal, Task
+from npu_tensor.runtime.host import host_kernel
 
 from .report import Session, headline, show, write_json
 from .timing import FULL, QUICK, Effort, interleaved
@@ -100,12 +100,7 @@ def _ready(case: Case) -> tuple[Plan, list[Any]]:
 
 def _predicted(made: Plan) -> float:
     """Microseconds of all its kernels, by the rates that devices find now."""
-    return 1e6 * sum(_on_host(placed.task).cost.expense.seconds for placed in made.placed)
-
-
-def _on_host(task: Task) -> Kernel:
-    answers = (device.claim(task) for device in selection.host_devices())
-    return next(answer for answer in answers if not isinstance(answer, Refusal))
+    return 1e6 * sum(host_kernel(placed.task).cost.expense.seconds for placed in made.placed)
 
 
 def percentiles(ratios: Sequence[float]) -> list[float]:

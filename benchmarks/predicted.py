@@ -11,8 +11,8 @@ import npu_tensor as nt
 from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import Capture, capture, digraph
 from npu_tensor.placement import Answer, Job, Movement, weight
+from npu_tensor.runtime.host import allocator, host_devices, host_kernel
 from npu_tensor.runtime.sim.device import SimulatedDevice
-from npu_tensor.selection import allocator, host_devices
 from npu_tensor.spec import Spec
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
@@ -49,7 +49,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
         reasons = dict.fromkeys(answer.reason for answer in answers if isinstance(answer, Refusal))
         return "; ".join(reasons) or "nothing is computed"
     jobs = [
-        _job(task, None, _host_kernel(task), lasting)
+        _job(task, None, host_kernel(task), lasting)
         if isinstance(answer, Refusal)
         else _job(task, answer, None, lasting)
         for task, answer in zip(cut, answers, strict=True)
@@ -62,7 +62,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
 def predicted_on_cpu(result: nt.Tensor) -> float:
     """Seconds of computing a pending tensor on this machine's processor."""
     _, cut = _cut(result, host_devices()[0].fusion)
-    return sum(_host_kernel(task).cost.expense.seconds for task in cut)
+    return sum(host_kernel(task).cost.expense.seconds for task in cut)
 
 
 def _cut(result: nt.Tensor, fusion: Fusion) -> tuple[Capture, tuple[Task, ...]]:
@@ -99,8 +99,3 @@ def _job(task: Task, npu: Kernel | None, cpu: Kernel | None, lasting: Collection
     )
     writes = tuple(Movement(move.expense.seconds, move.form) for move in cost.writes)
     return Job(inputs, outputs, (Answer(cost.expense.seconds, cost.context, reads, writes), here))
-
-
-def _host_kernel(task: Task) -> Kernel:
-    answers = (device.claim(task) for device in host_devices())
-    return next(answer for answer in answers if not isinstance(answer, Refusal))

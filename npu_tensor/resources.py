@@ -9,6 +9,7 @@ from dataclasses import asdict
 from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.runtime.host import allocator, host_devices
 from npu_tensor.selection import Policy
 
 __all__ = [
@@ -70,20 +71,20 @@ def set_num_threads(threads: int) -> None:
         raise ArgumentError(f"the number of threads must be 0 or more, not {threads}")
     config.threads = threads
     selection.reset_plans()
-    for device in selection.host_devices():
+    for device in host_devices():
         device.set_threads(threads)
 
 
 def get_num_threads() -> int:
     """The number of threads that large work is spread over."""
-    return selection.host_devices()[0].threads
+    return host_devices()[0].threads
 
 
 def empty_cache() -> int:
     """Give memory that is kept for reuse back to the system; returns the bytes."""
-    return selection.allocator().release()
+    return allocator().release()
 
 
 def memory_stats() -> dict[str, int]:
     """Bytes `in_use` by tensors, `cached` for reuse, and the `peak` of both."""
-    return asdict(selection.allocator().statistics())
+    return asdict(allocator().statistics())

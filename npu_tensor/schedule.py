@@ -17,7 +17,8 @@ from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import keep
 from npu_tensor.plan import Placed, Plan, Timings
 from npu_tensor.runtime.background import builds, finish_builds
-from npu_tensor.selection import Selection, host_devices
+from npu_tensor.runtime.host import host_devices, host_kernel
+from npu_tensor.selection import Selection
 from npu_tensor.task import Accelerator, AsynchronousDevice, Device, Kernel, Refusal, Task
 from npu_tensor.user_warnings import warn
 
@@ -137,7 +138,7 @@ def _by_cost(
 ) -> tuple[_Cut, Sequence[Sequence[Kernel | Refusal]]]:
     """The better of two: everything on the processor, in tasks as large as that takes them, or the best placement."""
     alone = _cut(found, graph, merged, host_devices()[0])
-    host = [_on_host(task) for task in alone.tasks]
+    host = [host_kernel(task) for task in alone.tasks]
     on_host = costs.on_host(alone.tasks, host, alone.kept)
     # An op that no device has a kernel for is to be told of, however little it costs.
     unasked = costs.unasked(len(alone.tasks), on_host) if config.fallback == "allow" else None
@@ -145,7 +146,7 @@ def _by_cost(
         return alone, unasked
     cut = _cut(found, graph, merged, costs.accelerators[0])
     answers = [_claims(task, costs.accelerators) for task in cut.tasks]
-    mixed, order, answers = costs.place(cut.tasks, answers, [_on_host(task) for task in cut.tasks], cut.kept)
+    mixed, order, answers = costs.place(cut.tasks, answers, [host_kernel(task) for task in cut.tasks], cut.kept)
     if mixed * MARGIN > on_host:
         return alone, [
             costs.declined(_claims(task, costs.accelerators), kernel)
@@ -156,11 +157,6 @@ def _by_cost(
 
 def _claims(task: Task, accelerators: Iterable[Accelerator]) -> list[Kernel | Refusal]:
     return [device.claim(task) for device in accelerators]
-
-
-def _on_host(task: Task) -> Kernel:
-    answers = (device.claim(task) for device in host_devices())
-    return next(answer for answer in answers if not isinstance(answer, Refusal))
 
 
 def _takes(answer: Kernel | Refusal) -> bool:

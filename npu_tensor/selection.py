@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from npu_tensor import debugging, logs
 from npu_tensor.config import config
 from npu_tensor.costs import MEASURES, Measure
-from npu_tensor.errors import ArgumentError, BuildError, DeviceError
+from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.forks import new_lock
 from npu_tensor.ops.declare import Call
 from npu_tensor.plan import Plan
-from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.reference import ReferenceDevice
-from npu_tensor.task import Accelerator, AsynchronousDevice, HostDevice, Refusal, Step, Task
+from npu_tensor.runtime.host import allocator, forget_host_devices, host_step
+from npu_tensor.task import Accelerator, AsynchronousDevice
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -27,14 +25,11 @@ __all__ = [
     "Selection",
     "accelerators",
     "active",
-    "allocator",
     "before_planning",
     "before_reset",
     "current",
     "default_device",
     "forced",
-    "host_devices",
-    "host_step",
     "lock",
     "reset",
     "reset_plans",
@@ -73,7 +68,6 @@ class Selection:
 
 lock = new_lock()
 
-_host_devices: list[HostDevice] = []
 _opened_devices: dict[str, Accelerator] = {}
 _selections: dict[Key, Selection] = {}
 active = Selection(Key("", "auto"))
@@ -87,28 +81,6 @@ before_planning: list[Callable[[], None]] = [logs.follow_setting, debugging.foll
 
 before_reset: list[Callable[[], None]] = []
 """Called when everything is forgotten."""
-
-
-@cache
-def allocator() -> Allocator:
-    """The memory of every tensor on this machine's processor."""
-    return Allocator(config.pool_bytes)
-
-
-def host_devices() -> list[HostDevice]:
-    """The CPU device, where it can be had, and the NumPy reference, which takes everything."""
-    if not _host_devices:
-        found: list[HostDevice] = []
-        if config.cpu_compile:
-            try:
-                from npu_tensor.runtime.cpu.device import CpuDevice
-
-                found.append(CpuDevice(allocator()))
-            except ImportError as error:
-                warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
-        found.append(ReferenceDevice(allocator()))
-        _host_devices.extend(found)
-    return _host_devices
 
 
 def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
@@ -167,18 +139,6 @@ def _device_at(uri: DeviceUri) -> Accelerator:
 
         device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
     return device
-
-
-def host_step(task: Task) -> Step:
-    """The step that computes a task on this machine's processor; the NumPy reference takes every task."""
-    for device in host_devices():
-        answer = device.claim(task)
-        if not isinstance(answer, Refusal):
-            try:
-                return answer.bind()
-            except BuildError:
-                continue
-    raise AssertionError(f"the processor does not take {task.name}")
 
 
 def synchronize() -> None:
@@ -251,7 +211,7 @@ def reset() -> None:
     reset_plans()
     for forget in before_reset:
         forget()
-    _host_devices.clear()
+    forget_host_devices()
     _opened_devices.clear()
     active.accelerators = None
     _selections.clear()

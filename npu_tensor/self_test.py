@@ -35,6 +35,7 @@ from npu_tensor.runtime.agreement import as_read, disagreement, nmse, tolerance
 from npu_tensor.runtime.background import finish_builds
 from npu_tensor.runtime.builtin import no_kernels
 from npu_tensor.runtime.device_uri import OPTIONS, DeviceUri, parse_uri
+from npu_tensor.runtime.host import allocator, host_devices
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.operands import flat
 from npu_tensor.runtime.reference import ReferenceKernel
@@ -186,7 +187,7 @@ def _with_policy(asked: DeviceUri, policy: Float32) -> str:
 def _opened(uri: str) -> Device:
     """The device at a URI, without those that would take what it refuses."""
     with resources.default_device(uri):
-        return (*selection.accelerators(selection.current()), *selection.host_devices())[0]
+        return (*selection.accelerators(selection.current()), *host_devices())[0]
 
 
 def _target(device: Device) -> Target | None:
@@ -235,7 +236,7 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
 
 def _compared(device: Device, entry: Entry, kernel: Kernel, row: Row) -> Row:
     task, offer = entry.planned.task, _offer(device, entry)
-    right = ReferenceKernel(task, selection.allocator()).bind()
+    right = ReferenceKernel(task, allocator()).bind()
     sets = [_operands(entry, offer, number) for number in range(2)]
     expected = [_results(task, right, operands) for operands in sets]
     step = kernel.bind()

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.calibrate.probes import Probe, kernel, positive, typical
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.host import host_devices
 from npu_tensor.runtime.rates import Level, ProcessorRates, processor_rates
 from npu_tensor.task import HostDevice
 from npu_tensor.tensor import Tensor
@@ -59,7 +59,7 @@ def _add(nbytes: float) -> Tensor:
 
 
 def _cpu_device() -> Any:
-    device, *_ = selection.host_devices()
+    device, *_ = host_devices()
     if not hasattr(device, "target"):
         raise DeviceError("the CPU device compiles nothing here; `npu-tensor info` says why")
     return device
@@ -198,7 +198,7 @@ def _with_products(
 
 
 def _with_reference(rates: ProcessorRates, quick: bool) -> ProcessorRates:
-    reference = selection.host_devices()[-1]
+    reference = host_devices()[-1]
     n, side = 1 << 18, 64  # NumPy's BLAS does larger products with threads of its own, which others hold up.
     _, answer, elements = kernel(reference, _add(ADD_BYTES * n))
     found = typical(

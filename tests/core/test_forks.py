@@ -24,7 +24,7 @@ from npu_tensor.dataflow.design import Builder
 from npu_tensor.errors import DeviceError
 from npu_tensor.forks import new_lock
 from npu_tensor.pregen.record import _Recorder
-from npu_tensor.runtime import memory, offered, store_directories, store_files, store_upkeep
+from npu_tensor.runtime import host, memory, offered, store_directories, store_files, store_upkeep
 from npu_tensor.runtime.build import progress
 from npu_tensor.runtime.cpu import engine as compiler
 from npu_tensor.runtime.cpu.device import CpuDevice
@@ -154,6 +154,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "pregen.record": recorder,
     "runtime.build.progress": bar,
     "runtime.cpu.device": cpu_pool,
+    "runtime.host": lambda _: Case((host._lock,), lambda: (host.host_devices(), host.allocator())),
     "runtime.logical": logical,
     "runtime.offered": offer,
     "runtime.precompiled": manifest,

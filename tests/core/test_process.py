@@ -6,12 +6,17 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
 from npu_tensor.config import config
+from npu_tensor.runtime import host
+from npu_tensor.runtime.cpu.device import CpuDevice
+from npu_tensor.runtime.memory import Allocator
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -171,6 +176,28 @@ def test_reading_while_another_thread_changes_the_tensor_in_place() -> None:
         x.add_(1)
     thread.join()
     assert not failures, failures[0]
+
+
+def test_threads_that_ask_first_at_the_same_time_get_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[CpuDevice] = []
+    both = threading.Barrier(2)
+
+    class Slow(CpuDevice):
+        def __init__(self, allocator: Allocator) -> None:
+            made.append(self)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.5)  # for the other thread, if it makes one too
+            super().__init__(allocator)
+
+    monkeypatch.setattr("npu_tensor.runtime.cpu.device.CpuDevice", Slow)
+    host.forget_host_devices()
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            first, second = [threads.submit(host.host_devices) for _ in range(2)]
+        assert first.result() is second.result()
+        assert made == [first.result()[0]]
+    finally:
+        host.forget_host_devices()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

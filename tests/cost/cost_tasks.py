@@ -11,6 +11,7 @@ import npu_tensor as nt
 from npu_tensor import selection
 from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import capture, digraph
+from npu_tensor.runtime.host import host_devices
 from npu_tensor.task import Cost, Device, Refusal
 
 
@@ -40,4 +41,4 @@ def cost(device: Device, result: nt.Tensor) -> Cost:
 def opened(uri: str) -> Any:
     """The device at a URI."""
     with nt.default_device(uri):
-        return (*selection.accelerators(selection.current()), *selection.host_devices())[0]
+        return (*selection.accelerators(selection.current()), *host_devices())[0]

@@ -15,11 +15,12 @@ from npu_tensor.calibrate.probes import positive, typical
 from npu_tensor.cli.calibrate import calibrate as command
 from npu_tensor.config import config
 from npu_tensor.errors import NpuTensorError
+from npu_tensor.runtime.host import host_devices
 from npu_tensor.runtime.rates import ProcessorRates, priors, processor_rates
 
 
 def test_the_processor_is_measured_and_the_figures_are_used(cache: Path) -> None:
-    threads = selection.host_devices()[0].threads
+    threads = host_devices()[0].threads
     done = CliRunner().invoke(command, ["--quick", "--json"])
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout)["devices"]
@@ -28,7 +29,7 @@ def test_the_processor_is_measured_and_the_figures_are_used(cache: Path) -> None
     assert found["figures"]["flops"]["prior"] == priors()["processor"]["flops"]
     assert processor_rates().flops == found["figures"]["flops"]["measured"]
     assert processor_rates().macs["float32"] == found["figures"]["macs.float32"]["measured"]
-    assert selection.host_devices()[0].threads == threads
+    assert host_devices()[0].threads == threads
 
 
 def test_a_table_for_people(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import npu_tensor as nt
 from npu_tensor import selection
 from npu_tensor.ops.expression import Builder
 from npu_tensor.runtime.cpu.cost import flops, grain
+from npu_tensor.runtime.host import host_devices
 from npu_tensor.runtime.rates import Level, ProcessorRates
 
 RATES = ProcessorRates(
@@ -131,7 +132,7 @@ def test_faster_rates_make_cheaper_kernels(device: object) -> None:
 
 def test_what_numpy_computes_costs_its_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npu_tensor.runtime.reference.processor_rates", lambda: RATES)
-    reference = selection.host_devices()[-1]
+    reference = host_devices()[-1]
     n = 1000
     assert cost(reference, tensor("float32", n) + tensor("float32", n)).expense.seconds == pytest.approx(1e-5 + 3e-6)
     product = cost(reference, tensor("float32", 10, 20) @ tensor("float32", 20, 30)).expense.seconds

@@ -13,6 +13,7 @@ from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.plan import Plan
 from npu_tensor.runtime import devices as runtime_devices
+from npu_tensor.runtime.host import host_step
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, Refusal, Step, Task
 
@@ -86,7 +87,7 @@ class Taken:
         return Cost(owner.costs[task.name], 0, context, reads, (move,) * len(task.outputs))
 
     def bind(self) -> Step:
-        on_host = selection.host_step(self.task)
+        on_host = host_step(self.task)
 
         def run(values: list[Any]) -> None:
             self.owner.ran.append(self.task.name)

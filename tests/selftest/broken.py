@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor import selection
+from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.operands import flat
 from npu_tensor.runtime.reference import ReferenceKernel
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Output, Refusal, Step, Task
@@ -36,7 +36,7 @@ class BrokenKernel:
     origin: str = "none"
 
     def bind(self) -> Step:
-        right = ReferenceKernel(self.task, selection.allocator()).bind()
+        right = ReferenceKernel(self.task, allocator()).bind()
 
         def step(values: list[Any]) -> None:
             right(values)

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import selection, self_test
+from npu_tensor import self_test
 from npu_tensor.errors import ArgumentError
 from npu_tensor.fuse import tasks
 from npu_tensor.graph import capture, digraph
 from npu_tensor.pregen import representative
 from npu_tensor.runtime.agreement import ACCURATE, EXACT, SANE, Tolerance, as_read, disagreement, nmse, tolerance
+from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.operands import flat
 from npu_tensor.runtime.reference import ReferenceKernel
@@ -31,7 +32,7 @@ SMALL = [name for name, entry in ENTRIES.items() if max(desc.span for desc in en
 
 
 def on_host(task: Task, items: list[Any]) -> list[Array]:
-    ReferenceKernel(task, selection.allocator()).bind()(items := [*items])
+    ReferenceKernel(task, allocator()).bind()(items := [*items])
     return [flat(items[output.item], output.dtype)[: output.nbytes // output.dtype.itemsize] for output in task.outputs]
 
 
@@ -110,7 +111,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     for name in self_test.case_names(dtypes=["f16", "f32"], quick=True):
         task, _ = ENTRIES[name].planned
         if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.category == 2 for s in task.inputs):
-            device = SimulatedDevice(f"sim:npu2?float32={ENTRIES[name].float32}", selection.allocator())
+            device = SimulatedDevice(f"sim:npu2?float32={ENTRIES[name].float32}", allocator())
             claimed = device.claim(task)
             assert not isinstance(claimed, Refusal)
             kernels[name] = claimed

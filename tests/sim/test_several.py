@@ -12,6 +12,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import events, selection
+from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.logical import LogicalDevice
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import LoadedDesign
@@ -50,10 +51,10 @@ def simulated_on(work: Callable[[], object]) -> list[str]:
     ],
 )
 def test_a_uri_may_mean_several(uri: str, members: list[str]) -> None:
-    device = simulated(uri, selection.allocator())
+    device = simulated(uri, allocator())
     assert isinstance(device, LogicalDevice)
     assert (device.uri, [member.uri for member in device.members]) == (uri, members)
-    one = simulated(uri.replace("x2", "x1").replace("x3", "x1"), selection.allocator())
+    one = simulated(uri.replace("x2", "x1").replace("x3", "x1"), allocator())
     assert isinstance(one, SimulatedDevice)
     assert one.target == device.target
 
