@@ -13,7 +13,6 @@ import npu_tensor as nt
 from npu_tensor.runtime.device_uri import SIMULATED
 
 from .results import Row
-from .timing import thread_count
 
 __all__ = ["ceilings"]
 
@@ -66,7 +65,7 @@ def _product_rate(dtype: str) -> float:
 
 def _copy_rate() -> float:
     """Bytes read and written per second by all threads."""
-    threads = thread_count()
+    threads = nt.get_num_threads()
     sources = np.array_split(np.ones(COPIED, np.int8), threads)
     targets = np.array_split(np.ones(COPIED, np.int8), threads)
     with ThreadPoolExecutor(threads) as pool:

@@ -5,7 +5,6 @@ PyTorch stands beside it: a pool whose threads wait for each other loses whole s
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+from npu_tensor.affinity import available_cores
 
 from .cases import Case, cases
 from .ops import contenders
@@ -68,7 +69,7 @@ def measure(case: Case, effort: Effort) -> dict[str, Any]:
 @click.option("--quick", is_flag=True, help="Few rounds, one size: to see that it works, not for figures.")
 def main(json_path: Path | None, quick: bool) -> None:
     """Kernels beside a process that keeps one core busy."""
-    if (os.cpu_count() or 1) < 2:
+    if available_cores() < 2:
         raise click.ClickException("on one core this measures only that two processes share it")
     session = Session()
     sizes = QUICK_SIZES if quick else SIZES

@@ -22,7 +22,7 @@ from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.numpy import NumPy
 from .peers.torch import PyTorch
 from .report import Session, headline, show, verdict, write_json
-from .timing import FULL, QUICK, Call, Effort, medians, thread_count
+from .timing import FULL, QUICK, Call, Effort, medians
 
 __all__ = ["Measure", "import_seconds", "main", "measured", "measures", "ops_of"]
 
@@ -47,7 +47,7 @@ def ops_of(case: Case) -> int:
 
 def measures() -> Iterator[Measure]:
     """Everything that is timed in this process."""
-    threads = thread_count()
+    threads = nt.get_num_threads()
     for case in cases(suite="dispatch"):
         ops = ops_of(case)
         others = {"torch": case.contender(PyTorch(threads))(), "numpy": case.contender(NumPy(threads))()}

@@ -23,7 +23,7 @@ from .cases import GROUPS, TOLERANCE, Case, cases, disagreement
 from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.torch import PyTorch
 from .report import Session, headline, show, verdict, write_json
-from .timing import FULL, QUICK, Call, Effort, medians, thread_count
+from .timing import FULL, QUICK, Call, Effort, medians
 
 __all__ = ["BATCH", "contenders", "main", "measure", "summary"]
 
@@ -140,7 +140,7 @@ def _batch(case: Case) -> Call:
 
 def contenders(case: Case) -> dict[str, Call]:
     """By name: ours, jit (the one op inside nt.jit), peer, and out and jit_batch where they apply."""
-    peer = PyTorch(thread_count())
+    peer = PyTorch(nt.get_num_threads())
     found: dict[str, Call] = {
         "ours": case.contender(NpuTensor())(),
         "peer": case.contender(peer)(),
@@ -156,7 +156,7 @@ def contenders(case: Case) -> dict[str, Call]:
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
     """One row. Times are microseconds per op, speedups the peer's time over ours."""
     calls = contenders(case)
-    found = disagreement(NpuTensor().values(calls["ours"]()), PyTorch(thread_count()).values(calls["peer"]()))
+    found = disagreement(NpuTensor().values(calls["ours"]()), PyTorch(nt.get_num_threads()).values(calls["peer"]()))
     if found > TOLERANCE[case.dtype]:
         raise AssertionError(f"{case.title} {case.dtype} {case.size}: results differ by {found:.1e}")
     seconds = medians(calls, effort, dict.fromkeys(("peer", "out"), torch.inference_mode))

@@ -20,8 +20,6 @@ from rich.text import Text
 import npu_tensor as nt
 from npu_tensor.selection import accelerators, selection_of
 
-from .timing import thread_count
-
 __all__ = ["Session", "headline", "show", "verdict", "write_json"]
 
 # Cores. An idle system needs less; a process of somebody else that computes needs a whole one.
@@ -64,7 +62,7 @@ class Session:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "processor": _processor(),
             "cores": os.cpu_count(),
-            "threads": thread_count(),
+            "threads": nt.get_num_threads(),
             "others": others,
             "memory_bytes": _memory(),
             "npus": _npus(),

@@ -27,7 +27,6 @@ from .report import Session, headline, show
 from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
 from .session import FULL, QUICK
 from .suites import SUITES, Suite, Task
-from .timing import thread_count
 
 __all__ = ["Options", "run"]
 
@@ -165,7 +164,7 @@ def _contenders(options: Options) -> tuple[list[Library], tuple[str, ...], dict[
     timed = [uri for uri in devices if uri not in simulators]
     ours = [library(uri) for uri in timed for library in (NpuTensor, Jitted)]
     peers = [name for name in options.peers if name != "none"]  # On the processor, wherever npu_tensor computes.
-    found, absent = peer_modules.load(peers, thread_count())
+    found, absent = peer_modules.load(peers, nt.get_num_threads())
     return [*ours, *found], simulators, absent
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_tensor import config
 from npu_tensor.calibrate.probes import no_garbage_collection
 
 __all__ = [
@@ -25,7 +23,6 @@ __all__ = [
     "interleaved",
     "medians",
     "percentiles",
-    "thread_count",
 ]
 
 Call = Callable[[], Any]
@@ -58,13 +55,6 @@ QUICK = Effort(rounds=3, block_seconds=50e-6)
 # contender's own threads, caches and clock to where a loop of the user's would find them.
 REST_SECONDS = 12e-3
 WARM_UP_SECONDS = 3e-3
-
-
-def thread_count() -> int:
-    """Threads that the CPU device of npu_tensor uses, which peers are set to as well."""
-    if config.threads:
-        return config.threads
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _block(call: Call, repeats: int) -> float:

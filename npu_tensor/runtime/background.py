@@ -10,13 +10,13 @@ A program that ends does not wait for them: their compilers are ended, and nothi
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from npu_tensor.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import in_child
@@ -88,7 +88,7 @@ class Builds:
             known = self._known.get(key)
             if known is not None:
                 return known
-            if len(self._threads) < (config.build_jobs or os.cpu_count() or 1):
+            if len(self._threads) < (config.build_jobs or available_cores()):
                 # Daemons: at the end of the program Python waits for all others before it calls `end`.
                 thread = threading.Thread(target=self._work, args=(self._group,), name="npu_tensor build", daemon=True)
                 try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from npu_tensor.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_directories import readable, writable
@@ -153,8 +153,7 @@ def priors() -> Mapping[str, Mapping[str, Any]]:
 
 def processor_identity() -> dict[str, str]:
     """What the rates of this machine's processor depend on: model, cores of this process, instruction set."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {"processor": _model(), "cores": str(cores), "features": config.cpu_features}
+    return {"processor": _model(), "cores": str(available_cores()), "features": config.cpu_features}
 
 
 @cache

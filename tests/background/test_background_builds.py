@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import sys
 import threading
@@ -73,7 +74,11 @@ def test_a_kernel_is_built_once_whoever_asks(backend: HeldBackend) -> None:
     assert backend.built == [request().name]
 
 
-def test_no_more_builds_at_once_than_the_setting_says(library: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("jobs", "cores"), [(2, {0, 1, 2, 3}), (0, {5, 7})])
+def test_no_more_builds_at_once_than_the_setting_says(
+    library: KernelLibrary, monkeypatch: pytest.MonkeyPatch, jobs: int, cores: set[int]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: cores, raising=False)
     pairs, lock = threading.Barrier(2), threading.Lock()
     running, most = 0, 0
 
@@ -91,7 +96,7 @@ def test_no_more_builds_at_once_than_the_setting_says(library: KernelLibrary, mo
 
     monkeypatch.setattr(library.backend, "build", build)
     wanted = [request(f"neg-{number}", f"// {number}") for number in range(6)]
-    with config.scope(build_jobs=2):
+    with config.scope(build_jobs=jobs):
         library.prepare(wanted)
     finish_builds()
     assert [library.find(one).origin for one in wanted] == ["built"] * 6

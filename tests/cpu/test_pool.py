@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npu_tensor.affinity import available_cores
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS, symbol_addresses
-from npu_tensor.runtime.cpu.pool import Pool, available_threads
+from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
@@ -167,7 +168,7 @@ def test_set_threads(native: Native) -> None:
         assert pool.threads == (threads if pool.parallel else 1)
         assert (count_items(native, 1000, 10, rounds=50) == 50).all()
     pool.set_threads(0)
-    assert pool.threads == (available_threads() if pool.parallel else 1)
+    assert pool.threads == (available_cores() if pool.parallel else 1)
     for bad in (-1, 1 << 20):
         with pytest.raises(ArgumentError):
             pool.set_threads(bad)
@@ -332,7 +333,7 @@ def pool_with(monkeypatch: pytest.MonkeyPatch, engine: Engine, substitutes: dict
 
 
 needs_two_cpus = pytest.mark.skipif(
-    sys.platform != "linux" or available_threads() < 2, reason="needs Linux and two CPUs"
+    sys.platform != "linux" or available_cores() < 2, reason="needs Linux and two CPUs"
 )
 
 

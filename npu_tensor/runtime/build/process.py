@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from npu_tensor.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
@@ -75,10 +76,10 @@ _thread: Final = _Thread()
 def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Threads for builds, which wait for processes. If an exception ends the block, what they run ends too.
 
-    jobs: builds at once; 0 = `config.build_jobs`, or all cores if that is 0 too.
+    jobs: builds at once; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
     """
     group = Group()
-    pool = ThreadPoolExecutor(jobs or config.build_jobs or os.cpu_count() or 1, "npu_tensor build", group.enter)
+    pool = ThreadPoolExecutor(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
     try:
         yield pool
     except BaseException:

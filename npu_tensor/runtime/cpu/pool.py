@@ -32,17 +32,17 @@ Elsewhere than on Linux on x86-64 or AArch64 there is no futex; all loops then r
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Callable
 from typing import Final
 
+from npu_tensor.affinity import available_cores
 from npu_tensor.errors import ArgumentError
 from npu_tensor.forks import in_child
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symbols, symbol_addresses
 
-__all__ = ["Pool", "available_threads"]
+__all__ = ["Pool"]
 
 # How often an idle worker looks for a new job before it sleeps: about 200 us on Zen 4, longer than a few
 # lines of Python between two kernels and shorter than a scheduler slice. Waking takes 50 to 100 us.
@@ -86,13 +86,6 @@ _SPIN_HINT = {
 }
 
 _POOL_FUNCTIONS = ("parallel_for", "set_threads", "reset_after_fork", "started_workers")
-
-
-def available_threads() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _pool_ir(architecture: str) -> str:
@@ -638,7 +631,7 @@ class Pool:
         """Use this many threads, including the caller, from the next loop on; 0: all cores of the process."""
         if not 0 <= threads <= _MAX_THREADS:
             raise ArgumentError(f"the number of threads must be 0 to {_MAX_THREADS}, got {threads}")
-        self._threads = (threads or available_threads()) if self.parallel else 1
+        self._threads = (threads or available_cores()) if self.parallel else 1
         self._set_threads(self._threads)
 
     def parallel_for(self, kernel: int, slots: int, meta: int, n: int, grain: int) -> None:
