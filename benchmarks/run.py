@@ -97,16 +97,11 @@ def _empty_cache() -> Iterator[None]:
             if (directory / calibration).is_dir():
                 shutil.copytree(directory / calibration, Path(empty) / calibration, dirs_exist_ok=True)
         with nt.config.scope(cache_path=empty):
-            _reset()
+            selection.reset()
             try:
                 yield
             finally:
-                _reset()
-
-
-def _reset() -> None:
-    selection.reset()
-    rates.forget()
+                selection.reset()
 
 
 def _suites(options: Options) -> list[str]:

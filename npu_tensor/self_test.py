@@ -38,7 +38,7 @@ from npu_tensor.runtime.device_uri import OPTIONS, DeviceUri, parse_uri
 from npu_tensor.runtime.host import allocator, host_devices
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.operands import flat
-from npu_tensor.runtime.reference import ReferenceKernel
+from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
 
 __all__ = ["FAMILIES", "HEADINGS", "Report", "Row", "case_names", "run_cases", "selftest"]
@@ -236,7 +236,7 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
 
 def _compared(device: Device, entry: Entry, kernel: Kernel, row: Row) -> Row:
     task, offer = entry.planned.task, _offer(device, entry)
-    right = ReferenceKernel(task, allocator()).bind()
+    right = ReferenceKernel(task, ReferenceDevice(allocator())).bind()
     sets = [_operands(entry, offer, number) for number in range(2)]
     expected = [_results(task, right, operands) for operands in sets]
     step = kernel.bind()

@@ -168,7 +168,6 @@ def _model() -> str:
     return " ".join(found[key] for key in keys if key in found) or platform.machine()
 
 
-@cache
 def processor_rates(lanes: int | None = None) -> ProcessorRates:
     """Of this machine's processor, whose vectors have so many float32 lanes; None if arithmetic does not matter."""
     measured = _read("processor", tuple(processor_identity().items()), config.cache_dir)
@@ -219,7 +218,6 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
 
 def forget() -> None:
     """Read the files again when rates are asked for next."""
-    processor_rates.cache_clear()
     _read.cache_clear()
 
 

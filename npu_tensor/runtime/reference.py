@@ -19,7 +19,7 @@ from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.runtime.rates import processor_rates
+from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Fusion, Kernel, Output, Prologue, Refusal, Step, Task
 
@@ -202,9 +202,10 @@ class ReferenceKernel:
     origin = "none"
     reason = "NumPy reference"
 
-    def __init__(self, task: Task, allocator: Allocator) -> None:
+    def __init__(self, task: Task, owner: ReferenceDevice) -> None:
+        self.owner = owner
         self.task = task
-        self._allocate = allocator.allocate
+        self._allocate = owner.allocator.allocate
 
     @property
     def passes(self) -> float:
@@ -220,7 +221,7 @@ class ReferenceKernel:
     @cached_property
     def cost(self) -> Cost:
         """What a run is predicted to take."""
-        task, rates = self.task, processor_rates()
+        task, rates = self.task, self.owner.rates
         elements = math.prod(task.shape)
         seconds = rates.reference_seconds * max(1, len(task.ops)) + elements * self.passes / rates.reference_elements
         if task.kind == "matmul":
@@ -326,6 +327,11 @@ class ReferenceDevice:
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
 
+    @cached_property
+    def rates(self) -> ProcessorRates:
+        """How fast this processor is."""
+        return processor_rates()
+
     def set_threads(self, threads: int) -> None:
         """NumPy runs element-wise work in the calling thread."""
 
@@ -334,4 +340,4 @@ class ReferenceDevice:
 
     def claim(self, task: Task) -> ReferenceKernel | Refusal:
         """Always a kernel."""
-        return ReferenceKernel(task, self.allocator)
+        return ReferenceKernel(task, self)

@@ -11,6 +11,7 @@ import pytest
 from cost_tasks import cost, opened, tensor
 
 from npu_tensor import selection
+from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates, npu_rates, priors, processor_identity, processor_rates
@@ -64,6 +65,20 @@ def test_measured_rates_change_what_is_predicted() -> None:
     selection.reset()
     after = cost(opened("cpu"), tensor("float32", 1 << 20).tanh()).expense.seconds
     assert after > 10 * before
+
+
+def test_rates_belong_to_a_cache_directory_and_to_the_cores_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prior = processor_rates(16)
+    with config.scope(cache_path=str(tmp_path / "other")):
+        rates.save("processor", processor_identity(), replace(prior, fork_seconds=0.125))
+        assert processor_rates(16).fork_seconds == 0.125
+        with monkeypatch.context() as patch:
+            patch.setattr("npu_tensor.runtime.rates.available_cores", lambda: 1000)
+            assert processor_rates(16) == prior
+        assert processor_rates(16).fork_seconds == 0.125
+    assert processor_rates(16) == prior
 
 
 def written(change: dict[str, Any]) -> Path:

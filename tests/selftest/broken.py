@@ -10,7 +10,7 @@ import numpy as np
 
 from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.operands import flat
-from npu_tensor.runtime.reference import ReferenceKernel
+from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Output, Refusal, Step, Task
 
 __all__ = ["BrokenDevice", "Damage"]
@@ -36,7 +36,7 @@ class BrokenKernel:
     origin: str = "none"
 
     def bind(self) -> Step:
-        right = ReferenceKernel(self.task, allocator()).bind()
+        right = ReferenceKernel(self.task, ReferenceDevice(allocator())).bind()
 
         def step(values: list[Any]) -> None:
             right(values)

@@ -20,7 +20,7 @@ from npu_tensor.runtime.agreement import ACCURATE, EXACT, SANE, Tolerance, as_re
 from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.operands import flat
-from npu_tensor.runtime.reference import ReferenceKernel
+from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.task import Kernel, Refusal, Task
 
@@ -32,7 +32,7 @@ SMALL = [name for name, entry in ENTRIES.items() if max(desc.span for desc in en
 
 
 def on_host(task: Task, items: list[Any]) -> list[Array]:
-    ReferenceKernel(task, allocator()).bind()(items := [*items])
+    ReferenceKernel(task, ReferenceDevice(allocator())).bind()(items := [*items])
     return [flat(items[output.item], output.dtype)[: output.nbytes // output.dtype.itemsize] for output in task.outputs]
 
 
