@@ -144,18 +144,24 @@ def _miss(tensors: tuple[Tensor, ...]) -> Any:
     return MISS
 
 
-_jitted: weakref.WeakSet[Jitted[Any, Any]] = weakref.WeakSet()
+_jitted: weakref.WeakValueDictionary[int, Jitted[Any, Any]] = weakref.WeakValueDictionary()
+
+
+def _living() -> list[Jitted[Any, Any]]:
+    """All functions that are wrapped at this moment."""
+    # Copies the references in one step, so that other threads may wrap functions meanwhile.
+    return [jitted for reference in _jitted.valuerefs() if (jitted := reference()) is not None]
 
 
 def _forget_latest() -> None:
     """The latest replay of every function is for the devices of before; its table of replays knows all devices."""
-    for jitted in list(_jitted):
+    for jitted in _living():
         jitted._latest = _miss
 
 
 def _forget_all() -> None:
     """Replays hold the devices that they are for."""
-    for jitted in list(_jitted):
+    for jitted in _living():
         jitted._replays.clear()
         jitted._provisional.clear()
     _forget_latest()
@@ -177,7 +183,7 @@ class Jitted(Generic[P, R]):
         self._latest: Replay = _miss
         self._captures = 0
         self._methods: dict[int, Jitted[Any, R]] = {}
-        _jitted.add(self)
+        _jitted[id(self)] = self
 
     @property
     def captures(self) -> int:

@@ -8,7 +8,8 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import numpy as np
@@ -319,6 +320,29 @@ def test_method_of_an_object_without_weak_references() -> None:
         assert [point.scale(nt.ones(1)).item() for point in points] == [2.0, 3.0]
 
 
+@contextmanager
+def eager_switches() -> Iterator[None]:
+    """Threads take turns between any two steps, if possible."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@contextmanager
+def running(work: Callable[[], object], stop: threading.Event) -> Iterator[None]:
+    """A thread does the work, until the block ends and sets `stop`."""
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join()
+
+
 def test_replay_asks_a_handle_once_for_its_value() -> None:
     """Another thread makes the handle name pending values all the time; each replay sees one that existed."""
     weight = nt.zeros(4)
@@ -331,21 +355,27 @@ def test_replay_asks_a_handle_once_for_its_value() -> None:
             weight.add_(1.0)
             weight.realize()
 
-    worker = threading.Thread(target=change)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # between any two steps, if possible
-    worker.start()
-    try:
+    with eager_switches(), running(change, stop):
         latest = 0.0
         for _ in range(1000):
             values = f(nt.zeros(4)).tolist()
             assert len(set(values)) == 1
             assert values[0] >= latest
             latest = values[0]
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        worker.join()
+
+
+def test_devices_are_chosen_while_another_thread_wraps_functions() -> None:
+    wrapped = [nt.jit(lambda x: x) for _ in range(2000)]
+    stop = threading.Event()
+
+    def wrap() -> None:
+        while not stop.is_set() and len(wrapped) < 20_000:
+            wrapped.append(nt.jit(lambda x: x))
+
+    with eager_switches(), running(wrap, stop):
+        for _ in range(20):
+            with nt.default_device("cpu"):
+                pass
 
 
 def test_jit_inside_jit() -> None:
