@@ -105,10 +105,11 @@ class Node:
         return f"<Node {self.order} {self.call or 'data'} {self.spec}>"
 
     @property
-    def wanted(self) -> bool:
-        """Whether a living Tensor still names this node."""
-        tensor = self.handle() if self.handle is not None else None
-        return tensor is not None and tensor._node is self
+    def tensor(self) -> Any:
+        """The living Tensor that still names this node, or None. Other threads may let go of it at any time."""
+        reference = self.handle
+        tensor = None if reference is None else reference()
+        return tensor if tensor is not None and tensor._node is self else None
 
     @property
     def line(self) -> str:
@@ -272,8 +273,7 @@ def capture(roots: Iterable[Node]) -> Capture:
         signature.extend(references)
         nodes.append((next_item, node))
         numbers[node] = next_item
-        handle = node.handle
-        if handle is not None and (tensor := handle()) is not None and tensor._node is node:
+        if node.tensor is not None:
             kept = next_item
             while node in inputs_of and node.call is not None and node.call.op.kind == "view":
                 node = inputs_of[node][0]

@@ -33,7 +33,7 @@ from npu_tensor.schedule import USER_ERRORS, launch_error, plan
 from npu_tensor.schedule import realize as realize_nodes
 from npu_tensor.selection import Selection, before_reset, current, selection_changed
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, internal_files, realize, wrap
+from npu_tensor.tensor import Tensor, internal_files, wrap
 
 __all__ = ["Jitted", "jit"]
 
@@ -276,7 +276,7 @@ class Jitted(Generic[P, R]):
             if current() is devices:  # else the plan may be for either
                 while len(self._replays) >= MAX_SIGNATURES:
                     oldest = next(iter(self._replays))
-                    self._replays.pop(oldest)
+                    self._replays.pop(oldest, None)  # Another thread may have taken the same one.
                     self._provisional.pop(oldest, None)
                 self._keep(key, captured, replay)
             self._warn_if_many()
@@ -338,8 +338,8 @@ class Jitted(Generic[P, R]):
                 template[item] = leaf
             elif leaf in numbers:
                 arguments.append((item, numbers[leaf]))
-            elif leaf.handle is not None and leaf.wanted and (handle := leaf.handle()) not in constants:
-                outside.append((item, cast(Tensor, handle)))
+            elif (handle := leaf.tensor) is not None and handle not in constants:
+                outside.append((item, handle))
             else:
                 template[item] = leaf.value
         recorded = tuple((item, _Recorded(node.line)) for item, node in found.nodes)
@@ -414,8 +414,7 @@ def _realize_older(roots: list[Node], watch: Watch) -> None:
             if isinstance(operand, Node) and operand not in seen:
                 seen.add(operand)
                 stack.append(operand)
-    tensors = [wrap(node) if not node.wanted else node.handle() for node in older]  # type: ignore[misc]
-    realize(*cast("list[Tensor]", tensors))
+    realize_nodes(older)
 
 
 def _capture_results(roots: list[Node]) -> Capture:
@@ -428,7 +427,8 @@ def _capture_results(roots: list[Node]) -> Capture:
         if seconds:
             time.sleep(seconds)
         found = capture(roots)
-        escaped = [node for item, node in found.nodes if item in found.keep and node not in roots and node.wanted]
+        kept = [node for item, node in found.nodes if item in found.keep and node not in roots]
+        escaped = [node for node in kept if node.tensor is not None]
         if not escaped:
             return found
     raise _outside_change(escaped[0].where)

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -378,6 +379,28 @@ def test_devices_are_chosen_while_another_thread_wraps_functions() -> None:
                 pass
 
 
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_tensor_outside_may_be_let_go_of_at_any_moment(pending: bool) -> None:
+    """As when another thread makes the only name of it name something else between two looks at the handle."""
+    weight = nt.tensor([1.0, 2.0]) * 3 if pending else nt.tensor([3.0, 6.0])
+
+    class LivesForOneLook:
+        looks = 0
+
+        def __call__(self) -> nt.Tensor | None:
+            self.looks += 1
+            return weight if self.looks == 1 else None
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        result = x + weight
+        weight._node.handle = LivesForOneLook()  # type: ignore[assignment]
+        return result
+
+    assert function(nt.ones(2)).tolist() == [4.0, 7.0]
+    assert function(nt.zeros(2)).tolist() == [3.0, 6.0]
+
+
 def test_jit_inside_jit() -> None:
     inner = nt.jit(lambda x: x + 1)
     inner(nt.ones(2))
@@ -434,6 +457,21 @@ def test_signatures_are_bounded() -> None:
     assert [number for number, weight in enumerate(kept) if weight() is None] == list(range(extra))
     assert f(x, 0).item() == 1.0
     assert f.captures == MAX_SIGNATURES + extra + 1
+
+
+def test_two_threads_may_forget_the_same_signature() -> None:
+    class Raced(dict[Any, Any]):
+        """Whoever looks for the oldest key finds one that another thread has just removed."""
+
+        def __iter__(self) -> Iterator[Any]:
+            oldest = next(super().__iter__())
+            del self[oldest]
+            return iter((oldest,))
+
+    f = nt.jit(lambda x, number: x + number)
+    f._replays = Raced.fromkeys(range(MAX_SIGNATURES))
+    assert f(nt.ones(2), 1).tolist() == [2.0, 2.0]
+    assert len(f._replays) == MAX_SIGNATURES
 
 
 def test_many_signatures_warn() -> None:
