@@ -17,6 +17,9 @@ Each is also the built-in exception that NumPy and PyTorch users catch.
 
 from __future__ import annotations
 
+import copy
+from typing import TypeVar
+
 __all__ = [
     "ArgumentError",
     "BuildError",
@@ -104,3 +107,13 @@ class CaptureError(NpuTensorError, RuntimeError):
         def f(x):
             return nt.where(x.sum() > 0, x * 2, x)
     """
+
+
+E = TypeVar("E", bound=Exception)
+
+
+def reworded(error: E, text: str) -> E:
+    """The same error in other words, with its class and its attributes. Raise it from the cause of the first."""
+    said = copy.copy(error)
+    said.args = (text,)
+    return said

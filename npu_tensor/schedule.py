@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.costs import MARGIN, Costs, DeviceValue
-from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError
+from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, reworded
 from npu_tensor.fuse import share_common, tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
@@ -325,9 +325,7 @@ def _run(made: Plan, values: list[Any], nodes: Sequence[tuple[int, Node]], wait:
         made.run(values, wait, nodes)
     except NpuTensorError as error:
         lines = dict.fromkeys(node.line for _, node in nodes if node.call is error.call)
-        located = type(error)(f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error))
-        vars(located).update(vars(error))
-        raise located from error.__cause__
+        raise reworded(error, f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__
     except MemoryError:
         raise
     except Exception as error:

@@ -22,7 +22,7 @@ import numpy as np
 from npu_tensor import dlpack
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError
+from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe, keep
 from npu_tensor.ops.rules import comparison
@@ -392,7 +392,7 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
         located = f"{op.name}({describe(operands)}): {error}{recorded_at(user_frame(frame))}"
-        raise type(error)(located) from None
+        raise reworded(error, located) from error.__cause__
 
 
 def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from npu_tensor.dtypes import DType
-from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
@@ -49,7 +49,7 @@ def composite(
             try:
                 return body(*args, **kwargs)
             except NpuTensorError as error:
-                raise _named(error, public, args) from None
+                raise _named(error, public, args) from error.__cause__
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
@@ -76,9 +76,9 @@ def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuT
     """The same error with the function's name in front, and the operands and line unless an op has given them."""
     message = str(error)
     if LOCATED in message:
-        return type(error)(f"{name}: {message}")
+        return reworded(error, f"{name}: {message}")
     shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
-    return type(error)(f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
+    return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
 
 
 def tensor_of(value: Operand) -> Tensor:

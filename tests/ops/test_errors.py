@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor import schedule
 from npu_tensor.functional.indexing import put
+from npu_tensor.ops import OPS
+from npu_tensor.plan import Plan
 
 X = nt.zeros(2, 3)
 V = nt.zeros(4)
@@ -204,6 +207,32 @@ def test_messages_name_op_operands_and_line() -> None:
         X.unsqueeze(7)  # mark: composite
     assert str(caught.value).startswith("unsqueeze(float32[2, 3], 7): dimension 7 is out of range")
     assert f"test_errors.py:{line_of('# mark: ' + 'composite')}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "call"),
+    [
+        (schedule, "plan", lambda: nt.allclose(V, V)),
+        (OPS["relu"], "rule", lambda: nt.zeros(7, 1, 13).relu()),
+        (Plan, "run", lambda: (V + V).numpy()),
+    ],
+    ids=["function", "op", "run"],
+)
+def test_errors_keep_code_and_cause(
+    place: object, name: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever adds the op's name or line to an error leaves the rest as it is."""
+    cause = OSError("no such file")
+
+    def fail(*_: object) -> None:
+        raise nt.DeviceError("the device is gone", code="NOT_FOUND") from cause
+
+    monkeypatch.setattr(place, name, fail)
+    with pytest.raises(nt.DeviceError, match="the device is gone") as caught:
+        call()
+    assert caught.value.code == "NOT_FOUND"
+    assert caught.value.__cause__ is cause
+    assert caught.value.__suppress_context__
 
 
 def test_graph_nodes_carry_the_line() -> None:
