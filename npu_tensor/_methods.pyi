@@ -613,9 +613,10 @@ class Methods:
     def tile(self, *dims: Any) -> Tensor:
         """As repeat; fewer numbers than dimensions leave the leading ones alone."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False) -> Tensor:
-        """As another dtype or on another device: to(dtype), to(device), to(device, dtype) or to(other).
+        """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
 
-        Returns the tensor itself where nothing changes. Raises DeviceError for any device but "cpu"."""
+        Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
+        `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device."""
     def top_k(self, k: builtins.int) -> Tensor:
         """int32 indices of the k largest elements of each row."""
     def topk(self, k: builtins.int, dim: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> ValuesIndices:

@@ -30,6 +30,7 @@ __all__ = [
     "current",
     "default_device",
     "forced",
+    "in_use",
     "lock",
     "reset",
     "reset_plans",
@@ -154,6 +155,14 @@ def default_device() -> str:
         active.key = Key(config.device, config.policy)
         _selections.setdefault(active.key, active)
     return active.key.uris
+
+
+def in_use(uri: str) -> bool:
+    """Whether `uri` is "cpu", one of the default devices, or a device that was opened, or a member of one."""
+    from npu_tensor.runtime.device_uri import split_uris
+
+    opened = [member.uri for device in list(_opened_devices.values()) for member in (device, *device.members)]
+    return uri in ("cpu", *split_uris(default_device()), *opened)
 
 
 def current() -> Selection:

@@ -257,15 +257,16 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 @composite(function=False)
 def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
-    """As another dtype or on another device: to(dtype), to(device), to(device, dtype) or to(other).
+    """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
 
-    Returns the tensor itself where nothing changes. Raises DeviceError for any device but "cpu".
+    Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
+    `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device.
     """
     for argument in args:
         if isinstance(argument, Tensor):
-            dtype, device = argument.dtype, argument.device
+            dtype = argument.dtype
         elif isinstance(argument, str) and not _names_dtype(argument):
-            device = argument
+            check_device(argument, "is neither a dtype nor a device")
         elif isinstance(argument, bool):  # PyTorch's positional non_blocking
             continue
         else:

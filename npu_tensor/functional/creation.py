@@ -13,6 +13,7 @@ from npu_tensor.dlpack import as_array
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functional.register import composite, fitting
+from npu_tensor.selection import in_use
 from npu_tensor.tensor import RECORDERS, Tensor, from_array
 
 __all__ = ["Generator", "manual_seed"]
@@ -23,10 +24,16 @@ Size = Any
 DTypeLike = Any
 
 
-def check_device(device: Any) -> None:
-    """DeviceError unless `device` names the CPU."""
-    if device is not None and str(device).partition(":")[0] != "cpu":
-        raise DeviceError(f"tensors live on 'cpu', not on {device!r}; nt.set_default_device chooses what computes them")
+def check_device(device: Any, problem: str = "is not a device") -> None:
+    """DeviceError unless `device` is None, the CPU or a device in use, as `Tensor.device` gives it. It chooses nothing.
+
+    problem: what the message says of it.
+    """
+    if device is not None and str(device) not in ("cpu", "cpu:0") and not in_use(str(device)):
+        raise DeviceError(
+            f"{str(device)!r} {problem} in use; nt.set_default_device, with 'npu' for example, chooses what runs ops",
+            code="NOT_FOUND",
+        )
 
 
 def extents(size: tuple[Any, ...]) -> tuple[int, ...]:

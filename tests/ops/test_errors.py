@@ -194,6 +194,21 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if line.rstrip().endswith(text))
 
 
+@pytest.mark.parametrize("name", ["float99", "cuda", "npu"])
+def test_what_is_no_device_is_told_how_to_choose_one(name: str) -> None:
+    with pytest.raises(nt.DeviceError, match=f"'{name}' is neither a dtype nor a device .*nt.set_default_device"):
+        X.to(name)
+    with pytest.raises(nt.DeviceError, match=f"'{name}' is not a device .*nt.set_default_device"):
+        nt.ones(2, device=name)
+
+
+def test_devices_in_use_are_accepted_and_choose_nothing() -> None:
+    with nt.default_device("sim:npu2"):
+        assert X.to("sim:npu2") is X
+        assert nt.zeros(2, device="sim:npu2").device == "cpu"
+    assert X.to("sim:npu2", nt.int32).dtype is nt.int32
+
+
 def test_messages_name_op_operands_and_line() -> None:
     with pytest.raises(nt.ShapeError) as caught:
         X * 2 + nt.zeros(5)  # mark: operator

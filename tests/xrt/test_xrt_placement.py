@@ -32,6 +32,8 @@ def test_products_go_to_the_npu_from_a_size_on_and_results_stay(machine: Machine
         y = (x @ x).relu()
         assert ran(y) == ["npu"]
         assert y.device == "npu"
+        assert x.to(y) is x
+        assert nt.zeros(2, device=y.device).tolist() == [0.0, 0.0]
         expected = np.maximum(x.numpy().astype(np.float32) @ x.numpy().astype(np.float32), 0)
         z = y + 1  # far less work than bringing it there or back would be worth a switch of the context for
         assert ran(z) == ["cpu"]
