@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from npu_tensor import events
@@ -24,19 +25,6 @@ _simulated: dict[int, events.KernelSimulated] = {}
 
 _sources: set[Any] = set()
 """C++ that was printed; kernels of many shapes share it."""
-
-
-def _follow(level: int) -> None:
-    """Begin or end to listen. What only runs again is printed, too, and who asks for nothing pays for nothing."""
-    events.keep_listening(show, level > 0)
-
-
-config.follow("debug", _follow)
-
-
-def follow_setting() -> None:
-    """Read `config.debug`, unless it was read before; whatever it becomes later is followed by itself."""
-    _follow(config.debug)
 
 
 def show(event: events.Event) -> None:
@@ -55,6 +43,23 @@ def show(event: events.Event) -> None:
             _print("\n".join(_placement(event.plan)))
             for source in _new_sources(event.plan):
                 show_code("C++", source.name, source.text)
+
+
+_listener = partial(show)
+"""The setting's own, so that it never ends what a program has begun with `show`."""
+
+
+def _follow(level: int) -> None:
+    """Begin or end to listen. What only runs again is printed, too, and who asks for nothing pays for nothing."""
+    events.keep_listening(_listener, level > 0)
+
+
+config.follow("debug", _follow)
+
+
+def follow_setting() -> None:
+    """Read `config.debug`, unless it was read before; whatever it becomes later is followed by itself."""
+    _follow(config.debug)
 
 
 def show_code(language: str, name: str, text: str) -> None:

@@ -7,6 +7,7 @@ with events.listen(logs.log):  # whatever the setting
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from npu_tensor import events
 from npu_tensor.config import config
@@ -21,9 +22,13 @@ def log(event: events.Event) -> None:
     _logger.debug("%s", event)
 
 
+_listener = partial(log)
+"""The setting's own, so that it never ends what a program has begun with `log`."""
+
+
 def _follow(wanted: bool) -> None:
     """Begin or end to log all events; to stderr, unless the program has set up logging."""
-    if events.keep_listening(log, wanted):
+    if events.keep_listening(_listener, wanted):
         _logger.setLevel(logging.DEBUG)
         if not _logger.hasHandlers():
             _logger.addHandler(logging.StreamHandler())

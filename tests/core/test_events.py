@@ -9,11 +9,12 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, logs, selection
+from npu_tensor import debugging, events, logs, selection
 from npu_tensor.config import config
 from npu_tensor.plan import Plan
 
@@ -24,7 +25,7 @@ def _no_plans() -> Iterator[None]:
     selection.reset()
     yield
     selection.reset()
-    assert logs.log not in events.listeners
+    assert logs._listener not in events.listeners
 
 
 def test_events_are_frozen_and_documented() -> None:
@@ -65,6 +66,21 @@ def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> Non
     with config.scope(log=True):  # What was planned before is logged, too.
         (nt.ones(9) + 1).realize()
     assert [record.getMessage().partition("(")[0] for record in caplog.records[8:]] == ["KernelRan", "PlanRan"]
+
+
+@pytest.mark.parametrize(
+    ("listener", "on", "off"), [(logs.log, {"log": True}, {"log": False}), (debugging.show, {"debug": 1}, {"debug": 0})]
+)
+def test_a_setting_does_not_end_what_a_program_has_begun(
+    listener: events.Listener, on: dict[str, Any], off: dict[str, Any]
+) -> None:
+    before = list(events.listeners)
+    with events.listen(listener):
+        with config.scope(**on):
+            (nt.ones(4) + 1).realize()
+        with config.scope(**off):
+            assert events.listeners == [*before, listener]
+    assert events.listeners == before
 
 
 @pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "GGML_HSA_ENABLE_LOG"])

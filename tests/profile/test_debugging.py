@@ -25,7 +25,7 @@ from npu_tensor.task import Expense, Refusal
 def _quiet_again() -> Iterator[None]:
     debugging._sources.clear()
     yield
-    assert debugging.show not in events.listeners
+    assert debugging._listener not in events.listeners
 
 
 def placed_plan() -> Any:
@@ -127,7 +127,7 @@ def test_the_setting_is_followed_also_by_what_was_planned_before(capsys: pytest.
     for _ in range(2):
         with config.scope(debug=2):
             with config.scope(debug=1):
-                assert events.listeners == [*before, debugging.show]
+                assert events.listeners == [*before, debugging._listener]
             (x + 1).realize()
         (x + 1).realize()
         assert events.listeners == before
@@ -144,7 +144,7 @@ def test_the_environment_is_followed_once_it_counts_again(monkeypatch: pytest.Mo
     monkeypatch.setenv("NPU_TENSOR_DEBUG", "1")
     try:
         config._empty("debug")
-        assert events.listeners == [*before, debugging.show]
+        assert events.listeners == [*before, debugging._listener]
         monkeypatch.setenv("NPU_TENSOR_DEBUG", "0")  # was not kept
         debugging.follow_setting()
         assert (config.debug, events.listeners) == (0, before)
