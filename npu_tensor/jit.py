@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
@@ -63,7 +64,10 @@ def _flatten(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, (tuple, list)):
         return (type(value), *(_flatten(part, tensors) for part in value))
     if isinstance(value, dict):
-        return (dict, *((key, _flatten(part, tensors)) for key, part in value.items()))
+        if getattr(value, "__dict__", None):
+            raise TypeError(f"jit does not follow the attributes of a {type(value).__name__}; use a plain dict")
+        items = ((key, _flatten(part, tensors)) for key, part in value.items())
+        return (type(value), getattr(value, "default_factory", None), *items)
     # As values 0.0 and -0.0 are equal, NaN is not even equal to itself, and NumPy numbers equal those of other types.
     if isinstance(value, np.generic):
         return (type(value), value.tobytes())
@@ -86,7 +90,8 @@ def _replace(part: Any, remaining: Iterator[Tensor]) -> Any:
     if isinstance(part, (tuple, list)):
         return type(part)(_replace(value, remaining) for value in part)
     if isinstance(part, dict):
-        return {key: _replace(value, remaining) for key, value in part.items()}
+        items = {key: _replace(value, remaining) for key, value in part.items()}
+        return type(part)(part.default_factory, items) if isinstance(part, defaultdict) else type(part)(items)
     return part
 
 
@@ -531,9 +536,10 @@ def _compile_replay(found: _Captured) -> Replay:
 def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
-    Arguments may be nested tuples, lists and dicts of tensors and hashable Python values; the latter are part of the
-    signature. Raises CaptureError where the function reads a value or changes a tensor outside itself or an argument;
-    such tensors keep their values. A method is captured for each instance; attributes that are no tensors are frozen.
+    Arguments and results may be nested tuples, lists and dicts of tensors and hashable Python values; the latter are
+    part of an argument's signature. Subclasses, such as OrderedDict, stay what they are. Raises CaptureError where the
+    function reads a value or changes a tensor outside itself or an argument; such tensors keep their values. A method
+    is captured for each instance; attributes that are no tensors are frozen.
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")

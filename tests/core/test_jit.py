@@ -8,6 +8,7 @@ import math
 import sys
 import threading
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -68,6 +69,62 @@ def test_nested_arguments_and_results() -> None:
     again = f({"a": nt.ones(2), "b": nt.full((2,), 3.0)}, scale=3.0)
     assert again["sum"].tolist() == [10.0, 10.0]  # type: ignore[attr-defined]
     assert f.captures == 2
+
+
+class Named(dict[str, Any]):
+    """Values by attribute, as many libraries have them."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def of_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    return defaultdict(lambda: nt.ones(2), values)
+
+
+@pytest.mark.parametrize("make", [dict, OrderedDict, of_defaults, Named])
+def test_dicts_stay_what_they_are(make: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    seen: list[dict[str, Any]] = []
+
+    @nt.jit
+    def function(given: dict[str, Any]) -> dict[str, Any]:
+        seen.append(given)
+        return make({"b": given["a"] + 1, "c": (given["a"],)})
+
+    given = make({"a": nt.zeros(2), "n": 1})
+    for start in (0.0, 5.0):
+        given["a"] = nt.full((2,), start)
+        result = function(given)
+        assert type(result) is type(given)
+        if isinstance(result, defaultdict):
+            assert result["missing"].tolist() == [1.0, 1.0]
+            del result["missing"]
+        assert list(result) == ["b", "c"]
+        assert result["b"].tolist() == [start + 1] * 2
+        assert result["c"][0].tolist() == [start] * 2
+    assert function.captures == 1
+    assert type(seen[0]) is type(given)
+
+
+def test_default_factories_are_part_of_the_signature() -> None:
+    function = nt.jit(lambda x, given: x + given["missing"])
+    assert function(nt.ones(2), defaultdict(int)).tolist() == [1.0, 1.0]
+    assert function(nt.ones(2), defaultdict(lambda: 2)).tolist() == [3.0, 3.0]
+
+
+def test_dicts_with_attributes_are_refused() -> None:
+    class Scaled(dict[str, Any]):
+        scale = 1.0
+
+    given = Scaled(x=nt.ones(2))
+    given.scale = 2.0
+    with pytest.raises(TypeError, match="attributes of a Scaled; use a plain dict"):
+        nt.jit(lambda given: given["x"] * given.scale)(given)
 
 
 def test_tensors_from_outside_are_read_at_each_call() -> None:
