@@ -9,10 +9,12 @@ Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.st
 
 import builtins
 import importlib
+import sys
 
+from npu_tensor import debugging as _debugging
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
-from npu_tensor import selection as _selection
+from npu_tensor import logs as _logs
 from npu_tensor.config import config
 from npu_tensor.devices import list_devices
 from npu_tensor.dtypes import DType, dtypes_table
@@ -70,14 +72,16 @@ def __dir__() -> list[builtins.str]:
     return sorted({*__all__, *_NAMES, *_LOADED_LATE, "__version__", "errors", "events", "functional"})
 
 
-def _follow_record_setting() -> None:
-    if config.record:
-        from npu_tensor.pregen.record import follow_setting
+def _follow_record(path: builtins.str) -> None:
+    if path or "npu_tensor.pregen.record" in sys.modules:  # which takes long to load and has nothing to end otherwise
+        from npu_tensor.pregen.record import follow
 
-        follow_setting()
+        follow(path)
 
 
-_selection.before_planning.append(_follow_record_setting)
+config.follow("debug", _debugging.follow)
+config.follow("log", _logs.follow)
+config.follow("record", _follow_record)
 
 
 __all__ = [

@@ -4,6 +4,8 @@ with config.scope(eager=True):
     y = x + 1
 """
 
+# ruff: noqa: RUF009 - `_setting` makes a new field at each call
+
 from __future__ import annotations
 
 import operator
@@ -17,12 +19,17 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.user_warnings import warn
 
-__all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Setting", "as_text", "config"]
+__all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Policy", "Setting", "as_text", "config"]
+
+Policy = Literal["auto", "latency", "cpu_time", "energy", "always"]
+Fallback = Literal["allow", "warn", "error"]
+Building = Literal["wait", "background", "off"]
+KernelFormat = Literal["xclbin", "elf"]
 
 CACHE_CLEARED: Final = "NPU_TENSOR_CACHE_CLEARED"
 """No setting: it tells the processes which this one starts what it has cleared, as NPU_TENSOR_CACHE_CLEAR clears once
@@ -97,11 +104,15 @@ def as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _integer(value: Any) -> int:
+    return int(value) if isinstance(value, str) else operator.index(value)
+
+
 def at_least(least: int) -> Kind:
     """Integers from `least` up."""
 
     def convert(value: object) -> int:
-        number = int(value) if isinstance(value, str) else operator.index(value)  # type: ignore[arg-type]
+        number = _integer(value)
         if number < least:
             raise ValueError
         return number
@@ -109,8 +120,21 @@ def at_least(least: int) -> Kind:
     return Kind(convert, f"an integer of at least {least}")
 
 
-def one_of(*words: str) -> Kind:
-    """One word out of a list."""
+def between(least: int, most: int) -> Kind:
+    """Integers from `least` to `most`, both included."""
+
+    def convert(value: object) -> int:
+        number = _integer(value)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return Kind(convert, f"an integer from {least} to {most}")
+
+
+def one_of(literal: Any) -> Kind:
+    """One word of a Literal."""
+    words = get_args(literal)
 
     def convert(value: object) -> object:
         if value not in words:
@@ -120,13 +144,15 @@ def one_of(*words: str) -> Kind:
     return Kind(convert, ", ".join(words[:-1]) + f" or {words[-1]}")
 
 
-def switch_or(on: str, off: str, *others: str) -> Kind:
-    """One word out of a list; words for a truth value, and truth values, stand for the first or the second."""
+def switch_or_one_of(literal: Any) -> Kind:
+    """One word of a Literal; words for a truth value, and truth values, stand for the first or the last one."""
+    words = get_args(literal)
+    on, *_, off = words
 
     def convert(value: object) -> str:
-        return str(value) if value in (on, off, *others) else (on if _truth(value) else off)
+        return str(value) if value in words else (on if _truth(value) else off)
 
-    return Kind(convert, f"{', '.join((on, *others))} or {off}; 1 is {on}, 0 is {off}")
+    return Kind(convert, f"{', '.join(words[:-1])} or {off}; 1 is {on}, 0 is {off}")
 
 
 def words_like(pattern: str, allowed: str) -> Kind:
@@ -194,17 +220,17 @@ class Config:
         TEXT,
         "what `nt.set_default_device` is called with at the start: cpu, npu, npu://<id>, sim:npu1, sim:npu2x2",
     )
-    fallback: Literal["allow", "warn", "error"] = _setting(
+    fallback: Fallback = _setting(
         "NPU_TENSOR_FALLBACK",
         "allow",
-        one_of("allow", "warn", "error"),
+        one_of(Fallback),
         "allow, warn or error: when a plan is made and the CPU has to run what the device refuses",
         GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
     )
     debug: int = _setting(
         "NPU_TENSOR_DEBUG",
         0,
-        at_least(0),
+        between(0, 5),
         "printed to stderr; 1: plans, builds, contexts, 2: every kernel that runs, 3: where each op of a new plan runs "
         "and why, 4: generated code, 5: what compilers say",
     )
@@ -260,10 +286,10 @@ class Config:
         "empty the cache once per program, before its first use; files of others stay",
         GGML_HSA_KERNEL_CACHE_CLEAR=GGML_SWITCH,
     )
-    jit: Literal["wait", "background", "off"] = _setting(
+    jit: Building = _setting(
         "NPU_TENSOR_JIT",
         "wait",
-        switch_or("wait", "off", "background"),
+        switch_or_one_of(Building),
         "kernels for an NPU, real or simulated, that are not built yet: wait for them, let the CPU compute while they "
         "build in the background, or off: use ready and cached ones only",
         GGML_HSA_JIT_COMPILE=GgmlSwitch("wait", "off"),
@@ -299,10 +325,10 @@ class Config:
         "what stands for the versions of mlir-aie and Peano in keys and in the cache; default: those installed",
     )
 
-    kernel_format: Literal["xclbin", "elf"] = _setting(
+    kernel_format: KernelFormat = _setting(
         "NPU_TENSOR_KERNEL_FORMAT",
         "xclbin",
-        one_of("xclbin", "elf"),
+        one_of(KernelFormat),
         "what is built for an NPU: xclbin, or elf (on aie2p, with mlir-aie 1.4.0 or later, for kernels without runtime "
         "parameters; the others stay xclbins)",
     )
@@ -354,10 +380,10 @@ class Config:
         IREE_HAL_AMDGPU_LIBHSA_PATH=PATHS,
         ROCM_PATH=PATHS,
     )
-    policy: Literal["auto", "latency", "cpu_time", "energy", "always"] = _setting(
+    policy: Policy = _setting(
         "NPU_TENSOR_POLICY",
         "auto",
-        one_of("auto", "latency", "cpu_time", "energy", "always"),
+        one_of(Policy),
         "what placement makes small: latency, cpu_time or energy; always = the device runs all it has kernels for; "
         "auto = latency, but always where all devices are simulated",
     )
@@ -417,6 +443,12 @@ class Config:
     def follow(self, name: str, follower: Callable[[Any], object]) -> None:
         """Call `follower` with each new value: read from the environment, assigned, or back after a scope or reset."""
         self._followers[name].append(follower)
+
+    def read_followed(self) -> None:
+        """Read the settings that are followed, unless they were read before. Raises ArgumentError."""
+        for name, followers in self._followers.items():
+            if followers:
+                getattr(self, name)
 
     def reset(self) -> None:
         """Forget all values, so that the environment is read again."""

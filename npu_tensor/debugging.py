@@ -18,7 +18,7 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.units import duration
 
-__all__ = ["follow_setting", "show", "show_code"]
+__all__ = ["follow", "show", "show_code"]
 
 _simulated: dict[int, events.KernelSimulated] = {}
 """By thread, of the step that has yet to end."""
@@ -49,17 +49,12 @@ _listener = partial(show)
 """The setting's own, so that it never ends what a program has begun with `show`."""
 
 
-def _follow(level: int) -> None:
-    """Begin or end to listen. What only runs again is printed, too, and who asks for nothing pays for nothing."""
+def follow(level: int) -> None:
+    """Begin or end to listen, as `config.debug` says.
+
+    What only runs again is printed, too, and who asks for nothing pays for nothing.
+    """
     events.keep_listening(_listener, level > 0)
-
-
-config.follow("debug", _follow)
-
-
-def follow_setting() -> None:
-    """Read `config.debug`, unless it was read before; whatever it becomes later is followed by itself."""
-    _follow(config.debug)
 
 
 def show_code(language: str, name: str, text: str) -> None:

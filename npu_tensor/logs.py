@@ -10,9 +10,8 @@ import logging
 from functools import partial
 
 from npu_tensor import events
-from npu_tensor.config import config
 
-__all__ = ["follow_setting", "log"]
+__all__ = ["follow", "log"]
 
 _logger = logging.getLogger("npu_tensor")
 
@@ -26,17 +25,9 @@ _listener = partial(log)
 """The setting's own, so that it never ends what a program has begun with `log`."""
 
 
-def _follow(wanted: bool) -> None:
-    """Begin or end to log all events; to stderr, unless the program has set up logging."""
+def follow(wanted: bool) -> None:
+    """Begin or end to log all events, as `config.log` says; to stderr, unless the program has set up logging."""
     if events.keep_listening(_listener, wanted):
         _logger.setLevel(logging.DEBUG)
         if not _logger.hasHandlers():
             _logger.addHandler(logging.StreamHandler())
-
-
-config.follow("log", _follow)
-
-
-def follow_setting() -> None:
-    """Read `config.log`, unless it was read before; whatever it becomes later is followed by itself."""
-    _follow(config.log)

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from npu_tensor import selection
-from npu_tensor.config import config
+from npu_tensor.config import Policy, config
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.runtime.host import allocator, host_devices
-from npu_tensor.selection import Policy
 
 __all__ = [
     "default_device",

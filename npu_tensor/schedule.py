@@ -73,8 +73,7 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
     ready = chosen.plans.get(signature)
     if ready is not None and not ready.outdated:
         return ready
-    for prepare in selection.before_planning:
-        prepare()
+    config.read_followed()
     start, ended = time.perf_counter(), builds.finished
     with selection.lock:
         draft, plans = _draft(found, chosen, resident, lasting), chosen.plans

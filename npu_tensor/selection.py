@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from npu_tensor import debugging, logs
-from npu_tensor.config import config
+from npu_tensor.config import Policy, config
 from npu_tensor.costs import MEASURES, Measure
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.forks import new_lock
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from npu_tensor.runtime.device_uri import DeviceUri
 
 __all__ = [
-    "Policy",
     "Selection",
     "accelerators",
     "active",
-    "before_planning",
     "before_reset",
     "current",
     "default_device",
@@ -39,8 +36,6 @@ __all__ = [
     "selection_of",
     "synchronize",
 ]
-
-Policy = Literal["auto", "latency", "cpu_time", "energy", "always"]
 
 
 class Key(NamedTuple):
@@ -76,9 +71,6 @@ active = Selection(Key("", "auto"))
 
 selection_changed: list[Callable[[], None]] = []
 """Called after other default devices were set."""
-
-before_planning: list[Callable[[], None]] = [logs.follow_setting, debugging.follow_setting]
-"""Called before a plan is made. Those of settings read the environment the first time."""
 
 before_reset: list[Callable[[], None]] = []
 """Called when everything is forgotten."""
@@ -193,8 +185,8 @@ def forced(uris: str) -> Selection:
 def selection_of(uris: str, policy: Policy | None = None) -> Selection:
     """What `select` would make the default. Raises DeviceError, ArgumentError."""
     policy = config.policy if policy is None else policy
-    if policy not in ("auto", *MEASURES, "always"):
-        raise ArgumentError(f"there is no policy {policy!r}; there are auto, {', '.join(MEASURES)} and always")
+    if policy not in get_args(Policy):
+        raise ArgumentError(f"there is no policy {policy!r}; there are {', '.join(get_args(Policy))}")
     return _selection(Key(uris, policy))
 
 

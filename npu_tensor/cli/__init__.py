@@ -30,7 +30,6 @@ from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
 from npu_tensor.cli.tables import print_table
 from npu_tensor.config import config
-from npu_tensor.logs import follow_setting
 from npu_tensor.ops import OPS
 
 __all__ = ["main"]
@@ -55,7 +54,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # Paths may hold what the locale cannot write.
     try:
-        follow_setting()
+        config.read_followed()
     except nt.ArgumentError as error:  # `npu-tensor config` shows it among the other settings.
         click.echo(f"Warning: {error}", err=True)
 

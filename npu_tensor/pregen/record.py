@@ -30,7 +30,7 @@ from npu_tensor.runtime.store_files import write_atomically
 from npu_tensor.task import Refusal
 from npu_tensor.version import VERSION
 
-__all__ = ["follow_setting", "record_kernels"]
+__all__ = ["follow", "record_kernels"]
 
 MOST_REASONS: Final = 5
 """Reasons against the NPU that a warning gives."""
@@ -53,38 +53,47 @@ def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
         recorder.write()
 
 
-_followed: Final[set[str]] = set()
-
-
-def follow_setting() -> None:
-    """Begin to record into the file that `config.record` names, until the process ends."""
-    if config.record in _followed:
+def follow(path: str) -> None:
+    """Record into the file that `config.record` names, until it names another one or the process ends."""
+    global _current
+    file = Path(path).absolute() if path else None
+    if _current is not None and _current.path == file:
         return
-    _followed.add(config.record)
-    recorder, process = _Recorder(Path(config.record).absolute()), os.getpid()
-    if not recorder.path.parent.is_dir():
-        variable = config.origin("record")
-        warnings.warn(f"{variable}: there is no directory {recorder.path.parent}", RuntimeWarning, stacklevel=2)
+    _end()
+    if file is None:
         return
-    events.listeners.append(recorder.listen)
+    if not file.parent.is_dir():
+        warnings.warn(
+            f"{config.origin('record')}: there is no directory {file.parent}", RuntimeWarning, stacklevel=2
+        )
+        return
+    _current = _of_setting.setdefault(file, _Recorder(file))
+    events.listeners.append(_current.listen)
 
-    def write() -> None:
-        if os.getpid() == process:  # Not a child, which would replace it with less.
-            try:
-                recorder.write()
-            except ArgumentError as error:
-                warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
-    atexit.register(write)
+@atexit.register
+def _end() -> None:
+    """Write what was recorded for the setting. A program that computes nothing leaves no file."""
+    global _current
+    recorder, _current = _current, None
+    if recorder is None:
+        return
+    events.listeners.remove(recorder.listen)
+    if recorder.plans and recorder.process == os.getpid():  # Not a child, which would replace it with less.
+        try:
+            recorder.write()
+        except ArgumentError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
 class _Recorder:
-    """Gathers the kernels of all plans that are made or run."""
+    """Gathers the kernels of all plans that are made or run. process: the one that may write the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.process = os.getpid()
         self._lock = new_lock()
-        self._plans: dict[int, Plan] = {}
+        self.plans: dict[int, Plan] = {}
         self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
         self._names: set[tuple[str, str]] = set()
         self._refusals: dict[str, None] = {}
@@ -92,9 +101,9 @@ class _Recorder:
     def listen(self, event: events.Event) -> None:
         if isinstance(event, (events.PlanBuilt, events.KernelRan)):
             plan = event.plan
-            if isinstance(plan, Plan) and id(plan) not in self._plans:
+            if isinstance(plan, Plan) and id(plan) not in self.plans:
                 with self._lock:
-                    self._plans[id(plan)] = plan
+                    self.plans[id(plan)] = plan
                     for placed in plan.placed:
                         self._add(plan, placed)
 
@@ -141,7 +150,7 @@ class _Recorder:
             warnings.warn(f"{self.path} has no kernels: {self._why_none()}", RuntimeWarning, stacklevel=4)
 
     def _why_none(self) -> str:
-        if not self._plans:
+        if not self.plans:
             return "nothing was computed"
         if self._refusals:
             given = [*self._refusals][:MOST_REASONS]
@@ -151,3 +160,10 @@ class _Recorder:
             f"the default device is {selection.default_device()}, which has none; call nt.set_default_device or set "
             "NPU_TENSOR_DEVICE, to sim:npu1 or sim:npu2 for example"
         )
+
+
+_of_setting: Final[dict[Path, _Recorder]] = {}
+"""Who has recorded for the setting, by file: one that is named again keeps what it has."""
+
+_current: _Recorder | None = None
+"""Of them, who records now."""

@@ -9,14 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner, Result
 
 import npu_tensor as nt
 from npu_tensor.cli.config import config_command
-from npu_tensor.config import SETTINGS, Config, config
+from npu_tensor.config import SETTINGS, Config, Policy, config
+from npu_tensor.costs import MEASURES
 
 # The variables that the project promises, with those of other programs that mean the same, the one that wins first.
 PROMISED = {
@@ -61,7 +62,7 @@ BAD = {
     "strict": "sometimes",
     "eager": "maybe",
     "fallback": "wran",
-    "debug": "-1",
+    "debug": "6",
     "log": "2",
     "threads": "many",
     "max_depth": "0",
@@ -220,6 +221,19 @@ def test_a_bad_value_is_an_error_that_names_variable_value_and_what_is_allowed(
     getattr(settings, name)
     with pytest.raises(nt.ArgumentError, match=f"config.{name}='{re.escape(BAD[name])}'"):
         setattr(settings, name, BAD[name])
+
+
+def test_policies_of_the_setting_are_those_of_the_measures() -> None:
+    assert set(get_args(Policy)) == {"auto", "always", *MEASURES}
+
+
+@pytest.mark.parametrize("level", range(6))
+def test_debug_has_six_levels(level: int) -> None:
+    settings = Config()
+    settings.debug = level
+    assert settings.debug == level
+    with pytest.raises(nt.ArgumentError, match="an integer from 0 to 5"):
+        settings.debug = 6
 
 
 def test_bad_values_do_not_disturb_the_import_and_stop_no_process() -> None:

@@ -271,6 +271,21 @@ def test_the_setting_warns_where_nothing_can_be_written_or_recorded(tmp_path: Pa
     assert recorded(tmp_path / "a.json") == []
 
 
+def test_the_setting_is_followed(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    x, y = nt.from_numpy(np.ones(64, np.int32)), nt.from_numpy(np.zeros(64, np.int32))
+    with nt.default_device("sim:npu2"), config.scope(jit="off"):
+        with config.scope(record=str(first)):
+            nt.explain(x + y)
+            assert not first.exists()
+            with config.scope(record=str(second)):
+                assert names(first) == ["add-64i32-64i32-64i32"]
+            nt.explain(x * y)
+        nt.explain(x - y)
+    assert names(first) == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]
+    assert not second.exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
     program = """

@@ -146,12 +146,12 @@ def test_the_environment_is_followed_once_it_counts_again(monkeypatch: pytest.Mo
         config._empty("debug")
         assert events.listeners == [*before, debugging._listener]
         monkeypatch.setenv("NPU_TENSOR_DEBUG", "0")  # was not kept
-        debugging.follow_setting()
+        config.read_followed()
         assert (config.debug, events.listeners) == (0, before)
         monkeypatch.setenv("NPU_TENSOR_DEBUG", "much")
         config._empty("debug")
         with pytest.raises(nt.ArgumentError, match="NPU_TENSOR_DEBUG"):
-            debugging.follow_setting()
+            config.read_followed()
     finally:
         config._fill("debug", *previous)
 

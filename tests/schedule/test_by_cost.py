@@ -10,7 +10,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import events, selection
-from npu_tensor.config import config
+from npu_tensor.config import Policy, config
 from npu_tensor.plan import Plan
 from npu_tensor.runtime import devices as runtime_devices
 from npu_tensor.runtime.host import host_step
@@ -122,7 +122,7 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     before = nt.get_default_device()
 
     def make(
-        costs: Mapping[str, Expense], policy: selection.Policy = "latency", uri: str = "npu:0", **settings: Any
+        costs: Mapping[str, Expense], policy: Policy = "latency", uri: str = "npu:0", **settings: Any
     ) -> Accelerator:
         made[uri] = Accelerator(uri, costs, **settings)
         selection.reset()
