@@ -43,8 +43,9 @@ __all__ = ["FUNCTIONS", "Tensor", "from_array", "pending", "realize", "record", 
 class Tensor(Methods):
     """A multi-dimensional array whose value may not have been computed yet.
 
-    Create one with `npu_tensor.tensor`, `zeros`, `from_numpy` and the like. A Tensor is a handle on an immutable
-    value: views never alias, and `x += y` or `x[i] = v` makes this handle name a new value.
+    Create one with `npu_tensor.tensor`, which `Tensor(data, dtype)` means too, `zeros`, `from_numpy` and the like. A
+    Tensor is a handle on an immutable value: views never alias, and `x += y` or `x[i] = v` makes this handle name a new
+    value.
     """
 
     __slots__ = ("__weakref__", "_node")
@@ -52,8 +53,7 @@ class Tensor(Methods):
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
-        made = from_array(np.asarray(data), dtype)
-        self._node = made._node
+        self._node = FUNCTIONS["tensor"](data, dtype)._node
         self._node.handle = weakref.ref(self)
 
     # --- what is known without computing

@@ -104,6 +104,7 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.mul_mat(nt.zeros(2, 4, 3), nt.zeros(3, 5, 3)), nt.ShapeError),
     (lambda: nt.zeros(-1), nt.ShapeError),
     (lambda: nt.tensor([[1], [1, 2]]), nt.ShapeError),
+    (lambda: nt.Tensor([[1], [1, 2]]), nt.ShapeError),
     (lambda: nt.tensor(["a"]), nt.DTypeError),
     (lambda: nt.tensor([1j]), nt.DTypeError),
     (lambda: nt.zeros(1, dtype="float33"), nt.DTypeError),

@@ -581,6 +581,8 @@ def test_filled() -> None:
 )
 def test_tensor_of_python_numbers(data: Any) -> None:
     compare(nt.tensor(data), own := torch.tensor(data), own, "tensor")
+    compare(nt.Tensor(data), own, own, "Tensor")
+    compare(nt.Tensor(data, "float16"), own := torch.tensor(data, dtype=torch.float16), own, "Tensor")
 
 
 @pytest.mark.parametrize("dtype", [d.name for d in nt.dtypes.DTYPES if d.name != "bfloat16"])
