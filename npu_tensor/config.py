@@ -12,7 +12,6 @@ import operator
 import os
 import re
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
@@ -70,7 +69,7 @@ class GgmlSwitch(NamedTuple):
         try:
             return self.on if _truth(value) else self.off
         except ValueError:
-            warnings.warn(f"{source}={value!r} is neither on nor off and counts as off", RuntimeWarning, stacklevel=4)
+            warn(f"{source}={value!r} is neither on nor off and counts as off")
             return self.off
 
 

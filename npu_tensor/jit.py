@@ -15,7 +15,6 @@ import functools
 import sys
 import threading
 import time
-import warnings
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from npu_tensor.schedule import realize as realize_nodes
 from npu_tensor.selection import Selection, before_reset, current, selection_changed
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, internal_files, wrap
+from npu_tensor.user_warnings import warn
 
 __all__ = ["Jitted", "jit"]
 
@@ -309,10 +309,10 @@ class Jitted(Generic[P, R]):
     def _warn_if_many(self) -> None:
         if self._captures == MANY_SIGNATURES + 1:
             shown = "; ".join(str(arguments) for _, *arguments in list(self._replays)[-3:])
-            warnings.warn(
+            warn(
                 f"{self._function.__qualname__} has been captured {self._captures} times. Pass what changes "
                 f"as a tensor of one shape. The latest arguments were: {shown}",
-                stacklevel=4,
+                UserWarning,
             )
 
     def _capture(self, args: Any, kwargs: Any, tensors: list[Tensor], devices: Selection) -> _Captured:

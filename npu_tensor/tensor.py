@@ -10,7 +10,6 @@ import inspect
 import linecache
 import reprlib
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from threading import get_ident
@@ -30,6 +29,7 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
 from npu_tensor.selection import forced
 from npu_tensor.spec import Spec
+from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
@@ -363,14 +363,6 @@ def user_frame(frame: FrameType | None) -> tuple[CodeType, int] | None:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
-def _frames_to_user() -> int:
-    """The stacklevel with which a warning of the calling function points at the user's line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename in internal_files:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 def _operand(value: Any) -> tuple[Any, Operand, int]:
     """Node or number, what is known of it, and its depth."""
     kind = type(value)
@@ -423,10 +415,10 @@ def _run_early(tensor: Tensor, depth: int) -> None:
     if _depends_on_placeholder(tensor._node):
         return
     if not config.eager:
-        warnings.warn(
+        warn(
             f"{depth} ops were recorded in one chain without reading a value; running them now "
             f"(at {tensor._node.line}). Call realize() inside the loop, or raise NPU_TENSOR_MAX_DEPTH.",
-            stacklevel=_frames_to_user(),
+            UserWarning,
         )
     tensor.realize()
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import operator
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from npu_tensor.dtypes import DTYPES, DType
 from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.user_warnings import warn
 
 __all__ = ["DIMENSIONS", "TensorDesc"]
 
@@ -201,9 +201,9 @@ def _parsed(text: str) -> TensorDesc:
     except ArgumentError as error:
         fail(f"Invalid tensor descriptor: {shown} ({error})", parts[0])
     if strides is not None and strides[0] == dtype.itemsize != 1:
-        warnings.warn(
+        warn(
             f"{shown}: strides are in elements; the first one, {strides[0]}, is the size of one {name} in bytes, so "
             "these may be bytes",
-            stacklevel=3,
+            UserWarning,
         )
     return found

@@ -17,9 +17,9 @@ __all__ = ["warn"]
 _NOT_THE_USERS: Final = (str(Path(__file__).parent / "_")[:-1], "<npu_tensor.", contextlib.__file__)
 
 
-def warn(message: str) -> None:
-    """Issue a RuntimeWarning whose line is the innermost one outside the package, however deep the caller is in it."""
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Issue a warning whose line is the innermost one outside the package, however deep the caller is in it."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, RuntimeWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

@@ -12,7 +12,6 @@ kernel is built, and what is wrong is said with the place in the file, a JSON po
 from __future__ import annotations
 
 import json
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from npu_tensor.pregen.entry import Entry
 from npu_tensor.pregen.recorded import DEFAULT_FLOAT32
 from npu_tensor.runtime.precompiled import EXPORTED_NAME
 from npu_tensor.tensor_desc import TensorDesc
+from npu_tensor.user_warnings import warn
 
 __all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "parse", "read"]
 
@@ -241,4 +241,4 @@ def _ops(value: Any) -> list[dict[str, Any]]:
 
 def _warn_of_unknown(value: dict[str, Any], known: Sequence[str], pointer: str) -> None:
     for key in value.keys() - set(known):
-        warnings.warn(f"{pointer or 'configuration'}: unknown key {key!r}; there are {', '.join(known)}", stacklevel=2)
+        warn(f"{pointer or 'configuration'}: unknown key {key!r}; there are {', '.join(known)}", UserWarning)

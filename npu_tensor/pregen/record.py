@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from npu_tensor.pregen.recorded import entry_for
 from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.store_files import write_atomically
 from npu_tensor.task import Refusal
+from npu_tensor.user_warnings import warn
 from npu_tensor.version import VERSION
 
 __all__ = ["follow", "record_kernels"]
@@ -63,9 +63,7 @@ def follow(path: str) -> None:
     if file is None:
         return
     if not file.parent.is_dir():
-        warnings.warn(
-            f"{config.origin('record')}: there is no directory {file.parent}", RuntimeWarning, stacklevel=2
-        )
+        warn(f"{config.origin('record')}: there is no directory {file.parent}")
         return
     _current = _of_setting.setdefault(file, _Recorder(file))
     events.listeners.append(_current.listen)
@@ -83,7 +81,7 @@ def _end() -> None:
         try:
             recorder.write()
         except ArgumentError as error:
-            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+            warn(str(error))
 
 
 class _Recorder:
@@ -147,7 +145,7 @@ class _Recorder:
         except OSError as error:
             raise ArgumentError(f"{self.path} cannot be written: {error}") from None
         if not entries:
-            warnings.warn(f"{self.path} has no kernels: {self._why_none()}", RuntimeWarning, stacklevel=4)
+            warn(f"{self.path} has no kernels: {self._why_none()}")
 
     def _why_none(self) -> str:
         if not self.plans:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,7 @@ from npu_tensor.forks import new_lock
 from npu_tensor.runtime.artifact import ABI, Artifact, Backend, Request
 from npu_tensor.runtime.keys import design_digest, kernel_key
 from npu_tensor.runtime.store_files import SUFFIX, file_record
+from npu_tensor.user_warnings import warn
 
 __all__ = ["EXPORTED_NAME", "MANIFEST", "KernelDirectory", "read_description", "read_manifest"]
 
@@ -150,7 +150,7 @@ def _verified(directory: Path, exported: str, description: Mapping[str, Any], ba
 
 def _damaged(kernel: str, path: Path, what: str) -> str:
     """Say at once what a build would otherwise hide: somebody meant this file to be used."""
-    warnings.warn(f"{path} is damaged: {what}", RuntimeWarning, stacklevel=2)
+    warn(f"{path} is damaged: {what}")
     if events.listeners:
         events.emit(events.CacheDamaged(kernel, str(path), what))
     return f"{path} is damaged: {what}"

@@ -12,7 +12,6 @@ import os
 import shutil
 import stat
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final
 
 from npu_tensor.config import user_temporary_path
 from npu_tensor.forks import new_lock
+from npu_tensor.user_warnings import warn
 
 __all__ = ["SCRATCH_PREFIX", "existing", "not_kept", "process_directory", "readable", "scratch_directory", "writable"]
 
@@ -61,11 +61,9 @@ def writable(root: Path) -> Path:
         instead = user_temporary_path()
         _try(instead)
         _writable[root] = instead
-    warnings.warn(
+    warn(
         f"compiled kernels are not kept in {root}, where nothing can be written ({reason}), but in {instead}; "
-        "set NPU_TENSOR_CACHE_DIR to a directory of yours",
-        RuntimeWarning,
-        stacklevel=2,
+        "set NPU_TENSOR_CACHE_DIR to a directory of yours"
     )
     return instead
 
@@ -113,7 +111,7 @@ def not_kept(root: Path, error: OSError) -> None:
     """Warn, once per process and directory, that kernels live no longer than this process."""
     if root not in _warned:
         _warned.add(root)
-        warnings.warn(f"compiled kernels are not kept: cannot write to {root} ({error})", RuntimeWarning, stacklevel=3)
+        warn(f"compiled kernels are not kept: cannot write to {root} ({error})")
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import time
-import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from npu_tensor.forks import new_lock
 from npu_tensor.runtime.store_contents import File, Item, Leftover, describe, scan
 from npu_tensor.runtime.store_directories import SCRATCH_PREFIX, writable
 from npu_tensor.runtime.store_files import DAMAGED, LOCKS, locked
+from npu_tensor.user_warnings import warn
 
 __all__ = ["Removed", "clear", "clear_everything", "clear_once", "collect", "wrote"]
 
@@ -167,7 +167,7 @@ def clear_once(root: Path) -> None:
     try:
         removed = clear(writable(root))
     except (ArgumentError, OSError) as error:
-        warnings.warn(f"NPU_TENSOR_CACHE_CLEAR: {error}", RuntimeWarning, stacklevel=2)
+        warn(f"NPU_TENSOR_CACHE_CLEAR: {error}")
     else:
         events.emit(events.CacheEvicted(removed.entries, removed.bytes))
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import npu_tensor as nt
 from npu_tensor import selection
+from npu_tensor.config import Config
+from npu_tensor.jit import MANY_SIGNATURES
+from npu_tensor.pregen import config_file
 from npu_tensor.user_warnings import warn
 
 
@@ -43,3 +47,45 @@ def test_a_package_whose_name_begins_like_ours_is_the_users() -> None:
         warnings.simplefilter("always")
         exec(compile("warn('here')", file, "exec"), {"warn": warn})
     assert [warning.filename for warning in seen] == [file]
+
+
+def many_signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        @nt.jit
+        def step(self, x: nt.Tensor, number: int) -> nt.Tensor:
+            return x + number
+
+    model = Model()
+    for number in range(MANY_SIGNATURES + 1):
+        model.step(nt.ones(1), number)  # here
+
+
+def a_long_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nt.config.scope(max_depth=1):
+        nt.softplus(nt.ones(1) + 1)  # here
+
+
+def a_word_that_is_no_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGML_HSA_ENABLE_LOG", "perhaps")
+    settings = Config()
+    settings.follow("log", bool)
+    settings.read_followed()  # here
+
+
+def an_unknown_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kernels.json"
+    path.write_text('{"kernels": [], "kernel": 1}')
+    config_file.load(path)  # here
+
+
+@pytest.mark.parametrize("issue", [many_signatures, a_long_chain, a_word_that_is_no_switch, an_unknown_key])
+def test_every_warning_names_the_users_line(
+    issue: Callable[[Path, pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        issue(tmp_path, monkeypatch)
+    lines, first = inspect.getsourcelines(issue)
+    (warning,) = seen
+    assert warning.filename == __file__
+    assert lines[warning.lineno - first].rstrip().endswith("# here")
