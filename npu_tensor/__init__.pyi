@@ -158,8 +158,10 @@ def count_equal(input: Operand, other: Operand) -> Tensor:
     """How many elements are equal, as int64."""
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements over dim are not zero, as int64."""
-def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: None = None, ignore_index: builtins.int = -100, reduce: None = None, reduction: builtins.str = 'mean', label_smoothing: builtins.float = 0.0) -> Tensor:
-    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape."""
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean', label_smoothing: builtins.float = 0.0) -> Tensor:
+    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
+
+    ArgumentError for size_average and reduce, which `reduction` has replaced."""
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
     """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
 def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
@@ -385,8 +387,10 @@ def neg(input: Operand) -> Tensor:
     """-input."""
 def negative(input: Any) -> Any:
     """-input."""
-def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: None = None, ignore_index: builtins.int = -100, reduce: None = None, reduction: builtins.str = 'mean') -> Tensor:
-    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input."""
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean') -> Tensor:
+    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
+
+    ArgumentError for size_average and reduce, which `reduction` has replaced."""
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
@@ -424,7 +428,9 @@ def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = Non
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
 def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default."""
+    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
+
+    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it."""
 def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
 def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:

@@ -181,6 +181,13 @@ def _reduced(losses: Tensor, reduction: str) -> Tensor:
     raise ArgumentError(f"reduction must be 'none', 'mean' or 'sum', not {reduction!r}")
 
 
+def _refuse_deprecated(size_average: bool | None, reduce: bool | None) -> None:
+    """ArgumentError for the arguments that PyTorch had before `reduction`."""
+    for name, value in (("size_average", size_average), ("reduce", reduce)):
+        if value is not None:
+            raise ArgumentError(f"{name} is deprecated in PyTorch; pass reduction='none', 'mean' or 'sum' instead")
+
+
 def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
     losses = difference(wide(input) - wide(target))
     return _reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
@@ -234,12 +241,16 @@ def nll_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    size_average: None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
-    reduce: None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input."""
+    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
+
+    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    """
+    _refuse_deprecated(size_average, reduce)
     dtype = _require_float(input)
     return _weighted(*_class_losses(wide(input), target, weight, ignore_index, 0.0), reduction).to(dtype)
 
@@ -249,13 +260,17 @@ def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    size_average: None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
-    reduce: None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape."""
+    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
+
+    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    """
+    _refuse_deprecated(size_average, reduce)
     dtype = _require_float(input)
     classes = 0 if input.ndim == 1 else 1
     scores = wide(input).log_softmax(classes)
