@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functional.register import Operand, composite
 from npu_tensor.functional.shape import ValuesIndices, gather, take_along_dim
@@ -20,7 +22,8 @@ Dims = int | Sequence[int] | None
 def _extreme(
     kind: str, input: Tensor, dim: int | Operand | None, keepdim: bool, other: Operand | None
 ) -> Tensor | ValuesIndices:
-    if other is None and isinstance(dim, (Tensor, float)):
+    # A NumPy integer is a dimension, as in PyTorch; every other array, scalar and float is an operand.
+    if other is None and isinstance(dim, (Tensor, np.ndarray, np.inexact, np.bool_, float)):
         other, dim = dim, None
     if other is not None:
         return RECORDERS[f"{kind}imum"](input, other)
@@ -147,12 +150,11 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return ValuesIndices(input, input.argsort())
     order = input.argsort(place)
     middle = order.narrow(place, (input.shape[place] - 1) // 2, 1)
-    values = take_along_dim(input, middle, place)
     if input.is_floating_point():
         missing = input.isnan()
         first = missing.argmax(place, True)
         middle = RECORDERS["where"](missing.any(place, True), first, middle)
-        values = take_along_dim(input, middle, place)
+    values = take_along_dim(input, middle, place)
     if keepdim:
         return ValuesIndices(values, middle)
     return ValuesIndices(values.squeeze(place), middle.squeeze(place))

@@ -720,6 +720,15 @@ def test_numpy_protocols() -> None:
         assert result.tolist() == expected
 
 
+@pytest.mark.parametrize("other", [np.array([2.0, 2.0], np.float32), np.array([2, 3]), np.float32(2), np.array(2)])
+def test_max_and_min_take_arrays_and_scalars_of_numpy(other: Any) -> None:
+    x = nt.tensor([1.0, 5.0])
+    for name in ("max", "min"):
+        expected = getattr(torch, f"{name}imum")(torch.tensor([1.0, 5.0]), torch.as_tensor(other))
+        compare(getattr(x, name)(other), expected, expected, name)
+    assert x.max(np.int64(0)).indices.tolist() == 1  # a NumPy integer is a dimension
+
+
 def test_tensors_may_be_passed_by_name() -> None:
     a, b = nt.tensor([1.0, 2.0]), nt.tensor([3.0, 5.0])
     assert nt.add(input=a, other=b).tolist() == [4.0, 7.0]
