@@ -1,0 +1,30 @@
+"""Figures in words: no number is rounded up to the next unit's size."""
+
+import pytest
+
+from npu_tensor.units import duration, size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.0 us"),
+        (1.23e-5, "12.3 us"),
+        (9.9994e-4, "999.9 us"),
+        (9.9999e-4, "1.00 ms"),
+        (4.56e-3, "4.56 ms"),
+        (0.99999, "999.99 ms"),
+        (0.999999, "1.00 s"),
+        (7.89, "7.89 s"),
+    ],
+)
+def test_duration(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "words"),
+    [(512, "512 B"), (999.7, "1.0 KB"), (4000, "4.0 KB"), (999_960, "1.0 MB"), (1.5e6, "1.5 MB"), (2e12, "2000.0 GB")],
+)
+def test_size(nbytes: float, words: str) -> None:
+    assert size(nbytes) == words
