@@ -7,6 +7,7 @@ import os
 from itertools import count
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from npu_tensor.dlpack import as_array
@@ -336,6 +337,17 @@ def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = No
     return _random("random_normal", (), extents(size), _float_dtype(dtype), generator)
 
 
+def _integer_limits(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest integer that can be drawn, which is one of int64, and stored."""
+    if dtype is bool_:
+        return 0, 1
+    if dtype.is_floating_point:
+        finite = int(float(ml_dtypes.finfo(dtype.numpy).max))  # type: ignore[no-untyped-call]
+        return max(-finite, np.iinfo(np.int64).min), min(finite, np.iinfo(np.int64).max)
+    limits = np.iinfo(dtype.numpy)
+    return limits.min, limits.max
+
+
 @composite(method=False)
 def randint(
     low: int,
@@ -345,7 +357,10 @@ def randint(
     dtype: DTypeLike = None,
     device: Any = None,
 ) -> Tensor:
-    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default."""
+    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
+
+    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+    """
     check_device(device)
     if size is None:
         low, high, size = 0, low, high
@@ -354,10 +369,9 @@ def randint(
     if low >= high:
         raise ArgumentError(f"randint needs low < high, not {low} and {high}")
     target = as_dtype(dtype or int64)
-    if not target.is_floating_point:
-        lowest, largest = (0, 1) if target is bool_ else (np.iinfo(target.numpy).min, np.iinfo(target.numpy).max)
-        if low < lowest or high - 1 > largest:
-            raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
+    lowest, largest = _integer_limits(target)
+    if low < lowest or high - 1 > largest:
+        raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
     return _random("random_integers", (low, high), extents((size,)), target, generator)
 
 

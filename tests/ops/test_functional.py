@@ -635,6 +635,12 @@ def test_random_numbers_have_their_distribution(dtype: str) -> None:
     assert np.bincount(whole + 2).min() > 850
 
 
+@pytest.mark.parametrize(("dtype", "largest"), [("float16", 65504), ("bfloat16", 1 << 20), ("int8", 127), ("bool", 1)])
+def test_randint_stays_finite_up_to_the_largest_number(dtype: str, largest: int) -> None:
+    drawn = nt.randint(largest, largest + 1, (3,), dtype=dtype)
+    assert drawn.tolist() == [largest] * 3
+
+
 def test_randperm_is_a_permutation() -> None:
     assert sorted(nt.randperm(50).tolist()) == list(range(50))
 
