@@ -24,7 +24,7 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe, keep
-from npu_tensor.ops.rules import comparison
+from npu_tensor.ops.rules import comparison, unpacked
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
 from npu_tensor.selection import forced
@@ -37,7 +37,18 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["FUNCTIONS", "Tensor", "from_array", "pending", "realize", "record", "user_frame", "wrap"]
+__all__ = [
+    "ACCEPTED",
+    "FUNCTIONS",
+    "UFUNCS",
+    "Tensor",
+    "from_array",
+    "pending",
+    "realize",
+    "record",
+    "user_frame",
+    "wrap",
+]
 
 
 class Tensor(Methods):
@@ -270,7 +281,7 @@ class Tensor(Methods):
     # --- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        function = _UFUNCS.get(ufunc)
+        function = UFUNCS.get(ufunc)
         if method != "__call__" or kwargs or function is None:
             return NotImplemented
         return function(*inputs)
@@ -471,9 +482,7 @@ def _attribute_values(op: Op) -> str:
 
 def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """f(2, 3), f((2, 3)) and f([2, 3]) mean the same."""
-    if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        values = tuple(values[0])
-    return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in values)
+    return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values))
 
 
 def _source(op: Op) -> str:
@@ -542,28 +551,30 @@ def _compile(op: Op) -> Callable[..., Tensor]:
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Public functions by name: one per public op; `functional` adds those that are made of several."""
 
-_UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {}
+UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {}
+"""What NumPy's functions do with a Tensor among their operands."""
 
-_ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
+ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
+"""What operators take as their other operand; Python asks others for their reflected operator."""
 
 
 def _reflected(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        return function(other, self) if isinstance(other, _ACCEPTED) else NotImplemented
+        return function(other, self) if isinstance(other, ACCEPTED) else NotImplemented
 
     return operator
 
 
 def _forward(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        return function(self, other) if isinstance(other, _ACCEPTED) else NotImplemented
+        return function(self, other) if isinstance(other, ACCEPTED) else NotImplemented
 
     return operator
 
 
 def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, _ACCEPTED):
+        if not isinstance(other, ACCEPTED):
             return NotImplemented
         return self._assign(function(self, other))
 
@@ -577,7 +588,7 @@ def _install() -> None:
             continue
         function = _compile(op)
         if op.ufunc is not None:
-            _UFUNCS[op.ufunc] = function
+            UFUNCS[op.ufunc] = function
         for dunder in op.operators:
             if len(op.operands) == 1:
                 setattr(Tensor, f"__{dunder}__", lambda self, f=function: f(self))

@@ -26,11 +26,9 @@ from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functional.creation import check_device
 from npu_tensor.functional.register import Operand, composite, fitting, register
 from npu_tensor.ops import OPS
-from npu_tensor.tensor import _UFUNCS, FUNCTIONS, RECORDERS, Tensor
+from npu_tensor.tensor import ACCEPTED, FUNCTIONS, RECORDERS, UFUNCS, Tensor
 
 __all__ = ["result_type"]
-
-_ACCEPTED = (Tensor, np.ndarray, np.generic, float, int)
 
 
 def result_type(*operands: Operand | np.generic) -> DType:
@@ -67,15 +65,15 @@ def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor
 
 
 def _pow(self: Tensor, exponent: Any) -> Any:
-    return power(self, exponent) if isinstance(exponent, _ACCEPTED) else NotImplemented
+    return power(self, exponent) if isinstance(exponent, ACCEPTED) else NotImplemented
 
 
 def _rpow(self: Tensor, base: Any) -> Any:
-    return power(base, self) if isinstance(base, _ACCEPTED) else NotImplemented
+    return power(base, self) if isinstance(base, ACCEPTED) else NotImplemented
 
 
 def _ipow(self: Tensor, exponent: Any) -> Any:
-    return self._assign(power(self, exponent)) if isinstance(exponent, _ACCEPTED) else NotImplemented
+    return self._assign(power(self, exponent)) if isinstance(exponent, ACCEPTED) else NotImplemented
 
 
 for _name, _operator in {"__pow__": _pow, "__rpow__": _rpow, "__ipow__": _ipow}.items():
@@ -127,13 +125,13 @@ def _install_comparison(name: str) -> None:
     def operator(self: Tensor, other: Any) -> Any:
         if type(other) is Tensor:
             return recorder(self, other)
-        return recorder(self, _comparable(other, self)) if isinstance(other, _ACCEPTED) else NotImplemented
+        return recorder(self, _comparable(other, self)) if isinstance(other, ACCEPTED) else NotImplemented
 
     register(name, compare)
     setattr(Tensor, f"__{name}__", operator)
     ufunc = OPS[name].ufunc
     assert ufunc is not None
-    _UFUNCS[ufunc] = compare
+    UFUNCS[ufunc] = compare
 
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):

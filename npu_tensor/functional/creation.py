@@ -14,6 +14,7 @@ from npu_tensor.dlpack import as_array
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functional.register import composite, fitting
+from npu_tensor.ops.rules import integer_extents, unpacked
 from npu_tensor.selection import in_use
 from npu_tensor.tensor import RECORDERS, Tensor, from_array
 
@@ -39,12 +40,7 @@ def check_device(device: Any, problem: str = "is not a device") -> None:
 
 def extents(size: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape meant by f(2, 3) or f((2, 3))."""
-    if len(size) == 1 and isinstance(size[0], (tuple, list)):
-        size = tuple(size[0])
-    for extent in size:
-        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
-            raise TypeError(f"a shape is made of integers, not {extent!r}")
-    shape = tuple(extent.__index__() for extent in size)
+    shape = integer_extents(unpacked(size))
     if any(extent < 0 for extent in shape):
         raise ShapeError(f"shape {list(shape)} has a negative extent")
     return shape

@@ -12,7 +12,8 @@ from npu_tensor.dtypes import int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, register, tensor_of
 from npu_tensor.functional.shape import diagonal
-from npu_tensor.tensor import _UFUNCS, RECORDERS, Tensor
+from npu_tensor.ops.rules import unpacked
+from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor
 
 __all__: list[str] = []
 
@@ -62,7 +63,7 @@ def _imatmul(self: Tensor, other: Any) -> Any:
 
 for _name, _operator in {"__matmul__": _matmul, "__rmatmul__": _rmatmul, "__imatmul__": _imatmul}.items():
     setattr(Tensor, _name, _operator)
-_UFUNCS[np.matmul] = matmul
+UFUNCS[np.matmul] = matmul
 
 
 def _require_dimensions(name: str, tensor: Tensor, ndim: int) -> None:
@@ -252,9 +253,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal.
     """
-    if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
-        operands = tuple(operands[0])
-    tensors = [tensor_of(operand) for operand in operands]
+    tensors = [tensor_of(operand) for operand in unpacked(operands)]
     labelled, result, _ = _parse(equation, tensors)
     parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, labelled, strict=True)]
     current, labels = parts[0]

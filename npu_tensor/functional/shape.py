@@ -11,7 +11,7 @@ from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeEr
 from npu_tensor.functional.creation import arange, extents
 from npu_tensor.functional.register import Operand, composite, fitting, register, tensor_of
 from npu_tensor.ops import OPS
-from npu_tensor.ops.rules import dimension
+from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.tensor import RECORDERS, Tensor, record
 
@@ -347,8 +347,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @composite()
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reversed along dims."""
-    if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
-        dims = tuple(dims[0])
+    dims = unpacked(dims)
     chosen = {dimension(d, input.ndim) for d in dims}
     if len(chosen) != len(dims):
         raise ArgumentError(f"dims {dims} name one twice")

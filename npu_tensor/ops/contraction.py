@@ -15,7 +15,7 @@ from npu_tensor.spec import Spec, broadcast_shapes
 
 
 def _matmul_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    a, b = (rules._require_tensor(operand) for operand in operands)
+    a, b = (rules.require_tensor(operand) for operand in operands)
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError("needs two dimensions or more")
     if a.shape[-1] != b.shape[-2]:
@@ -44,7 +44,7 @@ def contract(input, other, /, out_dtype=None):
 
 
 def _rope_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, positions, *factors = (rules._require_tensor(operand) for operand in operands)
+    x, positions, *factors = (rules.require_tensor(operand) for operand in operands)
     if x.ndim < 3:
         raise ShapeError("needs (..., tokens, heads, features)")
     if positions.shape != (x.shape[-3],):
@@ -128,7 +128,7 @@ def _yarn_dimension(n_dims: int, n_ctx_orig: int, beta: float, base: float) -> f
 
 
 def _count_equal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    a, b = (rules._require_tensor(operand) for operand in operands)
+    a, b = (rules.require_tensor(operand) for operand in operands)
     if a.shape != b.shape:
         raise ShapeError("shapes must be equal")
     register = rules.promoted((a, b)).register

@@ -14,7 +14,7 @@ from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution, op
-from npu_tensor.ops.rules import dimension
+from npu_tensor.ops.rules import dimension, require_tensor
 from npu_tensor.spec import Spec, broadcast_shapes, contiguous_strides
 
 # --- views
@@ -22,10 +22,7 @@ from npu_tensor.spec import Spec, broadcast_shapes, contiguous_strides
 
 def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape` with its one -1 filled in."""
-    for extent in shape:
-        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
-            raise TypeError(f"a shape is made of integers, not {extent!r}")
-    wanted = [int(extent) for extent in shape]
+    wanted = list(rules.integer_extents(shape))
     if wanted.count(-1) > 1 or any(extent < -1 for extent in wanted):
         raise ShapeError(f"shape {wanted} may have one -1 and no other negative extent")
     if -1 in wanted:
@@ -39,13 +36,9 @@ def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     shape = _resolve_shape(x, attributes["shape"])
     return Resolution(Spec.of(shape, x.dtype), (None,), {"shape": shape})
-
-
-def _tensor(operand: Operand) -> Spec:
-    return rules._require_tensor(operand)
 
 
 def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout | None:
@@ -91,7 +84,7 @@ def reshape(input, /, *shape: int):
 
 
 def _permute_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     dims = tuple(dimension(dim, x.ndim) for dim in attributes["dims"])
     if sorted(dims) != list(range(x.ndim)):
         raise ArgumentError(f"permute needs each of the {x.ndim} dimensions once, not {dims}")
@@ -109,8 +102,8 @@ def permute(input, /, *dims: int):
 
 
 def _expand_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
-    asked = attributes["shape"]
+    x = require_tensor(operands[0])
+    asked = rules.integer_extents(attributes["shape"])
     lead = len(asked) - x.ndim
     if lead < 0:
         raise ShapeError(f"expand to {list(asked)} has fewer dimensions than the tensor")
@@ -121,7 +114,7 @@ def _expand_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
             extent = own
         if extent < 0 or (own is not None and own not in (1, extent)):
             raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(asked)}")
-        shape.append(int(extent))
+        shape.append(extent)
     return Resolution(Spec.of(tuple(shape), x.dtype), (None,), {"shape": tuple(shape)})
 
 
@@ -141,7 +134,7 @@ def expand(input, /, *shape: int):
 
 
 def _slice_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     bounds = attributes["bounds"]
     shape = tuple(len(range(*bound)) for bound in bounds)
     return Resolution(Spec.of(shape, x.dtype), (None,), {"bounds": bounds})
@@ -166,7 +159,7 @@ def slice_(input, /, bounds):
 
 
 def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    tensors = [_tensor(operand) for operand in operands]
+    tensors = [require_tensor(operand) for operand in operands]
     if not tensors:
         raise ArgumentError("needs at least one tensor")
     dim = dimension(attributes["dim"], tensors[0].ndim)
@@ -192,7 +185,7 @@ def concat(*tensors, dim: int = 0):
 
 
 def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     widths = attributes["widths"]
     shape = tuple(extent + before + after for extent, (before, after) in zip(x.shape, widths, strict=True))
     if any(extent < 0 for extent in shape):
@@ -224,7 +217,7 @@ def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
 
 
 def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     if x.ndim < 2:
         raise ShapeError("needs at least two dimensions")
     return Resolution(x, (None,), attributes)
@@ -244,7 +237,7 @@ def triu(input, /, diagonal: int = 0):
 
 def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     """Same shape out, along one dimension, in the register type of the input."""
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
     asked = attributes.get("dtype")
     dtype = x.dtype if asked is None else as_dtype(asked)
@@ -260,7 +253,7 @@ def cumsum(input, /, dim: int, *, dtype=None):
 
 
 def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
     return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), {**attributes, "dim": dim})
 
@@ -278,7 +271,7 @@ def argsort(input, /, dim: int = -1, descending: bool = False, stable: bool = Fa
 
 
 def _top_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x = _tensor(operands[0])
+    x = require_tensor(operands[0])
     dim, k = dimension(attributes["dim"], x.ndim), attributes["k"]
     if not 0 <= k <= (x.shape[dim] if x.ndim else 1):
         raise DimensionError(f"k = {k} is out of range for dimension {dim} of {x}")
@@ -305,7 +298,7 @@ def top_indices(input, /, k: int, dim: int, largest: bool):
 
 
 def _gather_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, index = _tensor(operands[0]), _tensor(operands[1])
+    x, index = require_tensor(operands[0]), require_tensor(operands[1])
     rules.index_dtype(index.dtype)
     dim = dimension(attributes["dim"], x.ndim)
     if index.ndim != x.ndim:
@@ -329,7 +322,7 @@ def gather_along(input, index, /, dim: int, name: str = "index"):
 
 
 def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, index = _tensor(operands[0]), _tensor(operands[1])
+    x, index = require_tensor(operands[0]), require_tensor(operands[1])
     rules.index_dtype(index.dtype)
     dim = dimension(attributes["dim"], x.ndim)
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
@@ -347,7 +340,7 @@ def take(input, index, /, dim: int, name: str = "index"):
 
 
 def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, *indices = (_tensor(operand) for operand in operands)
+    x, *indices = (require_tensor(operand) for operand in operands)
     for index in indices:
         rules.index_dtype(index.dtype)
     shape = broadcast_shapes(*(index.shape for index in indices))
@@ -365,7 +358,7 @@ def take_points(*tensors):
 
 
 def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    x, value, *indices = (_tensor(operand) for operand in operands)
+    x, value, *indices = (require_tensor(operand) for operand in operands)
     bounds, dims = attributes["bounds"], attributes["dims"]
     taken = broadcast_shapes(*(index.shape for index in indices))
     kept = (len(range(*bound)) for axis, bound in enumerate(bounds) if axis not in dims)

@@ -25,13 +25,16 @@ __all__ = [
     "dimensions",
     "dtype_of",
     "floating",
+    "integer_extents",
     "logical",
     "numeric",
     "predicate",
     "reduction",
+    "require_tensor",
     "rowwise",
     "select",
     "sequence",
+    "unpacked",
 ]
 
 Attributes = dict[str, Any]
@@ -61,6 +64,20 @@ def promoted(operands: Sequence[Operand]) -> DType:
 def dtype_of(operand: Operand) -> DType:
     """The dtype of a tensor, or the one a bare number becomes."""
     return operand.dtype if isinstance(operand, Spec) else default_dtype(operand)
+
+
+def unpacked(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """(2, 3) for what f(2, 3), f((2, 3)) and f([2, 3]) were given."""
+    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+
+
+def integer_extents(shape: Iterable[Any]) -> tuple[int, ...]:
+    """The extents as Python integers; TypeError for what is no integer."""
+    shape = tuple(shape)
+    for extent in shape:
+        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
+            raise TypeError(f"a shape is made of integers, not {extent!r}")
+    return tuple(extent.__index__() for extent in shape)
 
 
 def dimension(dim: Any, ndim: int) -> int:
@@ -190,7 +207,7 @@ def sequence(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
     return made._replace(registers=(None,) * len(operands))
 
 
-def _require_tensor(operand: Operand) -> Spec:
+def require_tensor(operand: Operand) -> Spec:
     if not isinstance(operand, Spec):
         raise DTypeError(f"takes a tensor, not a Python {operand.__name__}")
     return operand
@@ -206,7 +223,7 @@ def reduction(result: str) -> Rule:
 
     @_dtypes("floats" if result == "float" else "all")
     def rule(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-        x = _require_tensor(operands[0])
+        x = require_tensor(operands[0])
         dims = dimensions(attributes["dim"], x.ndim)
         if result in ("same", "int64") and x.size == 0 and any(x.shape[axis] == 0 for axis in dims):
             raise DimensionError("an empty row has no largest or smallest element")
@@ -231,7 +248,7 @@ def reduction(result: str) -> Rule:
 @_dtypes("floats")
 def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Same shape out; `dim` is the row; all operands broadcast to the first."""
-    x = _require_tensor(operands[0])
+    x = require_tensor(operands[0])
     dtype = as_dtype(attributes["dtype"]) if attributes.get("dtype") is not None else promoted(operands)
     if dtype.category < 2:
         raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")

@@ -166,6 +166,7 @@ def test_bad_arguments(call: Callable[[], Any], kind: type[nt.NpuTensorError]) -
         lambda: nt.add(X, [1, 2, 3]),
         lambda: X.reshape("a"),
         lambda: nt.zeros(2.5),
+        lambda: X.expand(2.5, 2, 3),
         lambda: nt.softmax(X),
         lambda: X.softmax(0, dims=1),
         lambda: nt.from_numpy([1, 2]),
