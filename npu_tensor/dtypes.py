@@ -7,6 +7,7 @@ subnormals are kept. Promotion follows PyTorch 2.x: Python numbers and zero-dime
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Any, Final
 
 import ml_dtypes
@@ -16,6 +17,7 @@ from npu_tensor.errors import DTypeError
 
 __all__ = [
     "DTYPES",
+    "Category",
     "DType",
     "as_dtype",
     "bfloat16",
@@ -34,22 +36,30 @@ __all__ = [
 ]
 
 
+class Category(IntEnum):
+    """Kinds of dtypes, in the order in which they win in promotion."""
+
+    BOOL = 0
+    INTEGER = 1
+    FLOAT = 2
+
+
 class DType:
     """An element type. There is one object per type; compare with `is` or `==`.
 
-    Attributes: `name` ("bfloat16"), `short` ("bf16"), `numpy` (np.dtype), `ggml` (type name in kernel names),
+    Attributes: `name` ("bfloat16"), `short` ("bf16", GGML's name, also in kernel names), `numpy` (np.dtype),
     `ggml_type` (its number in GGML's enum ggml_type, None without one), `npu` (what an NPU makes of it, in words),
-    `category` (0 bool, 1 integer, 2 float), `register` (name of the type it is computed in), `itemsize` (bytes).
+    `category` (bool, integer or float), `register` (name of the type it is computed in), `itemsize` (bytes).
     """
 
-    __slots__ = ("category", "ggml", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
+    __slots__ = ("category", "ggml_type", "itemsize", "name", "npu", "numpy", "register", "short")
 
     def __init__(
         self,
         name: str,
         short: str,
         numpy_type: Any,
-        category: int,
+        category: Category,
         register: str = "",
         ggml_type: int | None = None,
         npu: str = "on the CPU, unless it is converted on the way",
@@ -57,7 +67,6 @@ class DType:
         self.name: Final = name
         self.short: Final = short
         self.numpy: Final[np.dtype[Any]] = np.dtype(numpy_type)
-        self.ggml: Final = short
         self.ggml_type: Final = ggml_type
         self.npu: Final = npu
         self.category: Final = category
@@ -73,21 +82,26 @@ class DType:
     @property
     def is_floating_point(self) -> bool:
         """Whether it is a float type."""
-        return self.category == 2
+        return self.category is Category.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is an integer type; bool is none."""
+        return self.category is Category.INTEGER
 
 
 _NATIVE: Final = "native"
 
-bool_ = DType("bool", "bool", np.bool_, 0, npu="as bytes, and as masks of the cores")
-uint8 = DType("uint8", "u8", np.uint8, 1, npu="as bytes, computed as wider integers")
-int8 = DType("int8", "i8", np.int8, 1, ggml_type=24, npu=_NATIVE)
-int16 = DType("int16", "i16", np.int16, 1, ggml_type=25, npu=_NATIVE)
-int32 = DType("int32", "i32", np.int32, 1, ggml_type=26, npu=_NATIVE)
-int64 = DType("int64", "i64", np.int64, 1, ggml_type=27)
-bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, 2, "float32", ggml_type=30, npu=_NATIVE)
-float16 = DType("float16", "f16", np.float16, 2, "float32", ggml_type=1, npu="by conversion to bfloat16")
-float32 = DType("float32", "f32", np.float32, 2, ggml_type=0, npu="emulated, so slower than native types")
-float64 = DType("float64", "f64", np.float64, 2, ggml_type=28)
+bool_ = DType("bool", "bool", np.bool_, Category.BOOL, npu="as bytes, and as masks of the cores")
+uint8 = DType("uint8", "u8", np.uint8, Category.INTEGER, npu="as bytes, computed as wider integers")
+int8 = DType("int8", "i8", np.int8, Category.INTEGER, ggml_type=24, npu=_NATIVE)
+int16 = DType("int16", "i16", np.int16, Category.INTEGER, ggml_type=25, npu=_NATIVE)
+int32 = DType("int32", "i32", np.int32, Category.INTEGER, ggml_type=26, npu=_NATIVE)
+int64 = DType("int64", "i64", np.int64, Category.INTEGER, ggml_type=27)
+bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, Category.FLOAT, "float32", ggml_type=30, npu=_NATIVE)
+float16 = DType("float16", "f16", np.float16, Category.FLOAT, "float32", ggml_type=1, npu="by conversion to bfloat16")
+float32 = DType("float32", "f32", np.float32, Category.FLOAT, ggml_type=0, npu="emulated, so slower than native types")
+float64 = DType("float64", "f64", np.float64, Category.FLOAT, ggml_type=28)
 
 DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
 
@@ -124,7 +138,7 @@ def as_dtype(value: Any) -> DType:
 
 def dtypes_table() -> str:
     """All dtypes with their names in GGML and what an NPU makes of them, as a Markdown table."""
-    rows = [(dtype.name, f"GGML_TYPE_{dtype.ggml.upper()}", dtype.ggml_type, dtype.npu) for dtype in DTYPES]
+    rows = [(dtype.name, f"GGML_TYPE_{dtype.short.upper()}", dtype.ggml_type, dtype.npu) for dtype in DTYPES]
     lines = ["| dtype | GGML | number | on an NPU |", "|---|---|---|---|"]
     for name, ggml, number, npu in rows:
         lines.append(f"| {name} | {'' if number is None else ggml} | {'' if number is None else number} | {npu} |")
@@ -150,7 +164,7 @@ def _promote_pair(a: DType, b: DType) -> DType:
         return int16
     if pair == {bfloat16, float16}:
         return float32
-    order = _FLOAT_ORDER if a.category == 2 else _INTEGER_ORDER
+    order = _FLOAT_ORDER if a.is_floating_point else _INTEGER_ORDER
     return max(a, b, key=order.index)
 
 

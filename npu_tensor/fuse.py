@@ -609,7 +609,7 @@ def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
         left, right = (symbol.astype(register) for symbol in symbols)
         products = left.builder.emit("mul", (left, right))
         return products.builder.emit("row_sum", (products,)).astype(call.spec.dtype.register)
-    rounded = call.op.name == "convert"
+    rounded = call.op.converts
     operands = []
     for number, (symbol, operand) in enumerate(zip(symbols, call.operands, strict=True)):
         if rounded and isinstance(operand, Spec) and computed[number]:

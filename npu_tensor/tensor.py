@@ -235,7 +235,7 @@ class Tensor(Methods):
         return float(self.item())
 
     def __index__(self) -> int:
-        if self.dtype.category == 2:
+        if self.dtype.is_floating_point:
             raise TypeError(f"only integer tensors can be an index, not {self.dtype.name}")
         return int(self.item())
 

@@ -29,7 +29,7 @@ MAX_BYTES: Final = 1 << 37
 LONGEST_TEXT: Final = 200
 """Characters. A descriptor with four strides of MAX_BYTES has about 120."""
 
-_DTYPES: Final = {dtype.ggml: dtype for dtype in DTYPES}
+_DTYPES: Final = {dtype.short: dtype for dtype in DTYPES}
 
 Four = tuple[int, int, int, int]
 
@@ -116,10 +116,10 @@ class TensorDesc(NamedTuple):
         """The tensor in a kernel name: extents up to the last one above 1, dtype, and n if it is not contiguous."""
         used = max((axis for axis, extent in enumerate(self.ne) if extent > 1), default=0)
         extents = "x".join(map(str, self.ne[: used + 1]))
-        return f"{extents}{self.dtype.ggml}{'' if self.is_contiguous else 'n'}"
+        return f"{extents}{self.dtype.short}{'' if self.is_contiguous else 'n'}"
 
     def __str__(self) -> str:
-        text = f"({','.join(map(str, self.ne))})/{self.dtype.ggml}"
+        text = f"({','.join(map(str, self.ne))})/{self.dtype.short}"
         return text if self.is_contiguous else f"{text}/({','.join(map(str, reversed(self.strides)))})"
 
 

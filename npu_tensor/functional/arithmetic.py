@@ -54,7 +54,7 @@ def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor
     if dtype is bool_:
         raise DTypeError("not defined for bool; convert with .to(...)")
     short = _EXPONENTS.get(exponent) if isinstance(exponent, (int, float)) else None
-    if dtype.category == 1:
+    if dtype.is_integer:
         if isinstance(exponent, int) and exponent < 0:
             raise ArgumentError(f"integers cannot be taken to the negative power {exponent}")
         if short is None or not isinstance(base, Tensor):
@@ -95,7 +95,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         return RECORDERS["floor_divide"](input, other)
     if rounding_mode != "trunc":
         raise ArgumentError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
-    if result_type(input, other).category == 2:
+    if result_type(input, other).is_floating_point:
         return RECORDERS["div"](input, other).trunc()
     return RECORDERS["floor_divide"](RECORDERS["sub"](input, RECORDERS["fmod"](input, other)), other)
 
@@ -182,7 +182,7 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     limits = [limit for limit in (min, max) if limit is not None]
     if not any(isinstance(limit, (Tensor, np.ndarray)) for limit in limits):
         dtype = result_type(input, *limits)
-        if dtype.category == 1:
+        if dtype.is_integer:
             min, max = (None if limit is None else fitting(limit, dtype) for limit in (min, max))
         return RECORDERS["clamp"](input if dtype is input.dtype else input.to(dtype), min, max)
     if min is not None:

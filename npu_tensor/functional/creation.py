@@ -67,7 +67,7 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         data = as_array(data)
     if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
-        if dtype is not None and as_dtype(dtype).category == 1 and array.dtype in _FLOATS:
+        if dtype is not None and as_dtype(dtype).is_integer and array.dtype in _FLOATS:
             return from_array(array).to(dtype)  # one place says what becomes of NaN and of large numbers
         return from_array(array, dtype)
     try:
@@ -81,7 +81,7 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     if dtype is None and array.dtype == np.float64:
         is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
         dtype = None if is_array else float32
-    if dtype is not None and as_dtype(dtype).category == 1 and array.size:
+    if dtype is not None and as_dtype(dtype).is_integer and array.size:
         for extreme in (array.min(), array.max()):  # either is NaN if one element is
             fitting(extreme, as_dtype(dtype))
     return from_array(array, dtype)

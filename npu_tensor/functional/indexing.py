@@ -303,7 +303,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     if input is None or other is None:
         return nonzero(condition, as_tuple=True)
     for value, tensor in ((input, other), (other, input)):
-        if isinstance(value, int) and isinstance(tensor, Tensor) and tensor.dtype.category == 1:
+        if isinstance(value, int) and isinstance(tensor, Tensor) and tensor.dtype.is_integer:
             fitting(value, tensor.dtype)
     return RECORDERS["where"](condition, input, other)
 

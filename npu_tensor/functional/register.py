@@ -10,7 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from npu_tensor.dtypes import DType
+from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
@@ -101,9 +101,9 @@ def fitting(value: Any, dtype: DType) -> float:
         value = value.item()
     if not isinstance(value, (bool, int, float)):
         raise TypeError(f"expected a Python number, not {type(value).__name__}")
-    if dtype.category == 0:
+    if dtype is bool_:
         return bool(value)
-    if dtype.category == 2:
+    if dtype.is_floating_point:
         return float(value)
     limits = np.iinfo(dtype.numpy)
     lowest = limits.min or -limits.max

@@ -50,7 +50,7 @@ def _rope_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     if positions.shape != (x.shape[-3],):
         raise ShapeError(f"positions must have one entry per token: ({x.shape[-3]},)")
     rules.index_dtype(positions.dtype)
-    if x.dtype.category < 2:
+    if not x.dtype.is_floating_point:
         raise DTypeError(f"takes floats, not {x.dtype.name}")
     n_dims = attributes["n_dims"] if attributes["n_dims"] is not None else x.shape[-1]
     if n_dims % 2 or not 0 < n_dims <= x.shape[-1]:

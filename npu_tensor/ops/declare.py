@@ -133,7 +133,12 @@ class Op:
         layout: Callable[..., Layout | None] | None = None,
         domain: tuple[float, float] = (-4.0, 4.0),
         public: bool = True,
+        converts: bool = False,
+        computes: bool = True,
     ) -> None:
+        """public: whether it is a function and a method of its own name. converts: whether it gives its operand in
+        another dtype, to which it rounds also where the value stays in a register. computes: whether the elements of a
+        data op's result are other numbers than those of its operands; False if it only puts them elsewhere."""
         self.body: Final = body
         self.name: Final = body.__name__.rstrip("_")
         self.doc: Final = inspect.cleandoc(body.__doc__ or "")
@@ -145,6 +150,8 @@ class Op:
         self.layout: Final = layout
         self.domain: Final = domain
         self.public: Final = public
+        self.converts: Final = converts
+        self.computes: Final = computes
         operands, attributes = [], []
         self.variadic = False
         for parameter in inspect.signature(body).parameters.values():

@@ -410,7 +410,7 @@ def where(condition, input, other, /):
     return np.where(condition, input, other)
 
 
-@op(kind="map", rule=rules.conversion, ggml="CPY", public=False)
+@op(kind="map", rule=rules.conversion, ggml="CPY", public=False, converts=True)
 def convert(input, /, dtype):
     """input as another dtype; floats to integers truncate toward zero."""
     return input

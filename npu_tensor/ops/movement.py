@@ -178,7 +178,7 @@ def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
     return Resolution(Spec.of(shape, tensors[0].dtype), (None,) * len(tensors), {"dim": dim})
 
 
-@op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False)
+@op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False, computes=False)
 def concat(*tensors, dim: int = 0):
     """Tensors of one dtype joined along dim."""
     return np.concatenate(tensors, axis=dim)
@@ -203,7 +203,7 @@ def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
 _PAD_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-@op(kind="data", rule=_pad_rule, ggml="PAD", public=False)
+@op(kind="data", rule=_pad_rule, ggml="PAD", public=False, computes=False)
 def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
     """input with (before, after) elements added to every dimension; negative widths crop."""
     crop = tuple(
@@ -223,13 +223,13 @@ def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) ->
     return Resolution(x, (None,), attributes)
 
 
-@op(kind="data", rule=_triangle_rule, ggml="TRI")
+@op(kind="data", rule=_triangle_rule, ggml="TRI", computes=False)
 def tril(input, /, diagonal: int = 0):
     """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
     return np.tril(input, diagonal)
 
 
-@op(kind="data", rule=_triangle_rule)
+@op(kind="data", rule=_triangle_rule, computes=False)
 def triu(input, /, diagonal: int = 0):
     """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
     return np.triu(input, diagonal)
@@ -241,7 +241,7 @@ def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     dim = dimension(attributes["dim"], x.ndim)
     asked = attributes.get("dtype")
     dtype = x.dtype if asked is None else as_dtype(asked)
-    if asked is None and dtype.category < 2:
+    if asked is None and not dtype.is_floating_point:
         dtype = int64
     return Resolution(Spec.of(x.shape, dtype), (dtype.register,), {**attributes, "dim": dim, "dtype": dtype})
 
@@ -313,7 +313,7 @@ def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: in
         raise IndexError(f"{name} is out of range for extent {extent}: {index.min()} to {index.max()}")
 
 
-@op(kind="data", rule=_gather_rule, public=False)
+@op(kind="data", rule=_gather_rule, public=False, computes=False)
 def gather_along(input, index, /, dim: int, name: str = "index"):
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others. Errors call the index `name`."""
     _check_range(index, input.shape[dim], name)
@@ -329,7 +329,7 @@ def _take_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     return Resolution(Spec.of(shape, x.dtype), (None, None), {**attributes, "dim": dim})
 
 
-@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False)
+@op(kind="data", rule=_take_rule, ggml="GET_ROWS", public=False, computes=False)
 def take(input, index, /, dim: int, name: str = "index"):
     """Slices of input along dim, one per element of index, whose shape takes the place of dim.
 
@@ -348,7 +348,7 @@ def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     return Resolution(Spec.of((*shape, *kept), x.dtype), (None,) * len(operands), {})
 
 
-@op(kind="data", rule=_index_rule, public=False)
+@op(kind="data", rule=_index_rule, public=False, computes=False)
 def take_points(*tensors):
     """tensors[0][tensors[1], tensors[2], ...]: integer tensors index the leading dimensions together."""
     input, *indices = tensors
@@ -368,7 +368,7 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     return Resolution(x, (None,) * len(operands), attributes)
 
 
-@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False)
+@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, computes=False)
 def put(*tensors, bounds: tuple[tuple[int, int, int], ...], dims: tuple[int, ...], wrap: bool = True):
     """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
 

@@ -113,7 +113,7 @@ def _map(operands: Sequence[Operand], out: DType, register: str, attributes: Att
 def _require_whole_alpha(dtype: DType, attributes: Attributes) -> None:
     """ArgumentError where integers would be multiplied by a float."""
     alpha = attributes.get("alpha")
-    if dtype.category < 2 and isinstance(alpha, float):
+    if not dtype.is_floating_point and isinstance(alpha, float):
         raise ArgumentError(f"alpha must be an integer for operands of {dtype.name}, not {alpha}")
 
 
@@ -139,7 +139,7 @@ def numeric(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
 def floating(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Float in, float out; integers and bool become float32."""
     dtype = promoted(operands)
-    if dtype.category < 2:
+    if not dtype.is_floating_point:
         dtype = float32
     return _map(operands, dtype, dtype.register, attributes)
 
@@ -154,7 +154,7 @@ def comparison(operands: tuple[Operand, ...], attributes: Attributes) -> Resolut
 def predicate(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """A property of a float; integers have their nearest float's; bool out."""
     dtype = promoted(operands)
-    return _map(operands, bool_, dtype.register if dtype.category == 2 else "float32", attributes)
+    return _map(operands, bool_, dtype.register if dtype.is_floating_point else "float32", attributes)
 
 
 @_dtypes("all")
@@ -167,7 +167,7 @@ def logical(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
 def bitwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """Integers or bool in, the promoted dtype out."""
     dtype = promoted(operands)
-    if dtype.category == 2:
+    if dtype.is_floating_point:
         raise DTypeError(f"takes integers or bool, not {dtype.name}")
     return _map(operands, dtype, dtype.register, attributes)
 
@@ -229,11 +229,11 @@ def reduction(result: str) -> Rule:
             raise DimensionError("an empty row has no largest or smallest element")
         asked = attributes.get("dtype")
         dtype = x.dtype if asked is None else as_dtype(asked)
-        if result == "sum" and dtype.category < 2 and asked is None:
+        if result == "sum" and not dtype.is_floating_point and asked is None:
             dtype = int64
-        if result == "floating" and dtype.category < 2:
+        if result == "floating" and not dtype.is_floating_point:
             dtype = float32
-        if result == "float" and dtype.category < 2:
+        if result == "float" and not dtype.is_floating_point:
             raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
         truth = uint8 if dtype is uint8 else bool_
         out = {"int64": int64, "bool": truth}.get(result, dtype)
@@ -250,7 +250,7 @@ def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
     """Same shape out; `dim` is the row; all operands broadcast to the first."""
     x = require_tensor(operands[0])
     dtype = as_dtype(attributes["dtype"]) if attributes.get("dtype") is not None else promoted(operands)
-    if dtype.category < 2:
+    if not dtype.is_floating_point:
         raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
     if broadcast_of(operands) != x.shape:
         raise ShapeError("the other operands must broadcast to the first")

@@ -85,10 +85,6 @@ CHOICES: Final = frozenset(
 )
 """The primitives whose float result is as exact as their operands."""
 
-COMPUTING: Final = frozenset({"rotate"})
-"""The data ops that do not only move elements."""
-
-
 def as_read(host: HostOperand, values: Array) -> Array:
     """A tensor's elements as the device computes with them, in the dtype they had: float16 passes through bfloat16.
 
@@ -118,7 +114,7 @@ def _moves(task: Task) -> bool:
     """Whether elements are only put elsewhere; an index beside them decides where."""
     if task.kind == "map" and task.program is not None:
         return {instruction.primitive for instruction in task.program.instructions} == {"load"}
-    return task.kind == "data" and COMPUTING.isdisjoint(task.ops)
+    return task.kind == "data" and not any(call.op.computes for call in task.calls)
 
 
 def _decides(program: Program, product: bool) -> bool:

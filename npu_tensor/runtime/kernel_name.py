@@ -116,10 +116,10 @@ _WORDS: Final = _words()
 def _named(task: Task) -> tuple[Call, ...]:
     """The ops of a task without a narrowing of one's integer result, as GGML's indices have it: its dtype says that."""
     calls = task.calls
-    if len(calls) == 2 and calls[1].op.name == "convert":
+    if len(calls) == 2 and calls[1].op.converts:
         source, target = calls[1].operands[0], calls[1].spec.dtype
         assert isinstance(source, Spec)
-        if source.dtype.category == target.category == 1 and target.itemsize < source.dtype.itemsize:
+        if source.dtype.is_integer and target.is_integer and target.itemsize < source.dtype.itemsize:
             return calls[:1]
     return calls
 

@@ -335,7 +335,7 @@ def test_signed_zero(name: str) -> None:
 INTEGER_LIMITS = {
     dtype.name: [np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max, 0, 1, 7]
     for dtype in DTYPES
-    if dtype.category == 1
+    if dtype.is_integer
 }
 
 

@@ -110,7 +110,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     kernels: dict[str, Kernel] = {}
     for name in self_test.case_names(dtypes=["f16", "f32"], quick=True):
         task, _ = ENTRIES[name].planned
-        if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.category == 2 for s in task.inputs):
+        if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.is_floating_point for s in task.inputs):
             device = SimulatedDevice(f"sim:npu2?float32={ENTRIES[name].float32}", allocator())
             claimed = device.claim(task)
             assert not isinstance(claimed, Refusal)
@@ -120,7 +120,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     for name, kernel in kernels.items():
         entry, step = ENTRIES[name], kernel.bind()
         task, offer = entry.planned
-        floats = [number for number, source in enumerate(task.inputs) if source.dtype and source.dtype.category == 2]
+        floats = [number for number, s in enumerate(task.inputs) if s.dtype and s.dtype.is_floating_point]
         hosts = {host.number: host for host in offer.operands if not host.output}
         for drawn, draw in DRAWS.items():
             given, read = self_test._operands(entry, offer), self_test._operands(entry, offer)
