@@ -47,6 +47,8 @@ _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
     "expm1": (125, 84),
     "log": (119, 60),
     "log1p": (148, 89),
+    "log2": (127, 65),
+    "log10": (130, 68),
     "sin": (159, 108),
     "cos": (154, 103),
     "tanh": (219, 82),

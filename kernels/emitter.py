@@ -62,7 +62,12 @@ VECTOR_BYTES: Final = 64
 _FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
 
 # Primitives whose float versions take a precision.
-_INEXACT: Final = frozenset({"mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+_INEXACT: Final = frozenset(
+    {
+        *("mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10"),
+        *("sin", "cos", "tanh", "erf", "pow"),
+    }
+)
 
 # Primitives that have functions of masks.
 _OF_BOOL: Final = frozenset(

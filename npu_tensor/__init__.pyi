@@ -317,11 +317,11 @@ def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dt
 def log(input: Operand) -> Tensor:
     """Natural logarithm; negative numbers give NaN."""
 def log10(input: Operand) -> Tensor:
-    """Logarithm to base 10."""
+    """Logarithm to base 10, exact for powers of ten."""
 def log1p(input: Operand) -> Tensor:
     """log(1 + input), accurate near zero."""
 def log2(input: Operand) -> Tensor:
-    """Logarithm to base 2."""
+    """Logarithm to base 2, exact for powers of two."""
 def log_softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
     """log(softmax(input)) over dim, without overflow."""
 def logical_and(input: Operand, other: Operand) -> Tensor:

@@ -315,7 +315,7 @@ class Methods:
     def log(self) -> Tensor:
         """Natural logarithm; negative numbers give NaN."""
     def log10(self) -> Tensor:
-        """Logarithm to base 10."""
+        """Logarithm to base 10, exact for powers of ten."""
     def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log10`: this handle names the result, other handles keep the old value."""
     def log1p(self) -> Tensor:
@@ -323,7 +323,7 @@ class Methods:
     def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log1p`: this handle names the result, other handles keep the old value."""
     def log2(self) -> Tensor:
-        """Logarithm to base 2."""
+        """Logarithm to base 2, exact for powers of two."""
     def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `log2`: this handle names the result, other handles keep the old value."""
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:

@@ -5,8 +5,6 @@ Names and meaning follow PyTorch; where it has no such op, GGML.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from npu_tensor.ops import rules
@@ -238,14 +236,14 @@ def log1p(input, /):
 
 @op(kind="map", rule=rules.floating, ufunc=np.log2, domain=(0.01, 10.0))
 def log2(input, /):
-    """Logarithm to base 2."""
-    return np.log(input) * (1 / math.log(2))
+    """Logarithm to base 2, exact for powers of two."""
+    return np.log2(input)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.log10, domain=(0.01, 10.0))
 def log10(input, /):
-    """Logarithm to base 10."""
-    return np.log(input) * (1 / math.log(10))
+    """Logarithm to base 10, exact for powers of ten."""
+    return np.log10(input)
 
 
 # --- trigonometric, hyperbolic, special

@@ -96,6 +96,11 @@ def _cast(value: Array, dtype: str) -> Array:
     return value.astype(dtype)
 
 
+def _log10(value: Array) -> Array:
+    """In float64: NumPy's of float32 is not exact for powers of ten."""
+    return np.log10(value.astype(np.float64)).astype(value.dtype)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -114,6 +119,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "expm1": np.expm1,
     "log": np.log,
     "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": _log10,
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,

@@ -22,6 +22,8 @@ FLOAT64_REFERENCES = {
     "expm1": torch.expm1,
     "log": torch.log,
     "log1p": torch.log1p,
+    "log2": torch.log2,
+    "log10": torch.log10,
     "sin": torch.sin,
     "cos": torch.cos,
     "tanh": torch.tanh,
@@ -103,6 +105,13 @@ def test_function_is_within_four_units_in_the_last_place(level: str, name: str) 
     error = ulps(evaluate(level, unary(name), x), exact)
     worst = int(np.argmax(error))
     assert error[worst] <= MAX_ULP, f"{name}({x[worst]!r}) is off by {error[worst]} ulp"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_logarithms_of_powers_of_their_base_are_exact(level: str) -> None:
+    for name, base, exponents in (("log2", 2.0, np.arange(-149, 128)), ("log10", 10.0, np.arange(0, 11))):
+        powers = (base**exponents).astype(np.float32)  # 10^11 is no float32 number
+        np.testing.assert_array_equal(evaluate(level, unary(name), powers), exponents.astype(np.float32))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -255,6 +264,8 @@ def everything(dtype: str) -> Program:
                 "expm1",
                 "log",
                 "log1p",
+                "log2",
+                "log10",
                 "sin",
                 "cos",
                 "tanh",

@@ -28,6 +28,8 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "expm1": np.expm1,
     "log": np.log,
     "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,
@@ -250,6 +252,13 @@ def test_functions_are_as_exact_as_promised(library: ctypes.CDLL, name: str, pre
     error = units(evaluate(library, f"{name}_{precision}_float", x), exact, precision)
     worst = int(np.argmax(error))
     assert error[worst] <= MAX_ULP[precision], f"{name}({x[worst]!r}) is off by {error[worst]} units"
+
+
+def test_logarithms_of_powers_of_their_base_are_exact(library: ctypes.CDLL) -> None:
+    for name, base, exponents in (("log2", 2.0, np.arange(-126, 128)), ("log10", 10.0, np.arange(0, 11))):
+        x = np.ones(-(-exponents.size // 16) * 16, np.float32)
+        x[: exponents.size] = base**exponents  # 10^11 is no float32 number
+        np.testing.assert_array_equal(evaluate(library, f"{name}_full_float", x)[: exponents.size], exponents)
 
 
 @pytest.mark.parametrize("precision", MAX_ULP)

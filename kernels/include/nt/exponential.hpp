@@ -1,4 +1,4 @@
-// exp, expm1, log, log1p and the sigmoid.
+// exp, expm1, log, log1p, log2, log10 and the sigmoid.
 //
 // Polynomials were fitted for the smallest maximal error, which is given relative to the function and before rounding.
 #pragma once
@@ -12,6 +12,16 @@ constexpr float EXP_LIMIT = 88.9f;
 constexpr double LN_2 = 0.6931471805599453094;
 constexpr SplitConstant<4> LN_2_PARTS(LN_2);
 constexpr SplitConstant<2> LOG2_E_PARTS(1.4426950408889634074);
+
+// What makes natural logarithms those of a base: `scale` is 1 / ln(base), `step` the logarithm of 2 to it.
+struct Base2 {
+    static constexpr SplitConstant<3> scale{1.4426950408889634074};
+    static constexpr SplitConstant<1> step{1.0};
+};
+struct Base10 {
+    static constexpr SplitConstant<3> scale{0.4342944819032518277};
+    static constexpr SplitConstant<4> step{0.3010299956639811952};
+};
 
 // x as n ln 2 + rest for |x| <= 128, with |rest| <= ln(2)/2 but for the rounding of n.
 template <unsigned N>
@@ -131,18 +141,29 @@ struct LogCoefficients<full> {  // 2^-28
                                   0.2001074767f,  -0.2499971746f, 0.3333320842f, -0.5000000121f};
 };
 
-// log of 2^exponent (1 + f)
+// log(1 + f)
 template <typename P, unsigned N>
-inline Float<N> log_of_parts(const Int<N> &exponent, const Float<N> &f) {
-    const Bfloat<N> e = Sum<N>(aie::sub(from_bits(aie::add(exponent, ROUNDER_BITS)), constant<N>(ROUNDER)))
-                            .template to_vector<bfloat16>();
+inline Sum<N> log_of_mantissa(const Float<N> &f) {
     const auto factor = split<P::parts>(f);
     const Float<N> inner = polynomial<3>(factor, LogCoefficients<P>::c);
     const Float<N> curved = value(product(factor, split<P::parts>(inner)));
-    Sum<N> sum = add_product(Sum<N>(f), factor, split<P::parts>(curved));
+    return add_product(Sum<N>(f), factor, split<P::parts>(curved));
+}
+
+// sum + exponent step, from the smallest term
+template <unsigned parts, unsigned N>
+inline Float<N> add_exponent(Sum<N> sum, const Int<N> &exponent, const SplitConstant<parts> &step) {
+    const Bfloat<N> e = Sum<N>(aie::sub(from_bits(aie::add(exponent, ROUNDER_BITS)), constant<N>(ROUNDER)))
+                            .template to_vector<bfloat16>();
     NT_UNROLL
-    for (unsigned i = LN_2_PARTS.size; i-- > 0;) sum = aie::mac(sum, e, LN_2_PARTS[i]);
+    for (unsigned i = parts; i-- > 0;) sum = aie::mac(sum, e, step[i]);
     return value(sum);
+}
+
+// log of 2^exponent (1 + f)
+template <typename P, unsigned N>
+inline Float<N> log_of_parts(const Int<N> &exponent, const Float<N> &f) {
+    return add_exponent(log_of_mantissa<P>(f), exponent, LN_2_PARTS);
 }
 
 // The exponent, times 2^23, of positive x as 2^exponent (1 + f) with 1 + f between 2/3 and 4/3.
@@ -165,6 +186,25 @@ inline Float<N> log(const Float<N> &x) {
     const Int<N> exponent = exponent_bits(x);
     const Float<N> f = aie::sub(from_bits(aie::sub(bits(x), exponent)), constant<N>(1.0f));
     return log_specials(x, log_of_parts<P>(aie::downshift(exponent, 23), f));
+}
+
+// Exact for powers of the base: nothing but the sum with the largest term is rounded noticeably.
+template <typename Base, typename P, unsigned N>
+inline Float<N> log_to_base(const Float<N> &x) {
+    const Int<N> exponent = exponent_bits(x);
+    const Float<N> f = aie::sub(from_bits(aie::sub(bits(x), exponent)), constant<N>(1.0f));
+    const Sum<N> scaled = product(split<P::parts>(value(log_of_mantissa<P>(f))), Base::scale);
+    return log_specials(x, add_exponent(scaled, aie::downshift(exponent, 23), Base::step));
+}
+
+template <typename P = full, unsigned N>
+inline Float<N> log2(const Float<N> &x) {
+    return log_to_base<Base2, P>(x);
+}
+
+template <typename P = full, unsigned N>
+inline Float<N> log10(const Float<N> &x) {
+    return log_to_base<Base10, P>(x);
 }
 
 // log(1 + x). What rounding 1 + x lost is added to f.

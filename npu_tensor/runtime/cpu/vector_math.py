@@ -22,6 +22,9 @@ LOG2_E = 1 / math.log(2)
 # ln 2 in two parts: products of the first with integers up to 2^15 are exact in float32.
 LN2_HIGH = 0.693359375
 LN2_LOW = math.log(2) - LN2_HIGH
+# log10(2) likewise: 11 bits and the rest.
+LOG10_2_HIGH = 0.301025390625
+LOG10_2_LOW = math.log10(2) - LOG10_2_HIGH
 SIGN_BIT = -(2**31)
 
 # (exp(r) - 1 - r) / r^2 for |r| <= ln(2)/2; error of exp 3.1e-9.
@@ -146,10 +149,25 @@ def expm1(e: Emitter, x: Value) -> Value:
     return e.select(e.compare("olt", e.abs(x), 2.0**-25), x, result)
 
 
+def _log_of_mantissa(e: Emitter, f: Value) -> Value:
+    """log(1 + f) for |f| <= 1/3."""
+    return e.fma(e.polynomial(f, LOG1P), e.mul(f, f), f)
+
+
 def _log_of_reduced(e: Emitter, f: Value, exponent: Value) -> Value:
-    """log(1 + f) + exponent * ln 2 for |f| <= 1/3 and i32 exponents."""
-    result = e.fma(e.polynomial(f, LOG1P), e.mul(f, f), f)
-    return e.fma(e.convert("sitofp", exponent, "float"), math.log(2), result)
+    """log(1 + f) + exponent * ln 2 for |f| <= 1/3 and exponents as floats."""
+    return e.fma(exponent, math.log(2), _log_of_mantissa(e, f))
+
+
+def _log2_of_reduced(e: Emitter, f: Value, exponent: Value) -> Value:
+    """log2(1 + f) + exponent: exact where f is 0."""
+    return e.fma(_log_of_mantissa(e, f), LOG2_E, exponent)
+
+
+def _log10_of_reduced(e: Emitter, f: Value, exponent: Value) -> Value:
+    """log10(1 + f) + exponent * log10(2). All but the last sum is small, so that this alone rounds noticeably."""
+    small = e.fma(exponent, LOG10_2_LOW, e.mul(_log_of_mantissa(e, f), 1 / math.log(10)))
+    return e.fma(exponent, LOG10_2_HIGH, small)
 
 
 def _split(e: Emitter, x: Value) -> tuple[Value, Value]:
@@ -169,13 +187,25 @@ def _log_specials(e: Emitter, x: Value, zero_at: float, result: Value) -> Value:
     return e.select(e.compare("oeq", x, zero_at), -math.inf, result)
 
 
-def log(e: Emitter, x: Value) -> Value:
+def _logarithm(e: Emitter, x: Value, of_reduced: Callable[[Emitter, Value, Value], Value]) -> Value:
     subnormal = e.compare("olt", x, 2.0**-126)
     normal = e.select(subnormal, e.mul(x, 2.0**23), x)
     exponent_bits, exponent = _split(e, normal)
     f = e.sub(e.float_of_bits(e.sub(e.bits(normal), exponent_bits)), 1.0)
     exponent = e.select(subnormal, e.sub(exponent, 23), exponent)
-    return _log_specials(e, x, 0.0, _log_of_reduced(e, f, exponent))
+    return _log_specials(e, x, 0.0, of_reduced(e, f, e.convert("sitofp", exponent, "float")))
+
+
+def log(e: Emitter, x: Value) -> Value:
+    return _logarithm(e, x, _log_of_reduced)
+
+
+def log2(e: Emitter, x: Value) -> Value:
+    return _logarithm(e, x, _log2_of_reduced)
+
+
+def log10(e: Emitter, x: Value) -> Value:
+    return _logarithm(e, x, _log10_of_reduced)
 
 
 def log1p(e: Emitter, x: Value) -> Value:
@@ -187,7 +217,7 @@ def log1p(e: Emitter, x: Value) -> Value:
     # The 1 makes no difference to a large x, for which 2^-n is too small a float32 number.
     large = e.sub(e.float_of_bits(e.sub(e.bits(total), exponent_bits)), 1.0)
     f = e.select(e.compare("ogt", x, 2.0**25), large, f)
-    result = _log_specials(e, x, -1.0, _log_of_reduced(e, f, exponent))
+    result = _log_specials(e, x, -1.0, _log_of_reduced(e, f, e.convert("sitofp", exponent, "float")))
     # Adding 0 loses the sign of -0.
     return e.select(e.compare("oeq", x, 0.0), x, result)
 
@@ -363,6 +393,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "expm1": expm1,
     "log": log,
     "log1p": log1p,
+    "log2": log2,
+    "log10": log10,
     "sin": sin,
     "cos": cos,
     "tanh": tanh,
