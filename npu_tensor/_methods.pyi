@@ -658,7 +658,7 @@ class Methods:
     def view_as(self, other: Tensor) -> Tensor:
         """The elements under the shape of other."""
     def where(self, condition: Tensor, other: Operand) -> Any:
-        """"""
+        """This tensor where condition, else other."""
     def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
         """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 

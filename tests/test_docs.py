@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import npu_tensor as nt
-from npu_tensor.cli.docs import docs
+from npu_tensor.cli.docs import RECORDED, docs
 from npu_tensor.config import Config
+from npu_tensor.dtypes import DTYPES
 from npu_tensor.runtime.device_uri import OPTIONS
 from npu_tensor.tensor import FUNCTIONS
 
@@ -115,7 +116,7 @@ def test_every_setting_and_every_option_has_a_row(pages: Path) -> None:
         ("settings.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_LAZY` |"),
         ("settings.md", "| `cols` |", "| `columns` |"),
         ("settings.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_NEW` |  |  | new |\n| `NPU_TENSOR_EAGER` |"),
-        ("ops.md", "| `relu` |", "| `rely` |"),
+        ("ops.md", "| `relu(input)` |", "| `rely(input)` |"),
     ],
 )
 def test_what_differs_is_shown_and_can_be_written(pages: Path, page: str, before: str, after: str) -> None:
@@ -135,8 +136,29 @@ def test_every_public_name_that_is_no_op_is_described() -> None:
     page = (ROOT / "docs" / "interface.md").read_text("utf-8")
     described = set(re.findall(r"^### (.+)$", page, re.MULTILINE))
     others = {name for name in nt.__all__ if name not in FUNCTIONS and not isinstance(getattr(nt, name), nt.DType)}
-    assert others - {"DType", "config"} <= described
+    assert others <= described
+    assert not [dtype.name for dtype in DTYPES if f"`nt.{dtype.name}`" not in page]
     assert not re.search(r"ForwardRef|: '|: \"Literal|-> '|[^`]<[a-z]+>[^,)]", page)
+
+
+def test_ops_that_no_function_is_named_after_are_marked_and_explained() -> None:
+    x = nt.ones(2, 3)
+    recorded = {
+        "matmul": nt.matmul(x, x.T),
+        "zeros": nt.zeros(2),
+        "rope": nt.rope(nt.ones(2, 1, 4), nt.arange(2)),
+        "to": x.to(nt.int32),
+    }
+    page = (ROOT / "docs" / "ops.md").read_text("utf-8")
+    assert set(recorded) == set(RECORDED)
+    for function, op in RECORDED.items():
+        assert repr(recorded[function]).endswith(f"lazy: {op})")
+        assert f"\n| `{op}` (internal) |" in page
+        assert f"`{function}` records `{op}`" in page
+    named = set(re.findall(r"^\| `(\w+)\(", page, re.MULTILINE))
+    assert {*FUNCTIONS} <= named
+    assert "| `softmax(input, dim, dtype=None)` |" in page
+    assert not [name for name in named if not hasattr(nt, name) and not hasattr(nt.Tensor, name)]
 
 
 def test_what_people_write_is_left_alone(pages: Path) -> None:

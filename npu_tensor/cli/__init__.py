@@ -20,7 +20,7 @@ from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
 from npu_tensor.cli.device_option import device_option, search_path_options
 from npu_tensor.cli.devices import devices as devices_command
-from npu_tensor.cli.docs import OP_HEADINGS, op_row
+from npu_tensor.cli.docs import COMPOSITE_HEADINGS, OP_HEADINGS, composite_row, composites, op_row
 from npu_tensor.cli.docs import docs as docs_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
@@ -120,8 +120,11 @@ def demo(dtype: str, device: str) -> None:
 
 @main.command()
 def ops() -> None:
-    """List the ops: name, GGML name, dtypes, kernel family."""
-    print_table(f"{len(OPS)} ops", OP_HEADINGS, map(op_row, OPS.values()))
+    """List the ops (name, GGML name, dtypes, kernel family) and the functions that are made of several."""
+    title = f"{len(OPS)} ops; functions of other names record the internal ones"
+    print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
+    names = composites()
+    print_table(f"{len(names)} functions made of several ops", COMPOSITE_HEADINGS, map(composite_row, names))
 
 
 @main.command()

@@ -6,6 +6,7 @@ A page is generated as a whole, or has a table that is, which is known by its he
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -22,11 +23,28 @@ from npu_tensor.kernels import DATA_OPS
 from npu_tensor.ops import OPS, Op
 from npu_tensor.runtime.cpu.device import COMPOSED
 from npu_tensor.runtime.device_uri import OPTIONS
-from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.tensor import FUNCTIONS, Tensor
 
-__all__ = ["OP_HEADINGS", "docs", "op_row", "ops_page"]
+__all__ = [
+    "COMPOSITE_HEADINGS",
+    "OP_HEADINGS",
+    "RECORDED",
+    "composite_row",
+    "composites",
+    "docs",
+    "is_internal",
+    "op_row",
+    "ops_page",
+]
 
 OP_HEADINGS: Final = ("op", "GGML name", "dtypes", "CPU", "NPU kernel family")
+COMPOSITE_HEADINGS: Final = ("function", "GGML name", "meaning")
+INTERNAL: Final = "internal"
+RECORDED: Final[Mapping[str, str]] = MappingProxyType(
+    {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "convert"}
+)
+"""Examples of functions that record an op of another name."""
+
 NPU_FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "map": "elementwise",
@@ -53,21 +71,54 @@ def _code(words: str) -> str:
 # --- what is generated
 
 
+def is_internal(op: Op) -> bool:
+    """Whether there is neither a function nor a method of its name: others record it."""
+    return op.name not in FUNCTIONS and not hasattr(Tensor, op.name)
+
+
 def op_row(op: Op) -> tuple[str, ...]:
     """The cells of an op under OP_HEADINGS."""
+    name = f"{op.name} ({INTERNAL})" if is_internal(op) else op.name
     if op.kind == "view":
-        return op.name, op.ggml, op.dtypes, "no kernel", ""
+        return name, op.ggml, op.dtypes, "no kernel", ""
     compiled = op.kind != "data" or op.name in COMPOSED
     npu = NPU_FAMILIES.get(op.name if op.kind == "data" else op.kind, "")
-    return op.name, op.ggml, op.dtypes, "compiled" if compiled else "NumPy", npu
+    return name, op.ggml, op.dtypes, "compiled" if compiled else "NumPy", npu
+
+
+def composite_row(name: str) -> tuple[str, str, str]:
+    """The cells of a function that is made of several ops under COMPOSITE_HEADINGS."""
+    return name, GGML_NAMES.get(name, ""), _first_line(FUNCTIONS[name])
+
+
+def composites() -> list[str]:
+    """Names of the public functions that are no ops."""
+    return sorted(FUNCTIONS.keys() - OPS.keys())
+
+
+def _first_line(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").partition("\n")[0]
+
+
+def _call(name: str) -> str:
+    """A public function with its parameters, without their types."""
+    function = FUNCTIONS.get(name) or getattr(Tensor, name)
+    signature = inspect.signature(function)
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return f"{name}{signature.replace(parameters=parameters, return_annotation=signature.empty)}"
 
 
 def ops_page() -> str:
     """The text of docs/ops.md: one table per family of declarations."""
+    examples = ", ".join(f"`{function}` records `{op}`" for function, op in RECORDED.items())
     lines = [
         "# Ops",
         "",
         "Generated from the op registry; write it anew with `npu-tensor docs --write`.",
+        "",
+        "An op is what a function records, and what `explain` and the `lazy: ...` of a printed tensor name. Most have "
+        f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
+        "The last table has the functions that are made of several ops.",
         "",
         f"{len(OPS)} ops. An op without a GGML name has no counterpart there. What a kernel family takes depends on "
         "dtypes and shapes as well; `explain` says why one does not.",
@@ -77,19 +128,19 @@ def ops_page() -> str:
         lines += ["", f"## {module.capitalize()}", "", markdown_row(headings), "|---" * len(headings) + "|"]
         for op in declared:
             meaning = op.doc.partition("\n")[0]
-            lines.append(markdown_row((f"`{op.name}`", *op_row(op)[1:], meaning)))
+            call = f"`{op.name}` ({INTERNAL})" if is_internal(op) else f"`{_call(op.name)}`"
+            lines.append(markdown_row((call, *op_row(op)[1:], meaning)))
     lines += [
         "",
         "## Functions made of several ops",
         "",
         "They record ops of the tables above, which fusion joins again where it can.",
         "",
-        markdown_row(("function", OP_HEADINGS[1], "meaning")),
+        markdown_row(COMPOSITE_HEADINGS),
         "|---|---|---|",
     ]
-    for name in sorted(FUNCTIONS.keys() - OPS.keys()):
-        meaning = (FUNCTIONS[name].__doc__ or "").partition("\n")[0]
-        lines.append(markdown_row((f"`{name}`", GGML_NAMES.get(name, ""), meaning)))
+    for name in composites():
+        lines.append(markdown_row((f"`{_call(name)}`", *composite_row(name)[1:])))
     return "\n".join(lines) + "\n"
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import npu_tensor as nt
 from npu_tensor import errors, events
 from npu_tensor.config import Config
+from npu_tensor.dtypes import DTYPES
 from npu_tensor.explanation import Explanation, Row, Total
 from npu_tensor.functional import METHODS
 from npu_tensor.functional.inplace import IN_PLACE
@@ -32,7 +33,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {
-        "Tensors": (nt.Tensor, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator),
+        "Tensors": (nt.Tensor, nt.DType, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator),
         "Devices": (
             nt.set_default_device,
             nt.get_default_device,
@@ -55,7 +56,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
         ),
         "Kernels": (nt.record_kernels, nt.compile, nt.finish_builds, nt.dtypes_table),
         "Threads and memory": (nt.set_num_threads, nt.get_num_threads, nt.empty_cache, nt.memory_stats),
-        "Settings": (Config,),
+        "Settings": (("config", Config),),
         "Events": tuple(getattr(events, name) for name in events.__all__ if name != "listeners"),
         "Errors": tuple(getattr(errors, name) for name in errors.__all__),
     }
@@ -74,8 +75,8 @@ def interface_page() -> str:
         for entry in documented:
             name, item = entry if isinstance(entry, tuple) else (entry.__name__, entry)
             lines += ["", f"### {name}", "", *_described(item)]
-            if item is nt.Tensor:
-                lines += ["", *_left_out()]
+            if item in _ADDITIONS:
+                lines += ["", *_ADDITIONS[item]()]
             for member_name, member in _members(item):
                 lines += ["", f"#### {name}.{member_name}", "", *_described(member)]
     return "\n".join(lines) + "\n"
@@ -91,6 +92,20 @@ def _left_out() -> Iterator[str]:
     yield f"Short forms of `to(dtype)`: {conversions}. Other names: {others}."
 
 
+def _dtypes() -> Iterator[str]:
+    """The constants of type DType."""
+    others = {name: found for name, found in vars(nt).items() if isinstance(found, nt.DType) and name != found.name}
+    yield f"There are {', '.join(f'`nt.{dtype.name}`' for dtype in DTYPES)}."
+    yield f"PyTorch's other names: {', '.join(f'`nt.{name}` for `{found.name}`' for name, found in others.items())}."
+    yield "A function with a parameter `dtype` also takes their names as text and NumPy's dtypes."
+
+
+_ADDITIONS: Final[Mapping[Any, Callable[[], Iterator[str]]]] = MappingProxyType(
+    {nt.Tensor: _left_out, nt.DType: _dtypes}
+)
+"""What follows a docstring."""
+
+
 def without_html(text: str) -> str:
     """Text of a page in which `<` begins no HTML; in code it does not do so anyway."""
     return re.sub(r"(`[^`]*`)|<(?=[A-Za-z/!])", lambda found: found[1] or "&lt;", text)
@@ -104,7 +119,8 @@ def _described(item: Any) -> Iterator[str]:
 
 
 def _signature(item: Any) -> str:
-    if isinstance(item, property) or (isinstance(item, type) and issubclass(item, (Exception, nt.Tensor, Config))):
+    made_elsewhere = (Exception, nt.Tensor, nt.DType, Config)
+    if isinstance(item, property) or (isinstance(item, type) and issubclass(item, made_elsewhere)):
         return ""
     try:
         text = f"{item.__name__}{inspect.signature(item)}"
@@ -119,7 +135,7 @@ def _members(item: Any) -> Iterator[tuple[str, Any]]:
     """Public methods and properties of a class, in their order; not those that record ops, nor the fields of data."""
     if not isinstance(item, type) or issubclass(item, (Exception, events.Event)):
         return
-    listed = {*FUNCTIONS}
+    listed = {*FUNCTIONS} - {"where"}  # whose arguments come in another order as a method's
     if item is nt.Tensor:
         listed |= {*SHORT_FORMS, *OTHER_NAMES, *(f"{name}_" for name in IN_PLACE)}
     for name, member in vars(item).items():

@@ -309,6 +309,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
+    """This tensor where condition, else other."""
     return where(condition, self, other)
 
 
