@@ -47,6 +47,7 @@ from npu_tensor.tensor import realize as realize
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
 Size = Any
+Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 __version__: str
 float32: DType
@@ -70,6 +71,8 @@ def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
 def absolute(input: Any) -> Any:
     """Absolute value; the smallest integer wraps to itself."""
+def adaptive_avg_pool2d(input: Tensor, output_size: builtins.int | Sequence[builtins.int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input + alpha * other."""
 def add1(input: Tensor, other: Tensor) -> Tensor:
@@ -106,6 +109,12 @@ def argwhere(input: Tensor) -> Tensor:
     """Positions of elements that are not zero, one row each. Reads the value."""
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """As `tensor`, but a Tensor of the dtype is returned as it is."""
+def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True) -> Tensor:
+    """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
+def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
+    """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
+
+    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float = 0.1, eps: builtins.float = 1e-05) -> Tensor:
@@ -150,6 +159,14 @@ def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
+    """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
+
+    padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch."""
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
+    """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
+
+    bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch."""
 def cos(input: Operand) -> Tensor:
     """Cosine of radians."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
@@ -284,6 +301,11 @@ def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.
     """input with the slices at the positions `index` along dim set to value."""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """The slices of input at the positions in the vector `index` along dim."""
+def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None) -> Tensor:
+    """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
+
+    mode: "nearest", or "linear" for one place dimension and "bilinear" for two. align_corners: whether the outermost
+    elements keep their values; only for the linear ones."""
 def is_tensor(obj: builtins.object) -> builtins.bool:
     """Whether obj is a Tensor."""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
@@ -348,6 +370,12 @@ def matmul(input: Operand, other: Operand) -> Tensor:
     Both must have one dtype. Float sums are float32 (float64 for float64), rounded once."""
 def max(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
+def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False) -> Tensor:
+    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size."""
+def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: builtins.bool = False) -> Tensor:
+    """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
+
+    ceil_mode: windows that begin inside the input may end beyond it."""
 def maximum(input: Operand, other: Operand) -> Tensor:
     """The larger of the two; NaN if either is NaN."""
 def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
@@ -419,6 +447,10 @@ def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'consta
     mode: constant (with value, default 0), reflect, replicate or circular. Negative widths of "constant" crop."""
 def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Dimensions in another order."""
+def pixel_shuffle(input: Tensor, upscale_factor: builtins.int) -> Tensor:
+    """(..., channels * factor^2, height, width) as (..., channels, height * factor, width * factor)."""
+def pixel_unshuffle(input: Tensor, downscale_factor: builtins.int) -> Tensor:
+    """(..., channels, height, width) as (..., channels * factor^2, height / factor, width / factor)."""
 def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
@@ -590,6 +622,8 @@ def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """The slices along dim, without it."""
 def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
     """Dimension `dim` split into `sizes`, one of which may be -1."""
+def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
+    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions)."""
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
     """With a dimension of extent 1 before `dim`."""
 def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:

@@ -12,6 +12,7 @@ from npu_tensor.tensor import Tensor
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
 Size = Any
+Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 
 class Methods:

@@ -34,6 +34,7 @@ import numpy as np
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None
 Size = Any
+Sizes = builtins.int | Sequence[builtins.int]
 DTypeLike = Any
 """
 

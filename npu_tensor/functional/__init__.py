@@ -1,6 +1,7 @@
 """PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
 
 from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, reduce, shape  # isort: skip
+from npu_tensor.functional import convolution, resizing  # isort: skip
 from npu_tensor.functional import inplace  # isort: skip  # after everything that has an in-place form
 from npu_tensor.functional.creation import Generator, manual_seed
 from npu_tensor.functional.register import GGML_NAMES, METHODS
@@ -10,6 +11,7 @@ __all__ = [
     "METHODS",
     "Generator",
     "arithmetic",
+    "convolution",
     "creation",
     "ggml",
     "indexing",
@@ -18,5 +20,6 @@ __all__ = [
     "manual_seed",
     "nn",
     "reduce",
+    "resizing",
     "shape",
 ]

@@ -18,7 +18,7 @@ from npu_tensor.functional.register import composite
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import RECORDERS, Tensor
 
-__all__ = ["wide"]
+__all__ = ["require_float", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -26,7 +26,8 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.to(float32) if tensor.dtype.itemsize == 2 and tensor.is_floating_point() else tensor
 
 
-def _require_float(tensor: Tensor) -> DType:
+def require_float(tensor: Tensor) -> DType:
+    """The dtype of a float tensor; DTypeError for others."""
     if not tensor.is_floating_point():
         raise DTypeError(f"takes floats, not {tensor.dtype.name}; convert with .to(npu_tensor.float32)")
     return tensor.dtype
@@ -59,7 +60,7 @@ def layer_norm(
     eps: float = 1e-05,
 ) -> Tensor:
     """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
-    dtype = _require_float(input)
+    dtype = require_float(input)
     dims = _normalized_dims(input, normalized_shape)
     return _affine(RECORDERS["norm_rows"](wide(input), dims, eps), weight, bias, dtype)
 
@@ -72,7 +73,7 @@ def rms_norm(
 
     eps defaults to the machine epsilon of the type it is computed in.
     """
-    dtype = _require_float(input)
+    dtype = require_float(input)
     dims = _normalized_dims(input, normalized_shape)
     if eps is None:
         eps = float(np.finfo(dtype.register).eps)
@@ -84,7 +85,7 @@ def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
     """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
-    dtype = _require_float(input)
+    dtype = require_float(input)
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
     batch = input.shape[0]
@@ -118,7 +119,7 @@ def batch_norm(
 
     The running statistics are not updated: there is no training here.
     """
-    dtype = _require_float(input)
+    dtype = require_float(input)
     if input.ndim < 2:
         raise ShapeError("needs two dimensions or more")
     x = wide(input)
@@ -251,7 +252,7 @@ def nll_loss(
     ArgumentError for size_average and reduce, which `reduction` has replaced.
     """
     _refuse_deprecated(size_average, reduce)
-    dtype = _require_float(input)
+    dtype = require_float(input)
     return _weighted(*_class_losses(wide(input), target, weight, ignore_index, 0.0), reduction).to(dtype)
 
 
@@ -271,7 +272,7 @@ def cross_entropy(
     ArgumentError for size_average and reduce, which `reduction` has replaced.
     """
     _refuse_deprecated(size_average, reduce)
-    dtype = _require_float(input)
+    dtype = require_float(input)
     classes = 0 if input.ndim == 1 else 1
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
@@ -348,7 +349,7 @@ def scaled_dot_product_attention(
         raise ArgumentError("give attn_mask or is_causal, not both")
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("needs (..., tokens, features)")
-    dtype = _require_float(query)
+    dtype = require_float(query)
     if enable_gqa:
         if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
             raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")

@@ -74,6 +74,8 @@ def resolve(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         "pad",
         "embedding",
         "dropout",
+        *("conv1d", "conv2d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "pixel_shuffle"),
+        *("pixel_unshuffle", "adaptive_avg_pool2d", "interpolate", "unfold"),
     ):
         theirs = getattr(F, name)
     return getattr(nt, name), theirs
@@ -333,6 +335,54 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("cross_entropy", (V, torch.tensor(3)), {}),
     ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2])), {}),
     ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"ignore_index": 1}),
+    *(
+        ("conv2d", (normal(2, 4, 9, 8), normal(6, 4 // groups, 3, 2), bias), {"groups": groups, **keywords})
+        for groups, bias in ((1, None), (2, normal(6)))
+        for keywords in (
+            {},
+            {"stride": 2, "padding": 1},
+            {"stride": (3, 1), "padding": (0, 2), "dilation": (2, 3)},
+            {"padding": "same", "dilation": 2},
+            {"padding": "valid"},
+        )
+    ),
+    ("conv2d", (normal(3, 5, 5), normal(2, 3, 1, 1), normal(2)), {}),
+    ("conv2d", (normal(1, 3, 5, 5), normal(3, 1, 3, 3)), {"groups": 3, "padding": 2}),
+    ("conv2d", (normal(2, 3, 5, 5), normal(2, 3, 5, 5)), {}),
+    ("conv1d", (normal(2, 4, 9), normal(6, 4, 3), normal(6)), {"stride": 2, "padding": 1}),
+    ("conv1d", (normal(4, 9), normal(6, 2, 4)), {"groups": 2, "padding": "same", "dilation": 2}),
+    ("unfold", (normal(2, 3, 7, 6), (2, 3)), {"stride": (2, 1), "padding": 1, "dilation": (1, 2)}),
+    ("unfold", (normal(3, 4, 4), 2), {}),
+    *(
+        (name, (x, 3), {"ceil_mode": ceil_mode, **keywords})
+        for name, x in (("max_pool2d", normal(2, 3, 8, 10)), ("avg_pool2d", normal(3, 8, 10)))
+        for ceil_mode in (False, True)
+        for keywords in ({}, {"stride": 2, "padding": 1}, {"stride": (4, 1), "padding": (0, 1)}, {"stride": 5})
+    ),
+    ("max_pool2d", (normal(1, 2, 9, 9), (2, 3)), {"stride": 1, "dilation": (3, 2), "padding": 1}),
+    ("max_pool2d", (integers(100, 1, 2, 6, 6) - 50, 3), {"padding": 1}),
+    ("max_pool2d", (NAN.reshape(1, 3, 3), 2), {"stride": 1}),
+    ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "padding": 1, "count_include_pad": False}),
+    ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "divisor_override": 5}),
+    ("max_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1}),
+    ("avg_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1, "ceil_mode": True}),
+    ("avg_pool1d", (normal(3, 10), 4), {"padding": 2, "count_include_pad": False}),
+    *(("adaptive_avg_pool2d", (normal(2, 3, 7, 9), size), {}) for size in (1, 3, (5, None), (7, 4), (10, 12))),
+    *(
+        ("interpolate", (normal(2, 3, 5, 4),), keywords)
+        for keywords in (
+            {"scale_factor": 2},
+            {"size": (8, 3)},
+            {"scale_factor": (1.5, 0.7)},
+            {"size": 7, "mode": "bilinear"},
+            {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True},
+            {"scale_factor": 0.6, "mode": "bilinear"},
+        )
+    ),
+    ("interpolate", (normal(2, 3, 5),), {"size": 9, "mode": "linear"}),
+    ("interpolate", (normal(2, 3, 5),), {"size": 1, "mode": "linear", "align_corners": True}),
+    ("pixel_shuffle", (normal(2, 12, 3, 4), 2), {}),
+    ("pixel_unshuffle", (normal(3, 6, 9), 3), {}),
     ("embedding", (integers(4, 2, 3), M), {}),
     ("one_hot", (torch.tensor([[0, 2], [1, 1]]),), {}),
     ("one_hot", (torch.tensor([0, 2]), 5), {}),
@@ -480,7 +530,8 @@ def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[st
 SIXTEEN_BIT = (
     *("layer_norm", "rms_norm", "group_norm", "normalize", "gelu", "glu", "softmin", "mse_loss", "cross_entropy"),
     *("matmul", "linear", "einsum", "scaled_dot_product_attention", "embedding", "norm", "var_mean", "pow", "clamp"),
-    *("where", "pad", "cat", "stack"),
+    *("where", "pad", "cat", "stack", "conv2d", "conv1d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"),
+    "interpolate",
 )
 
 
@@ -663,6 +714,12 @@ def test_mul_mat_dtypes() -> None:
 def test_count_equal() -> None:
     a, b = integers(3, 4, 5), integers(3, 4, 5)
     compare(nt.count_equal(from_torch(a), from_torch(b)), own := (a == b).sum(), own, "count_equal")
+
+
+def test_an_even_kernel_with_the_same_extents_is_padded_more_behind() -> None:
+    x, weight = normal(2, 3, 9), normal(4, 3, 4)
+    expected = F.conv1d(F.pad(x.double(), (1, 2)), weight.double())
+    assert_same(nt.conv1d(from_torch(x), from_torch(weight), padding="same"), expected, 8, 4e-6)
 
 
 def test_in_place_forms_name_a_new_value() -> None:
