@@ -217,13 +217,13 @@ class Config:
         "NPU_TENSOR_DEVICE",
         "cpu",
         TEXT,
-        "what `nt.set_default_device` is called with at the start: cpu, npu, npu://<id>, sim:npu1, sim:npu2x2",
+        "initial default device, as given to `nt.set_default_device`: cpu, npu, npu://<id>, sim:npu1, sim:npu2x2",
     )
     fallback: Fallback = _setting(
         "NPU_TENSOR_FALLBACK",
         "allow",
         one_of(Fallback),
-        "allow, warn or error: when a plan is made and the CPU has to run what the device refuses",
+        "what happens when the CPU has to run what the device refuses: allow silently, warn, or raise an error",
         GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
     )
     debug: int = _setting(
@@ -348,7 +348,7 @@ class Config:
         "NPU_TENSOR_LAUNCH_SECONDS",
         10,
         at_least(1),
-        "how long a launch on an NPU may take; the driver's own limit is a few seconds",
+        "how long the program waits for a launch on an NPU; the driver itself ends launches after 2 s",
     )
     backend: tuple[str, ...] = _setting(
         "NPU_TENSOR_BACKEND",
@@ -383,8 +383,8 @@ class Config:
         "NPU_TENSOR_POLICY",
         "auto",
         one_of(Policy),
-        "what placement makes small: latency, cpu_time or energy; always = the device runs all it has kernels for; "
-        "auto = latency, but always where all devices are simulated",
+        "what placement minimizes: latency, cpu_time or energy; always = the device takes every kernel that it can "
+        "build; auto = latency, or always if all devices are simulated",
     )
     max_contexts: int = _setting(
         "NPU_TENSOR_MAX_CONTEXTS",

@@ -32,7 +32,8 @@ class Row(NamedTuple):
 
     out: dtype and shape of its result. kernel: its family, "fused into #N" on all but the last op of a kernel, or
     "none". The rest but the line is about the whole kernel and stands on the row of its last op.
-    origin: where the kernel's code came from: "precompiled", "cache", "memory" or "built"; "none" if it has none.
+    origin: where the kernel's code came from: "precompiled", "cache", "memory" or "built"; "none" if there is none, and
+    "" on the rows of ops that are fused into the kernel of another row.
     predicted: seconds of a run; of a simulated device those of the real array. measured: seconds of the latest run of
     this structure that was timed, as the next one after `explain` is; of a simulated device those that the simulator
     took. nbytes: read and written in main memory. why: this kernel, and what kept the op from the devices that are

@@ -114,7 +114,7 @@ def ops_page() -> str:
     lines = [
         "# Ops",
         "",
-        "Generated from the op registry; write it anew with `npu-tensor docs --write`.",
+        "Generated from the op registry; regenerate with `npu-tensor docs --write`.",
         "",
         "An op is what a function records, and what `explain` and the `lazy: ...` of a printed tensor name. Most have "
         f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
