@@ -54,7 +54,7 @@ def _cluster(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise DeviceError(f"no Dask: {error}; `pip install 'npu-tensor[dask]'` installs it") from None
+        raise DeviceError(f"no Dask: {error}; in a checkout, `pip install '.[dask]'` installs it") from None
     try:
         client = Client(f"tcp://{address}", timeout=PATIENCE, set_as_default=False)
     except OSError as error:
