@@ -1,4 +1,7 @@
-"""The command `npu-tensor kernel-source`: kernels as Python programs that need mlir-aie and nothing of this package."""
+"""The command `npu-tensor kernel-source`: kernels as Python programs for mlir-aie's IRON.
+
+They do not import this package. Their C++ includes its headers, which `--all` writes beside them.
+"""
 
 from __future__ import annotations
 
