@@ -368,7 +368,7 @@ class Config:
         "NPU_TENSOR_XRT_PATH",
         (),
         PATHS,
-        "where XRT and pyxrt are looked for first",
+        "where XRT's library is looked for first, and pyxrt if this Python cannot import it",
         XILINX_XRT=PATHS,
     )
     libhsa_path: tuple[Path, ...] = _setting(
