@@ -1,4 +1,5 @@
-"""What the site needs besides docs/, as a hook of mkdocs: CONTRIBUTING.md as a page, and links that lead somewhere.
+"""What the site needs besides docs/, as a hook of mkdocs: CONTRIBUTING.md and the notebooks as pages, and links that
+lead somewhere.
 
 On the site, links to files of the source tree become their text: it has pages only.
 """
@@ -6,22 +7,28 @@ On the site, links to files of the source tree become their text: it has pages o
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from posixpath import normpath, relpath
 from typing import Any
 
+import notebooks
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?!https?://|#)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 CONTRIBUTING = "docs/contributing.md"
 
+notebook_page = cache(notebooks.page)  # `mkdocs serve` builds the site again and again
+
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the page."""
+    """Add the pages."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     page = LINK.sub(lambda link: f"[{link['text']}](../{link['target']}{link['anchor'] or ''})", text)
     files.append(File.generated(config, "contributing.md", content=page))
+    for path in sorted((ROOT / "examples").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
     return files
 
 
@@ -33,6 +40,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         target = normpath(f"{here}/../{link['target']}")
         if target == "CONTRIBUTING.md":
             target = CONTRIBUTING
+        if target.startswith("examples/") and target.endswith(".ipynb"):
+            target = f"docs/notebooks/{Path(target).stem}.md"
         if not target.startswith("docs/") or files.get_file_from_path(target.removeprefix("docs/")) is None:
             return link["text"]
         return f"[{link['text']}]({relpath(target, f'{here}/..')}{link['anchor'] or ''})"

@@ -192,6 +192,7 @@ def test_the_command_is_told_what_to_do(tmp_path: Path) -> None:
 
 def test_the_site_builds(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
+    pytest.importorskip("nbclient")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
@@ -202,6 +203,14 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path.parent.name for path in (tmp_path / "site").glob("*/index.html")}
     assert pages >= {path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"} | {"contributing"}
-    # It loads nothing from elsewhere.
+    # The notebooks are pages, with what their cells show, and the quick start leads to them.
+    built = (tmp_path / "site" / "notebooks").glob("*/index.html")
+    notebooks = {path.parent.name: path.read_text("utf-8") for path in built}
+    assert notebooks.keys() == {path.stem for path in (ROOT / "examples").glob("*.ipynb")}
+    assert "inner dimensions differ" in notebooks["01_first_steps"]
+    assert all("<svg" in notebooks[name] for name in ("01_first_steps", "02_why_on_the_cpu", "05_transformer_block"))
     home = (tmp_path / "site" / "index.html").read_text("utf-8")
-    assert not re.findall(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)"', home)
+    assert all(f'href="notebooks/{name}/"' in home for name in notebooks)
+    # Nothing is loaded from elsewhere.
+    for page in (home, *notebooks.values()):
+        assert not re.findall(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)"', page)

@@ -1,0 +1,55 @@
+"""The notebooks of examples/ as pages of the site, with the results of a run while the site is built."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import nbformat
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+__all__ = ["page"]
+
+SECONDS = 300
+"""For one cell, so that a cell that hangs ends the build."""
+
+HTML = ("image/svg+xml", "text/html")
+"""Forms of a result that a page shows as they are; otherwise it shows the text."""
+
+
+def page(path: Path) -> str:
+    """The Markdown of a notebook that is run for it. Raises CellExecutionError for a cell that fails."""
+    notebook = nbformat.read(path, as_version=4)
+    # Without directories of kernels there is only the one of this interpreter.
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    with TemporaryDirectory() as place:
+        where = {"metadata": {"path": place}}
+        client = NotebookClient(notebook, km=manager, timeout=SECONDS, resources=where, coalesce_streams=True)
+        client.execute(cleanup_kc=True)
+    title, *parts = (part for cell in notebook.cells for part in _parts(cell))
+    note = (
+        f"*This is the notebook `examples/{path.name}`, run when these pages were built. "
+        "Measured times are those of the machine that built them.*"
+    )
+    heading, _, rest = title.partition("\n")
+    return "\n\n".join([heading, note, rest, *parts]) + "\n"
+
+
+def _parts(cell: Any) -> list[str]:
+    """The Markdown of a cell, and that of its results."""
+    if cell.cell_type != "code":
+        return [cell.source]
+    return [f"```python\n{cell.source}\n```", *map(_shown, cell.outputs)]
+
+
+def _shown(output: Any) -> str:
+    """A result as HTML in one line, which is what Markdown leaves alone."""
+    data = output.get("data", {})
+    found = next((data[form] for form in HTML if form in data), None)
+    if found is None:
+        found = f"<pre><code>{html.escape(output.get('text') or data.get('text/plain', ''))}</code></pre>"
+    return f'<div class="result">{found}</div>'.replace("\n", "&#10;")
