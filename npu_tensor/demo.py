@@ -74,13 +74,7 @@ def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
 
 def emulating(uri: str) -> str:
     """The URIs with float32 emulated by NPUs, real or simulated, that do not say what to do with it."""
-    return ",".join(map(_emulating, split_uris(uri)))
-
-
-def _emulating(uri: str) -> str:
-    if parse_uri(uri).scheme == "cpu" or "float32=" in uri:
-        return uri
-    return f"{uri}{'&' if '?' in uri else '?'}float32=emulate"
+    return ",".join(parse_uri(single).with_default("float32", "emulate").text for single in split_uris(uri))
 
 
 def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:

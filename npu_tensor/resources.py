@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from npu_tensor import selection
 from npu_tensor.config import Policy, config
-from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.host import allocator, host_devices
 
 __all__ = [
@@ -33,7 +33,7 @@ def set_default_device(uris: str, policy: Policy | None = None) -> None:
     NPU_TENSOR_POLICY says, by default auto.
     Holds for the whole process. Raises DeviceError, ArgumentError.
     """
-    selection.select(_text(uris), policy)
+    selection.select(uris, policy)
 
 
 def get_default_device() -> str:
@@ -51,12 +51,6 @@ def default_device(uris: str, policy: Policy | None = None) -> Iterator[None]:
         yield
     finally:
         selection.select(previous.uris, previous.policy)
-
-
-def _text(uris: str) -> str:
-    if not isinstance(uris, str):
-        raise DeviceError(f"a device is named by text such as 'npu:0', not by {uris!r}", code="INVALID_ARGUMENT")
-    return uris
 
 
 def synchronize() -> None:

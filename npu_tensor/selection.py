@@ -191,6 +191,9 @@ def selection_of(uris: str, policy: Policy | None = None) -> Selection:
 
 
 def _selection(key: Key) -> Selection:
+    from npu_tensor.runtime.device_uri import split_uris
+
+    key = key._replace(uris=",".join(split_uris(key.uris)))  # " cpu" shares the plans of "cpu".
     with lock:
         made = _selections.get(key)
         if made is None:

@@ -27,14 +27,14 @@ from npu_tensor import events, kernels, resources, selection
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.machine import machine_information, single_uri
 from npu_tensor.pregen import representative
 from npu_tensor.pregen.entry import Entry
 from npu_tensor.runtime.agreement import as_read, disagreement, nmse, tolerance
 from npu_tensor.runtime.background import finish_builds
 from npu_tensor.runtime.builtin import no_kernels
-from npu_tensor.runtime.device_uri import OPTIONS, DeviceUri, parse_uri
+from npu_tensor.runtime.device_uri import parse_uri
 from npu_tensor.runtime.host import allocator, host_devices
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.operands import flat
@@ -170,18 +170,15 @@ def run_cases(uri: str, names: Iterable[str]) -> Iterator[Row]:
     described = representative.entries("aie2p" if target is None else target.array.arch)  # The CPU takes any.
     entries = [entry for entry in described if entry.exported_name in wanted]
     for start in range(0, len(entries), BATCH):
-        batch = [(_opened(_with_policy(asked, entry.float32)), entry) for entry in entries[start : start + BATCH]]
+        batch = [
+            # What becomes of float32 is part of the URI.
+            (_opened(asked.with_default("float32", entry.float32).text), entry)
+            for entry in entries[start : start + BATCH]
+        ]
         answers = [device.claim(entry.planned.task) for device, entry in batch]
         _prepare([device for device, _ in batch], answers)
         for (device, entry), answer in zip(batch, answers, strict=True):
             yield _row(device, entry, answer)
-
-
-def _with_policy(asked: DeviceUri, policy: Float32) -> str:
-    """The URI of the device for cases with that policy, which is part of it, unless the URI has one."""
-    if asked.scheme not in OPTIONS["float32"].schemes or "float32" in asked.options:
-        return asked.text
-    return f"{asked.text}{'&' if asked.options else '?'}float32={policy}"
 
 
 def _opened(uri: str) -> Device:

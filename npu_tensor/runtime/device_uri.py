@@ -63,6 +63,13 @@ class DeviceUri(NamedTuple):
     options: Mapping[str, str]
     text: str
 
+    def with_default(self, name: str, value: str) -> DeviceUri:
+        """The same with an option of OPTIONS, unless it is given already or its scheme has no such option."""
+        if name in self.options or self.scheme not in OPTIONS[name].schemes:
+            return self
+        text = f"{self.text}{'&' if self.options else '?'}{name}={value}"
+        return self._replace(options={**self.options, name: value}, text=text)
+
 
 class DeviceOption(NamedTuple):
     """What is known about an option. read: text -> value, raises ValueError; allowed: that in words."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import npu_tensor as nt
+from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.runtime import builtin
 from npu_tensor.runtime.build.iron import IronBackend
@@ -26,6 +27,14 @@ def test_what_is_no_text(take: Callable[[Any], object], given: Any) -> None:
         take(given)
     assert raised.value.code == "INVALID_ARGUMENT"
     assert nt.get_default_device() == before
+
+
+@pytest.mark.parametrize("spelt", [" cpu", "cpu ", " cpu , sim:npu2"])
+def test_spaces_do_not_make_another_selection(spelt: str) -> None:
+    plain = spelt.replace(" ", "")
+    assert selection.selection_of(spelt) is selection.selection_of(plain)
+    with nt.default_device(spelt):
+        assert selection.current() is selection.selection_of(plain)
 
 
 @pytest.mark.parametrize(("allowed", "uri"), [(("npu", "cpu"), "sim:npu2?cols=3"), (("sim", "cpu"), "npu?cols=3")])

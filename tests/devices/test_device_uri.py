@@ -163,6 +163,21 @@ def test_a_target_has_no_more_columns_than_the_array() -> None:
     assert raised.value.code == "INVALID_ARGUMENT"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sim:npu1", "sim:npu1?float32=emulate"),
+        ("npu://0,1?cols=4", "npu://0,1?cols=4&float32=emulate"),
+        ("sim:npu2?float32=exact", "sim:npu2?float32=exact"),
+        ("cpu", "cpu"),
+    ],
+)
+def test_an_option_for_uris_that_do_not_have_it(text: str, expected: str) -> None:
+    found = parse_uri(text).with_default("float32", "emulate")
+    assert found.text == expected
+    assert found == parse_uri(expected)
+
+
 def test_option_values() -> None:
     uri = parse_uri("npu:0?power=turbo&keepalive=60&cols=4")
     values = {name: device_option(uri, name) for name in OPTIONS}
