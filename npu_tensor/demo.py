@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor.explanation import Explanation
+from npu_tensor.explanation import Explanation, renamed, with_device_names
 from npu_tensor.runtime.device_uri import parse_uri, split_uris
 
 __all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
@@ -39,7 +39,7 @@ class Digits(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One dtype's outcome. Times are seconds of host time from recording to values in NumPy.
+    """One dtype's outcome on the device that was asked for. Times are seconds of host time from recording to values.
 
     On a simulated device that is the time of the simulation, not of the device.
     """
@@ -81,10 +81,17 @@ def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:
     """Classify the held-out images with weights and activations in `dtype`, once and `HOT_RUNS` times more.
 
     The first time includes planning and compiling. The conversion to `dtype` comes before it, as in loading a
-    model. Raises DeviceError if there is no such device.
+    model. NPUs emulate float32 unless the URI says otherwise; the result and errors call them what `device` does.
+    Raises DeviceError if there is no such device.
     """
-    with nt.default_device(device):
-        return _run(digits, dtype, device)
+    used = emulating(device)
+    names = dict(zip(split_uris(used), split_uris(device), strict=True))
+    try:
+        with nt.default_device(used):
+            result = _run(digits, dtype, device)
+    except nt.DeviceError as error:
+        raise nt.DeviceError(renamed(str(error), names), error.code) from None
+    return result._replace(explanation=with_device_names(result.explanation, names))
 
 
 def _run(digits: Digits, dtype: str, device: str) -> Result:
@@ -112,11 +119,13 @@ def complaints(results: Sequence[Result]) -> list[str]:
         if not result.accuracy > LEAST_ACCURACY
     ]
     for result in results:
-        devices = [row.device for row in result.explanation if row.device != "-"]
-        there = sum(device in split_uris(result.device) for device in devices)
-        if 2 * there < len(devices):
-            reason = next(row.why for row in result.explanation if row.device not in ("-", *split_uris(result.device)))
-            found.append(f"{result.dtype}: only {there} of {len(devices)} ops run on {result.device}; {reason}")
+        rows = [row for row in result.explanation if row.device != "-"]
+        elsewhere = [row for row in rows if row.device not in split_uris(result.device)]
+        if 2 * len(elsewhere) > len(rows):
+            there = len(rows) - len(elsewhere)
+            # The reason stands on the last op of a kernel only.
+            reason = next((f"; {row.why}" for row in elsewhere if row.why), "")
+            found.append(f"{result.dtype}: only {there} of {len(rows)} ops run on {result.device}{reason}")
     accuracies = [result.accuracy for result in results]
     if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
         found.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")

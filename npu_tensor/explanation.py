@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, overload
@@ -16,7 +16,7 @@ from npu_tensor.plan import Placed, Timings
 from npu_tensor.runtime.device_uri import parse_uri
 from npu_tensor.units import duration, size
 
-__all__ = ["Explanation", "Row", "Total", "Work"]
+__all__ = ["Explanation", "Row", "Total", "Work", "renamed", "with_device_names"]
 
 NO_DEVICE: Final = "-"
 """In place of the URI of what needs no kernel."""
@@ -74,7 +74,8 @@ class Work:
     """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
 
     items: of the rows. leaves: boxes of values from outside, by item. edges: between items. members: rows of each
-    kernel. placed, timings: of the plan. switching: by device, seconds of a change of the context.
+    kernel. placed, timings: of the plan. switching: by device, seconds of a change of the context. names: what the
+    user calls devices, by URI, where that is another name.
     """
 
     items: Sequence[int] = ()
@@ -84,6 +85,7 @@ class Work:
     placed: Sequence[Placed] = ()
     timings: Timings = field(default_factory=lambda: Timings([]))
     switching: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Explanation(Sequence[Row]):
@@ -134,7 +136,7 @@ class Explanation(Sequence[Row]):
             switches = sum(a != b for a, b in zip(contexts, [*contexts[1:], contexts[0]], strict=True))
             found.append(
                 Total(
-                    device,
+                    self._work.names.get(device, device),
                     len(steps),
                     sum(cost.expense.seconds for cost in costs),
                     sum(times) if len(times) == len(steps) else None,
@@ -222,6 +224,19 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
         ".json": lambda made: json.dumps(made.rows, indent=1) + "\n",
     }
 )
+
+
+def with_device_names(made: Explanation, names: Mapping[str, str]) -> Explanation:
+    """The same, with the devices whose URIs are in `names` called what stands there."""
+    rows = (row._replace(device=names.get(row.device, row.device), why=renamed(row.why, names)) for row in made._rows)
+    return Explanation(rows, replace(made._work, names=names))
+
+
+def renamed(words: str, names: Mapping[str, str]) -> str:
+    """The words with other names of devices, by their URIs, in them."""
+    for uri, name in names.items():
+        words = words.replace(uri, name)
+    return words
 
 
 def _kind(device: str) -> Kind:

@@ -111,14 +111,34 @@ def test_it_is_a_complaint_if_most_ops_run_elsewhere(there: int, complains: bool
     assert found == (["float32: only 1 of 4 ops run on sim:npu2; no compiler"] if complains else [])
 
 
+def test_the_reason_stands_on_the_last_op_of_a_kernel() -> None:
+    rows = [Row("contract", "f32[1]", "cpu", "fused into #1"), Row("relu", "f32[1]", "cpu", "gemm", why="no compiler")]
+    found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    assert found == ["float32: only 0 of 2 ops run on sim:npu2; no compiler"]
+
+
+def test_demo_on_a_simulated_npu_without_a_compiler(tmp_path: Path) -> None:
+    bare = {"PATH": str(tmp_path), "CXX": "", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
+    done = run_command("demo", "--device", "sim:npu2", **bare)
+    assert done.returncode == 1
+    (error,) = (line for line in done.stderr.decode().splitlines() if line.startswith("Error: "))
+    assert error.startswith("Error: float32: only 0 of 9 ops run on sim:npu2; ")
+    assert "this machine has no C++ compiler" in error
+    output = done.stdout.decode()
+    assert "sim:npu2?float32" not in output + error
+    assert output.count("float32=emulate") == 1
+
+
 @pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
 def test_demo_reads_the_digits_on_a_simulated_npu(device: str) -> None:
     digits = demo.load()
     for dtype in demo.DTYPE_NAMES:
         here = demo.run(digits, dtype)
-        there = demo.run(digits, dtype, demo.emulating(device))
-        assert {row.device for row in there.explanation} == {demo.emulating(device), "-"}
+        there = demo.run(digits, dtype, device)
+        assert {row.device for row in there.explanation} == {device, "-"}
+        assert [total.device for total in there.explanation.totals] == [device]
+        assert "emulate" not in str(there.explanation)
         assert abs(there.accuracy - here.accuracy) <= 0.002
         assert demo.complaints([there]) == []
 
