@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import click
 
-from npu_tensor.dataflow.array import arch_of
+from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Float32
-from npu_tensor.runtime.detect import detect_arch
+from npu_tensor.runtime.detect import NotDetected, detect_arch
 
 if TYPE_CHECKING:
     from npu_tensor.pregen.entry import Entry
@@ -41,7 +41,11 @@ def _failures() -> Iterator[None]:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--arch", metavar="ARRAY", help="aie2, aie2p, npu1, Strix and so on; default: what NPU_TENSOR_ARCH says.")
+@click.option(
+    "--arch",
+    metavar="ARRAY",
+    help="aie2, aie2p, npu1, Strix and so on; default: NPU_TENSOR_ARCH, else this machine's NPU.",
+)
 @click.option("--iron", metavar="VERSION", default="1.4", show_default=True, help="mlir-aie that the program is for.")
 @click.option("--columns", type=click.IntRange(min=1), help="Columns of the array that are used; default: all.")
 @click.option("--float32", type=click.Choice(get_args(Float32)), help="What may become of float32 on the array.")
@@ -92,12 +96,21 @@ def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entr
     return replace(entry, cols=columns or entry.cols, float32=float32 or entry.float32)
 
 
+def _arch(asked: str | None) -> Arch:
+    try:
+        return detect_arch(asked or "").arch
+    except NotDetected:
+        raise ArgumentError(
+            "which array? Give --arch aie2 or --arch aie2p, or set NPU_TENSOR_ARCH (no NPU was found here)"
+        ) from None
+
+
 def _entries(arch: str | None, config: Path | None) -> list[Entry]:
     """The kernels that have names: the representative ones, or those of a configuration, all of which must be right."""
     from npu_tensor.pregen import config_file, representative
 
     if config is None:
-        return representative.entries(detect_arch(arch or "").arch)
+        return representative.entries(_arch(arch))
     found = config_file.load(config)
     problems = [str(value) for value in found if isinstance(value, config_file.Problem)]
     if problems:
@@ -137,7 +150,7 @@ def _canonical(name: str, arch: str | None) -> Entry | None:
     value = {
         "kernel_name": known[0],
         "kernel_source": functions[known[0]],
-        "arch": detect_arch(arch or "").arch,
+        "arch": _arch(arch),
         "input_tensors": inputs,
         "output_tensor": output,
         "exported_name": name,

@@ -15,7 +15,7 @@ from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arc
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
 
-__all__ = ["Detected", "detect_arch"]
+__all__ = ["Detected", "NotDetected", "detect_arch"]
 
 SECONDS: Final = 10
 """Time for a tool to answer."""
@@ -28,6 +28,10 @@ class Detected(NamedTuple):
     source: str
 
 
+class NotDetected(DeviceError):
+    """Nobody knows which array this machine has. The message lists every source, one per line."""
+
+
 class _Unknown(Exception):
     """Why a source does not know."""
 
@@ -36,7 +40,7 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
     """The array that is asked for, or that NPU_TENSOR_ARCH names, or that this machine has.
 
     This machine is known to XRT's Python module, rocminfo, xrt-smi and the kernel's list of accelerators below
-    `root`/sys, asked in this order. Raises DeviceError for an unknown name and if nobody knows.
+    `root`/sys, asked in this order. Raises DeviceError for an unknown name, NotDetected if nobody knows.
     """
     if arch:
         return Detected(arch_of(arch), f"asked for as {arch}")
@@ -59,8 +63,7 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
         for name in _names(said):
             return Detected(arch_of(name), f"{source}: {name}")
         tried.append(f"{source}: names no NPU that is known here")
-    heading = "there is no NPU to be found; say for which array, aie2 or aie2p (--arch, NPU_TENSOR_ARCH). Tried"
-    raise DeviceError("\n  ".join([heading, *tried]))
+    raise NotDetected("\n  ".join(["no NPU was found. Tried", *tried]), "NOT_FOUND")
 
 
 _SPELLINGS: Final = re.compile(

@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 
 import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
-from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.errors import BuildError
 from npu_tensor.pregen import representative
 from npu_tensor.runtime.build.iron_dialect import dialect
 from npu_tensor.runtime.build.iron_program import program
-from npu_tensor.runtime.detect import Detected
+from npu_tensor.runtime.detect import Detected, NotDetected
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "share" / "npu_tensor" / "examples" / "example-kernel-config.json"
@@ -136,12 +136,15 @@ def test_what_there_is_not(arguments: list[str], says: str) -> None:
 
 def test_without_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody_knows(arch: str) -> Detected:
-        raise DeviceError("there is no NPU to be found; say which array with aie2 or aie2p")
+        raise NotDetected("no NPU was found. Tried\n  pyxrt: not there")
 
     monkeypatch.setattr(command, "detect_arch", nobody_knows)
-    failed = invoke("rowwise-soft_max-bf16")
-    assert failed.exit_code == 1
-    assert "say which array with aie2 or aie2p" in failed.stderr
+    for arguments in (["rowwise-soft_max-bf16"], ["add-64f32-64f32-64f32"], ["--list"]):
+        failed = invoke(*arguments)
+        assert failed.exit_code == 1
+        assert failed.stderr == (
+            "Error: which array? Give --arch aie2 or --arch aie2p, or set NPU_TENSOR_ARCH (no NPU was found here)\n"
+        )
     monkeypatch.setattr(command, "detect_arch", lambda arch: Detected("aie2", "a test"))
     assert "npu1 (aie2)" in printed("rowwise-soft_max-bf16")
 
