@@ -132,7 +132,7 @@ def selftest(
 
     quick: every dtype of every family once. An error in one case does not end the run. What a device does with
     float32 is chosen for each case unless the URI says so. Raises ArgumentError for an unknown name, DeviceError if
-    the device cannot be opened or if it is an NPU that there can be no kernels for.
+    the device cannot be opened or if there can be no kernels for it.
     """
     return Report(device, machine_information(device), tuple(run_cases(device, case_names(families, dtypes, quick))))
 
@@ -167,6 +167,11 @@ def run_cases(uri: str, names: Iterable[str]) -> Iterator[Row]:
 
         if reason := no_kernels(target.array.arch, library().backend):  # Said once, not in every row.
             raise DeviceError(f"{asked.text}: {reason}", code="NOT_FOUND")
+    if asked.scheme == "sim" and not config.ready_kernel_dirs():
+        from npu_tensor.runtime.sim import host_compiler
+
+        if host_compiler.reason() is not None:
+            raise DeviceError(f"{asked.text} needs a C++20 compiler: set CXX or install g++ or clang++")
     described = representative.entries("aie2p" if target is None else target.array.arch)  # The CPU takes any.
     entries = [entry for entry in described if entry.exported_name in wanted]
     for start in range(0, len(entries), BATCH):

@@ -18,7 +18,7 @@ from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
-from npu_tensor.cli.device_option import device_option, search_path_options
+from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
 from npu_tensor.cli.devices import devices as devices_command
 from npu_tensor.cli.docs import COMPOSITE_HEADINGS, OP_HEADINGS, composite_row, composites, op_row
 from npu_tensor.cli.docs import docs as docs_command
@@ -95,10 +95,8 @@ def demo(dtype: str, device: str) -> None:
     """
     digits = digits_demo.load()
     names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)
-    try:
+    with device_errors():
         results = [digits_demo.run(digits, name, device) for name in names]
-    except nt.DeviceError as error:
-        raise click.BadParameter(str(error), param_hint="--device") from None
     if "float32" in names and digits_demo.emulating(device) != device:
         click.echo("NPUs emulate float32 in this demo (float32=emulate); ?float32=exact leaves it to the CPU\n")
     for result in results:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.device_uri import parse_uri, split_uris
 
-__all__ = ["device_option", "search_path_options"]
+__all__ = ["device_errors", "device_option", "search_path_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,6 +31,17 @@ def device_option(default: str = "cpu") -> Callable[[Command], Command]:
         help="Device that computes: cpu, npu, npu:0, npu://ID,ID or sim:npu2, also with options as in npu?cols=4. "
         f"Once per logical device, the preferred one first; `npu-tensor devices` lists them.  [default: {default}]",
     )
+
+
+@contextmanager
+def device_errors() -> Iterator[None]:
+    """Errors inside as those of the command: of `--device`, unless the device exists and cannot be used."""
+    try:
+        yield
+    except DeviceError as error:
+        if error.code == "UNAVAILABLE":
+            raise click.ClickException(str(error)) from None
+        raise click.BadParameter(str(error), param_hint="--device") from None
 
 
 def _joined(uris: tuple[str, ...]) -> str:

@@ -11,18 +11,13 @@ from typing import Literal
 
 import click
 
+from npu_tensor.cli.file_option import in_a_directory
 from npu_tensor.profiling import profile as profiled
 
 __all__ = ["profile"]
 
 INTERRUPTED = 130
 """The exit code of what Ctrl-C has ended, as shells have it: 128 and the number of the signal."""
-
-
-def _in_a_directory(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no directory {str(path.parent)!r}", context, parameter)
-    return path
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -36,7 +31,7 @@ def _in_a_directory(context: click.Context, parameter: click.Parameter, path: Pa
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=_in_a_directory,
+    callback=in_a_directory,
     help="Also write a trace for ui.perfetto.dev or chrome://tracing.",
 )
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))

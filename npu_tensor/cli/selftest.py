@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.device_option import device_option, search_path_options
+from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
+from npu_tensor.cli.file_option import in_a_directory
 from npu_tensor.cli.tables import print_table
-from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.store_files import write_atomically
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = ["selftest"]
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=in_a_directory,
     help="Write the report there as well, with what a bug report needs: versions, device, reasons in full.",
 )
 def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], quick: bool, file: Path | None) -> None:
@@ -44,14 +45,12 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
     names = case_names(families, dtypes, quick)
     rows: list[Row] = []
     interrupted = False
-    try:
+    with device_errors():
         machine = machine_information(device)
         try:
             _collect(rows, run_cases(device, names), len(names))
         except KeyboardInterrupt:
             interrupted = True  # Building takes long, and what was found out until now is worth showing.
-    except DeviceError as error:
-        raise click.BadParameter(str(error), param_hint="--device") from None
     report = Report(device, machine, tuple(rows))
     print_table("system", ("", ""), machine.items())
     print_table(report.summary, HEADINGS, (row.cells() for row in rows))

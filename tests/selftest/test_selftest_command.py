@@ -67,13 +67,31 @@ def test_an_interrupt_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     assert done.stderr.splitlines()[-1] == "Aborted!"
 
 
+def test_a_report_without_a_directory_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    done = invoke("--device", "cpu", "--json", tmp_path / "absent" / "report.json")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "there is no directory" in done.stderr
+
+
+def test_a_simulated_npu_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    done = invoke("--device", "sim:npu2?cols=4", "--quick")
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        "Error: sim:npu2?cols=4 needs a C++20 compiler: set CXX or install g++ or clang++\n"
+    )
+
+
 def test_a_report_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(self_test, "_opened", lambda uri: BrokenDevice(nothing))
-    file = tmp_path / "absent" / "report.json"
+    file = tmp_path / ("n" * 300)
     done = invoke("--device", "cpu", "--family", "rope", "--json", file)
     assert done.exit_code == 1
     assert "cpu: 15 pass" in done.stdout
-    assert "cannot be written: No such file or directory" in done.stderr
+    assert "cannot be written: File name too long" in done.stderr
 
 
 def test_devices_that_there_are_not() -> None:
