@@ -44,4 +44,4 @@ def devices(as_json: bool) -> None:
     for device in found.left_out:
         click.echo(f"not used: {device}")
     if found.reason:
-        click.echo(f"no NPU: {found.reason}\n`npu-tensor doctor` says what is missing and how to mend it")
+        click.echo(f"no NPU: {found.reason}\n`npu-tensor doctor` says what is missing and how to fix it")

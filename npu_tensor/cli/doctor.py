@@ -1,4 +1,4 @@
-"""The command `npu-tensor doctor`: what keeps this machine from using an NPU, and what mends it."""
+"""The command `npu-tensor doctor`: what keeps this machine from using an NPU, and how to fix it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WIDTH = max(map(len, CHECKS))
 @search_path_options
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False, exists=True), default="/", hidden=True)
 def doctor(as_json: bool, root: Path) -> None:
-    """Check what kernels need to run on an NPU, and say what mends it.
+    """Check what an NPU needs here.
 
-    One line per check: ok, note (worth knowing) or PROBLEM (no NPU can be used before it is mended). Exit code 0 if an
-    NPU can be used, else 1.
+    Every check is ok, a note (worth knowing) or a PROBLEM (no NPU can be used before it is fixed); why that matters
+    and how to fix it stand below. Exit code 0 if an NPU can be used, else 1.
     """
     findings = diagnose(root)
     if as_json:
@@ -35,13 +35,14 @@ def doctor(as_json: bool, root: Path) -> None:
         click.echo(json.dumps(contents, indent=2))
     else:
         for finding in findings:
-            click.echo(_line(finding))
+            click.echo(_described(finding))
         click.echo(verdict(findings))
     if not usable(findings):
         raise SystemExit(1)
 
 
-def _line(finding: Finding) -> str:
+def _described(finding: Finding) -> str:
     status = finding.status.upper() if finding.status == "problem" else finding.status
-    advice = "".join(f" {word}: {text}." for word, text in (("Why", finding.why), ("Mend", finding.mend)) if text)
-    return f"{status:<8}{finding.check:<{_WIDTH}}  {finding.found}{'.' if advice else ''}{advice}"
+    lines = [f"{status:<8}{finding.check:<{_WIDTH}}  {finding.found}"]
+    lines += [f"{'':8}{word}: {text}" for word, text in (("why", finding.why), ("fix", finding.fix)) if text]
+    return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""What keeps this machine from running kernels on an NPU, and what mends it.
+"""What keeps this machine from running kernels on an NPU, and how to fix it.
 
     findings = diagnose()
-    print(verdict(findings))            # "No NPU can be used; mend driver first (sudo modprobe amdxdna); ..."
+    print(verdict(findings))            # "No NPU can be used; fix driver first (sudo modprobe amdxdna); ..."
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHECKS: Final[dict[str, Callable[[System], Result]]] = {
     "C++ compiler": package.host_cxx,
     "simulated NPU": package.simulated_npu,
 }
-"""Every check, what others depend on first: that is the order to mend in."""
+"""Every check, what others depend on first: that is the order to fix in."""
 
 
 def diagnose(root: Path = Path("/"), system: System | None = None) -> list[Finding]:
@@ -70,6 +70,6 @@ def verdict(findings: Iterable[Finding]) -> str:
         return f"An NPU can be used: {by_check['NPUs'].found}."
     simulated = " and the simulated NPU" if by_check["simulated NPU"].status == "ok" else ""
     return (
-        f"No NPU can be used; mend {first.check} first ({first.mend});"
+        f"No NPU can be used; fix {first.check} first ({first.fix});"
         f" everything works on the CPU{simulated} meanwhile."
     )

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Result", "Status", "System", "note", "ok", "problem"]
 
 Status = Literal["ok", "note", "problem"]
-"""problem: no NPU can be used before it is mended; note: worth knowing, also if something is merely unknown."""
+"""problem: no NPU can be used before it is fixed; note: worth knowing, also if something is merely unknown."""
 
 
 class Result(NamedTuple):
-    """What a check returns. found: what there is; why: why that matters; mend: the command, or what else to do."""
+    """What a check returns. found: what there is; why: why that matters; fix: the command, or what else to do."""
 
     status: Status
     found: str
     why: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 class Finding(NamedTuple):
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
     status: Status
     found: str
     why: str
-    mend: str
+    fix: str
 
 
 def ok(found: str) -> Result:
@@ -51,14 +51,14 @@ def ok(found: str) -> Result:
     return Result("ok", found)
 
 
-def note(found: str, why: str = "", mend: str = "") -> Result:
+def note(found: str, why: str = "", fix: str = "") -> Result:
     """Worth knowing."""
-    return Result("note", found, why, mend)
+    return Result("note", found, why, fix)
 
 
-def problem(found: str, why: str, mend: str) -> Result:
+def problem(found: str, why: str, fix: str) -> Result:
     """What keeps NPUs from being used."""
-    return Result("problem", found, why, mend)
+    return Result("problem", found, why, fix)
 
 
 def _group_name(number: int) -> str:

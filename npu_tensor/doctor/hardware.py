@@ -93,8 +93,8 @@ def processor(system: System) -> Result:
         return ok(", ".join(f"{npu.arch} at {npu.bdf} (1022:{npu.device}, revision {npu.revision})" for npu in npus))
     return problem(
         "no NPU on the PCI bus",
-        "only processors with one, such as Ryzen AI, can run kernels on it, and a virtual machine does not show it",
-        "if the processor has an NPU, switch it on in the setup of the BIOS, where it is also called IPU",
+        "kernels need one, which Ryzen AI processors have and virtual machines do not show",
+        "enable the NPU (also called IPU) in the BIOS setup; processors without one cannot run NPU kernels",
     )
 
 
@@ -155,15 +155,15 @@ def _forbidden(system: System, node: Path) -> Result:
     group, member_of = system.group_of(node), system.memberships()
     listed = re.search(rf"^{re.escape(group)}:[^:]*:\d*:(.*)$", system.read("etc/group"), re.MULTILINE)
     if group == "root" or group in member_of:
-        mend = _UDEV_RULE
+        fix = _UDEV_RULE
     elif listed and system.user() in listed[1].split(","):
-        mend = f"log out and in again: {system.user()} has become a member of {group} since"
+        fix = f"log out and in again: {system.user()} has become a member of {group} since"
     else:
-        mend = f"sudo usermod -aG {group} {system.user()}, then log out and in again"
+        fix = f"sudo usermod -aG {group} {system.user()}, then log out and in again"
     return problem(
         f"{system.user()} cannot both read and write {_name(system, node)}, which belongs to the group {group}",
         "the driver is used through this file",
-        mend,
+        fix,
     )
 
 

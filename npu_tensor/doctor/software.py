@@ -11,6 +11,7 @@ from npu_tensor.doctor.finding import Result, System, note, ok, problem
 from npu_tensor.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
 from npu_tensor.doctor.tested import against_tested
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices import not_allowed
 from npu_tensor.runtime.libraries import Found
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
@@ -33,7 +34,9 @@ _ERRORS: Final = {
 """What is behind the error numbers of XRT: those of mmap, open and of the driver's open (amdxdna_sva_init)."""
 
 
-_HAS_NOTHING: Final = re.compile(r" *(PATH|usual place): .*: (has none|does not exist|not found|no such)")
+_HAS_NOTHING: Final = re.compile(
+    r" *(PATH|usual place|the system's loader): .*: (has none|does not exist|not found|no such|.*No such file)"
+)
 
 
 def _summary(error: DeviceError) -> str:
@@ -41,7 +44,8 @@ def _summary(error: DeviceError) -> str:
     what, *tried = str(error).splitlines()
     telling = [line.strip() for line in tried if not _HAS_NOTHING.match(line)]
     silent = len(tried) - len(telling)
-    return "; ".join([what.removesuffix(". Tried"), *telling, *([f"nor in {silent} usual places"] if silent else [])])
+    places = [f"{'nor' if telling else 'looked for'} in {silent} usual places"] if silent else []
+    return "; ".join([what.removesuffix(". Tried"), *telling, *places])
 
 
 def _described(found: Found, *parts: str) -> str:
@@ -91,7 +95,8 @@ def npus(system: System) -> Result:
     try:
         found = system.discover(system.root)
     except DeviceError as error:
-        return problem(f"XRT cannot be asked: {_summary(error)}", "it opens the NPU", "mend XRT and pyxrt")
+        found_out = f"XRT cannot be asked: {_summary(error)}"
+        return problem(found_out, "it opens the NPU", "the problems with XRT and pyxrt above")
     left_out = "; ".join(map(str, found.left_out))
     if found.devices and (reason := not_allowed("npu")):
         return problem(reason, "it hides every NPU from this process", f"unset {config.origin('backend')}")
@@ -144,10 +149,12 @@ def mlir_aie(system: System) -> Result:
     toolchain = system.toolchain()
     reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)})]
     if reasons and all(reasons):
-        mend = "source scripts/env_setup.sh" if isinstance(toolchain, str) else "export NPU_TENSOR_JIT=1"
-        return problem(str(reasons[0]), "an NPU runs nothing else", mend)
+        fix = "source scripts/env_setup.sh" if isinstance(toolchain, str) else "export NPU_TENSOR_JIT=wait"
+        return problem(str(reasons[0]), "an NPU runs nothing else", fix)
     if isinstance(toolchain, str):
-        return note(toolchain, "only kernels that are ready can run on an NPU", "source scripts/env_setup.sh")
+        # What is missing says how to install it.
+        missing = toolchain.removesuffix(f". {INSTALL}")
+        return note(missing, "only kernels that are ready can run on an NPU", INSTALL)
     return against_tested(
         "mlir-aie",
         toolchain.mlir_aie,

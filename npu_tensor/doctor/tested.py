@@ -25,18 +25,18 @@ def tested_versions(component: str) -> dict[str, str]:
     return versions
 
 
-def against_tested(component: str, version: str, why: str, mend: str) -> Result:
+def against_tested(component: str, version: str, why: str, fix: str) -> Result:
     """ok for a tested version, also with more digits than listed; note for an unknown one; problem for a bad one.
 
-    why: it matters that the version is a tested one; mend: how to get one.
+    why: it matters that the version is a tested one; fix: how to get one.
     """
     found = version or "unknown version"
     row = _matrix()[component]
     for part, reason in row.get("faulty", {}).items():
         if part in version:
-            return problem(found, reason, mend)
+            return problem(found, reason, fix)
     if _older(version, row.get("least", "0")):
-        return problem(found, f"it is older than {row['least']}: {why}", mend)
+        return problem(found, f"it is older than {row['least']}: {why}", fix)
     for known, how in row["tested"].items():
         if version == known or re.match(rf"{re.escape(known)}\D", version):
             return ok(f"{found} ({how})")

@@ -54,5 +54,5 @@ def no_kernels(arch: str, backend: Backend | None = None) -> str | None:
     if any(directory.is_dir() for directory in (*(ready / arch for ready in ready_directories()), *cached)):
         return None
     targets = ", ".join(builtin_targets()) or "none"
-    build = f"install mlir-aie ({missing})" if missing else "set NPU_TENSOR_JIT=1, so that they are built"
+    build = f"install mlir-aie ({missing})" if missing else "set NPU_TENSOR_JIT=wait, so that they are built"
     return f"no kernels for `{arch}`: built-in targets are {targets}; set GGML_HSA_KERNEL_DIR or {build}"

@@ -222,7 +222,7 @@ def _some(uri: DeviceUri, root: Path) -> Discovery:
         if found.devices:
             return found
     raise DeviceError(
-        f"{uri.text}: there is no NPU to use; `npu-tensor doctor` says what is missing and how to mend it. {reasons}",
+        f"{uri.text}: there is no NPU to use; `npu-tensor doctor` says what is missing and how to fix it. {reasons}",
         code=code,
     )
 

@@ -34,26 +34,32 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(command.doctor, arguments)
 
 
+def checks_of(result: Result) -> list[str]:
+    """The lines that are not about the check above them."""
+    return [line for line in result.output.splitlines() if not line.startswith(" ")]
+
+
 def test_a_line_for_every_check_and_one_for_all(asked: Machine) -> None:
     result = run()
     assert result.exit_code == 0
-    *lines, last = result.output.splitlines()
+    *lines, last = checks_of(result)
     assert [line[8:].split("  ")[0].strip() for line in lines] == list(CHECKS)
     assert {line[:8].strip() for line in lines} == {"ok", "note"}
     assert last.startswith("An NPU can be used: npu:0")
 
 
-def test_what_is_wrong_says_why_and_what_mends_it(asked: Machine) -> None:
+def test_what_is_wrong_says_why_and_what_fixes_it(asked: Machine) -> None:
     (asked.root / "dev/accel/accel0").unlink()
     result = run()
     assert result.exit_code == 1
-    *lines, last = result.output.splitlines()
+    *lines, last = checks_of(result)
     assert len(lines) == len(CHECKS)
     (wrong,) = (line for line in lines if line.startswith("PROBLEM"))
-    assert re.fullmatch(
-        r"PROBLEM device files\s+there is no /dev/accel/accel0, .+\. Why: .+\. Mend: .+--device /dev/accel.+\.", wrong
-    )
-    assert last.startswith("No NPU can be used; mend device files first")
+    below = result.output.splitlines()[result.output.splitlines().index(wrong) + 1 :]
+    assert re.fullmatch(r"PROBLEM device files\s+there is no /dev/accel/accel0, .+", wrong)
+    assert re.fullmatch(r"        why: .+", below[0])
+    assert re.fullmatch(r"        fix: .+--device /dev/accel.+", below[1])
+    assert last.startswith("No NPU can be used; fix device files first")
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -68,13 +74,13 @@ def test_json_has_a_fixed_shape(asked: Machine, works: bool) -> None:
     assert isinstance(contents["verdict"], str)
     assert [finding["check"] for finding in contents["findings"]] == list(CHECKS)
     for finding in contents["findings"]:
-        assert list(finding) == ["check", "status", "found", "why", "mend"]
+        assert list(finding) == ["check", "status", "found", "why", "fix"]
         assert all(isinstance(text, str) and "\n" not in text for text in finding.values())
         assert finding["status"] in ("ok", "note", "problem")
         assert finding["found"]
     problems = [finding for finding in contents["findings"] if finding["status"] == "problem"]
     assert bool(problems) is not works
-    assert all(finding["why"] and finding["mend"] for finding in problems)
+    assert all(finding["why"] and finding["fix"] for finding in problems)
 
 
 def start(*arguments: str, pyxrt: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -120,7 +126,7 @@ def test_another_libhsa_comes_first(machine: Machine, tmp_path: Path) -> None:
         (hsa,) = (found for found in json.loads(result.stdout)["findings"] if found["check"] == "HSA runtime")
         assert f"{ours}, by ROCM_PATH, build abcd" in hsa["found"]
         assert (hsa["status"], f"but {other} comes first" in hsa["found"]) == (("note" if warned else "ok"), warned)
-        assert hsa["mend"] == (f"export LD_LIBRARY_PATH={ours.parent}:$LD_LIBRARY_PATH" if warned else "")
+        assert hsa["fix"] == (f"export LD_LIBRARY_PATH={ours.parent}:$LD_LIBRARY_PATH" if warned else "")
 
 
 def test_search_paths_of_the_command_line(machine: Machine, libraries: Path, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_compiler_suffices_unless_building_is_off(place: Path, monkeypatch: py
     monkeypatch.setattr(IronBackend, "missing", lambda _: None)
     assert builtin.no_kernels("aie2p") is None
     with config.scope(jit=False):
-        assert str(builtin.no_kernels("aie2p")).endswith("or set NPU_TENSOR_JIT=1, so that they are built")
+        assert str(builtin.no_kernels("aie2p")).endswith("or set NPU_TENSOR_JIT=wait, so that they are built")
 
 
 def test_a_package_without_kernels_is_no_place_that_is_asked(place: Path) -> None:

@@ -32,7 +32,7 @@ class Violation(NamedTuple):
     """A limit that a design breaks.
 
     rule: its name, such as "core memory". where: the tile, fifo, buffer or function. value and limit: what was found
-    and what is allowed. message: one sentence with all of them, and how to mend it where that is clear.
+    and what is allowed. message: one sentence with all of them, and how to fix it where that is clear.
     """
 
     rule: str
