@@ -87,9 +87,10 @@ def load(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error}") from None
+    if not isinstance(content, dict) or "format" not in content:
+        raise ResultsError(f"{path} is not a results file of `npu-tensor bench` ('format' is missing)")
     try:
         validate(content)
     except ResultsError as error:
         raise ResultsError(f"{path} holds no results of this format: {error}") from None
-    assert isinstance(content, dict)
     return content

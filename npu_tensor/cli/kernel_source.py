@@ -49,7 +49,11 @@ def _failures() -> Iterator[None]:
 @click.option("--iron", metavar="VERSION", default="1.4", show_default=True, help="mlir-aie that the program is for.")
 @click.option("--columns", type=click.IntRange(min=1), help="Columns of the array that are used; default: all.")
 @click.option("--float32", type=click.Choice(get_args(Float32)), help="What may become of float32 on the array.")
-@click.option("--config", type=click.Path(path_type=Path), help="Take NAME from this configuration of kernels.")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take NAME from this configuration of kernels.",
+)
 @click.option("--list", "only_list", is_flag=True, help="Print the names that there are.")
 @click.option("--all", "everything", is_flag=True, help="Write all programs into --out, with the headers of their C++.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Directory for --all.")

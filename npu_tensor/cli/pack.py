@@ -25,7 +25,7 @@ def _failures() -> Iterator[None]:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help=f"The file to make; default: DIRECTORY{EXTENSION}."
 )
@@ -41,7 +41,7 @@ def pack(directory: Path, output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "-d", "--directory", type=click.Path(path_type=Path), help="A new directory; default: FILE without its extension."
 )

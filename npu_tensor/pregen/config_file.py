@@ -71,17 +71,25 @@ def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
     """
     try:
         content = path.read_bytes()
+    except FileNotFoundError:
+        raise ArgumentError(f"Failed to load configuration: {path} does not exist") from None
     except OSError as error:
-        raise ArgumentError(f"Failed to load configuration: {error}") from None
-    return parse(content, [path.parent] if kernels_dir is None else [kernels_dir, path.parent])
+        raise ArgumentError(f"Failed to load configuration: {path}: {error.strerror}") from None
+    return parse(content, [path.parent] if kernels_dir is None else [kernels_dir, path.parent], str(path))
 
 
-def parse(content: bytes, directories: Sequence[Path] = ()) -> list[Entry | Problem]:
-    """The same of a file's content. directories: where kernel sources are looked for, before the package."""
+def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> list[Entry | Problem]:
+    """The same of a file's content. directories: where kernel sources are looked for, before the package.
+
+    file: its name in errors.
+    """
     try:
         document = json.loads(content, object_pairs_hook=_without_twins)
+    except json.JSONDecodeError as error:
+        place, said = f"{file}:{error.lineno}:{error.colno}", f"{error.msg[:1].lower()}{error.msg[1:]}"
+        raise ArgumentError(f"Failed to load configuration: {place}: not JSON: {said}") from None
     except (ValueError, RecursionError) as error:
-        raise ArgumentError(f"Failed to load configuration: {error}") from None
+        raise ArgumentError(f"Failed to load configuration: {file}: {error}") from None
     return read(document, directories)
 
 

@@ -54,7 +54,16 @@ def test_a_document_of_another_form_is_refused(change: dict[str, Any]) -> None:
         validate(session([row()]) | change)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"rows": []})])
+@pytest.mark.parametrize("text", ["[]", "{}", json.dumps({"rows": []})])
+def test_json_of_something_else_is_named_as_such(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ResultsError) as raised:
+        load(path)
+    assert str(raised.value) == f"{path} is not a results file of `npu-tensor bench` ('format' is missing)"
+
+
+@pytest.mark.parametrize("text", ["", "{", json.dumps({"format": 1, "rows": []})])
 def test_a_file_of_something_else_is_refused_by_name(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)

@@ -75,13 +75,23 @@ def test_what_is_no_configuration(document: Any, message: str) -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(nt.ArgumentError, match=r"^Failed to load configuration: .*No such file"):
+    with pytest.raises(nt.ArgumentError, match=r"^Failed to load configuration: .*none\.json does not exist$"):
         load(tmp_path / "none.json")
+    with pytest.raises(nt.ArgumentError, match=rf"^Failed to load configuration: {tmp_path}: Is a directory$"):
+        load(tmp_path)
     path = tmp_path / "config.json"
     for content in (b"{", b"\xff\xfe\xff", b"[" * 100_000, b"9" * 10_000):
         path.write_bytes(content)
         with pytest.raises(nt.ArgumentError, match=r"Failed to load configuration|Configuration must contain"):
             load(path)
+
+
+def test_what_is_no_json_is_an_error_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"kernels": [\n  1,\n  oops]}')
+    with pytest.raises(nt.ArgumentError) as raised:
+        load(path)
+    assert str(raised.value) == f"Failed to load configuration: {path}:3:3: not JSON: expecting value"
 
 
 @pytest.mark.parametrize("key", config_file.REQUIRED)
@@ -297,5 +307,5 @@ def test_any_file(content: bytes) -> None:
     ],
 )
 def test_a_field_that_is_there_twice_is_an_error(text: str) -> None:
-    with pytest.raises(ArgumentError, match=r"Failed to load configuration: the field '\w+' is there twice"):
+    with pytest.raises(ArgumentError, match=r"Failed to load configuration: -: the field '\w+' is there twice"):
         config_file.parse(text.encode())

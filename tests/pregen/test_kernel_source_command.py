@@ -124,7 +124,6 @@ def test_columns_and_float32() -> None:
         (["add-1024q4-1024q4-1024q4", "--arch", "aie2"], "no dtype 'q4'"),
         (["rowwise-soft_max-bf16", "--arch", "npu9"], "is no known array"),
         (["rowwise-soft_max-bf16", "--arch", "aie2", "--iron", "0.9"], "no IRON dialect for mlir-aie '0.9'"),
-        (["x", "--config", "/nowhere.json"], "Failed to load configuration"),
     ],
 )
 def test_what_there_is_not(arguments: list[str], says: str) -> None:
@@ -132,6 +131,12 @@ def test_what_there_is_not(arguments: list[str], says: str) -> None:
     assert failed.exit_code == 1
     assert isinstance(failed.exception, SystemExit)
     assert says in failed.stderr
+
+
+def test_a_configuration_that_is_not_there() -> None:
+    failed = invoke("x", "--config", "/nowhere.json")
+    assert failed.exit_code == 2
+    assert "'/nowhere.json' does not exist" in failed.stderr
 
 
 def test_without_an_array(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,9 +292,11 @@ def test_the_commands(tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPa
     assert done.exit_code == 0
     assert done.stdout == f"export NPU_TENSOR_KERNEL_DIR='{tmp_path}/a place'\n"
     assert (tmp_path / "a place" / "aie2" / "manifest.json").is_file()
-    for arguments in (["model.ntpack", "-d", "a place"], ["nothing.ntpack"]):
-        failed = CliRunner().invoke(commands.unpack, arguments)
-        assert failed.exit_code == 1
-        assert failed.stderr.startswith("Error: ")
-    assert CliRunner().invoke(commands.pack, ["nothing"]).exit_code == 1
+    failed = CliRunner().invoke(commands.unpack, ["model.ntpack", "-d", "a place"])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("Error: ")
+    for command, name in ((commands.unpack, "nothing.ntpack"), (commands.pack, "nothing")):
+        failed = CliRunner().invoke(command, [name])
+        assert failed.exit_code == 2
+        assert f"'{name}' does not exist" in failed.stderr
 
