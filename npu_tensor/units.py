@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["duration", "size"]
+__all__ = ["duration", "quantity", "size"]
+
+_PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T"}
+"""By powers of 1000."""
 
 
 def duration(seconds: float) -> str:
@@ -19,3 +22,10 @@ def size(nbytes: float) -> str:
             return f"{nbytes:.{digits}f} {unit}"
         nbytes /= 1000
     return f"{nbytes:.1f} GB"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Three digits of a positive value with a prefix of its unit, as in "38.9 GB/s", "600 ns" and "1.64 W"."""
+    digits, _, exponent = f"{value:.2e}".partition("e")
+    power = min(max(int(exponent) // 3, min(_PREFIXES)), max(_PREFIXES))
+    return f"{float(digits) * 10.0 ** (int(exponent) - 3 * power):.3g} {_PREFIXES[power]}{unit}"

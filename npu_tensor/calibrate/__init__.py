@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from npu_tensor import selection
 from npu_tensor.calibrate.npu import measure_npu
@@ -24,8 +24,10 @@ from npu_tensor.machine import single_uri
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 
-__all__ = ["Calibration", "Figure", "calibrate", "measure_npu", "measure_processor"]
+if TYPE_CHECKING:
+    from npu_tensor.runtime.xrt.device import XrtDevice
 
+__all__ = ["Calibration", "Figure", "calibrate", "measure_npu", "measure_processor", "npus"]
 
 ATTEMPTS: Final = 3
 
@@ -54,19 +56,32 @@ def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
     for one that is not there, ArgumentError for several devices, BuildError if the kernels for an NPU cannot be had,
     NpuTensorError if what was measured makes no sense, OSError if nothing can be written.
     """
-    asked = single_uri(uri)
-    if asked.scheme == "sim":
-        raise DeviceError(f"{uri} is simulated: there is nothing to measure, its costs are those of the real array")
-    if asked.scheme == "cpu":
+    found = npus(uri)
+    if not found:
         identity = rates.processor_identity()
         return (_kept(uri, "processor", identity, partial(measure_processor, quick)),)
-    (device,) = selection.accelerators(selection.selection_of(uri, "always"))
+    return tuple(
+        _kept(npu.uri, npu.target.array.device, npu.identity, partial(measure_npu, npu, quick)) for npu in found
+    )
+
+
+def npus(uri: str) -> tuple[XrtDevice, ...]:
+    """The NPUs at a URI that `calibrate` measures, none for the processor.
+
+    Raises DeviceError for a simulated device and for one that is not there, ArgumentError for several devices.
+    """
+    asked = single_uri(uri)
+    if asked.scheme == "sim":
+        raise DeviceError(
+            f"{uri} is simulated: there is nothing to measure, its costs are those of the real array",
+            "INVALID_ARGUMENT",
+        )
+    if asked.scheme == "cpu":
+        return ()
     from npu_tensor.runtime.xrt.device import XrtDevice
 
-    members = [member for member in device.members if isinstance(member, XrtDevice)]
-    return tuple(
-        _kept(npu.uri, npu.target.array.device, npu.identity, partial(measure_npu, npu, quick)) for npu in members
-    )
+    (device,) = selection.accelerators(selection.selection_of(uri, "always"))
+    return tuple(member for member in device.members if isinstance(member, XrtDevice))
 
 
 def _kept(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npu_tensor.cli.device_option import device_option, search_path_options
+from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
 from npu_tensor.cli.tables import print_table
-from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.errors import ArgumentError
+from npu_tensor.units import quantity
 
 if TYPE_CHECKING:
     from npu_tensor.calibrate import Calibration
@@ -19,6 +20,22 @@ __all__ = ["calibrate"]
 
 BUSY: Final = 0.5
 """Load average from which on something else takes so much of the machine that rates come out too low."""
+
+UNITS: Final = {
+    "seconds_per_byte": "s/B",
+    "bytes_per_second": "B/s",
+    "seconds": "s",
+    "nbytes": "B",
+    "bytes": "B/s",
+    "elements": "elements/s",
+    "macs": "MAC/s",
+    "flops": "FLOP/s",
+    "watts": "W",
+}
+"""By a part of the name of a rate, the first that it has."""
+
+UNLIMITED: Final = 1e18
+"""What the priors give for the size of main memory."""
 
 
 @click.command()
@@ -33,22 +50,34 @@ def calibrate(device: str, quick: bool, as_json: bool) -> None:
     costs are predicted from priors. Leave the machine alone meanwhile. A simulated NPU has nothing to measure.
     """
     from npu_tensor.calibrate import calibrate as measure
+    from npu_tensor.calibrate import npus
 
-    load = os.getloadavg()[0]
-    if load > BUSY:
-        click.echo(f"Warning: the load of this machine is {load:.1f}; rates will come out too low", err=True)
-    try:
-        found = measure(device, quick)
-    except (ArgumentError, DeviceError) as error:
-        raise click.BadParameter(str(error), param_hint="--device") from None
-    except OSError as error:
-        raise click.ClickException(f"what was measured cannot be kept: {error}") from None
+    with device_errors():
+        try:
+            npus(device)
+        except ArgumentError as error:
+            raise click.BadParameter(str(error), param_hint="--device") from None
+        load = os.getloadavg()[0]
+        if load > BUSY:
+            click.echo(f"Warning: the load of this machine is {load:.1f}; rates will come out too low", err=True)
+        try:
+            found = measure(device, quick)
+        except OSError as error:
+            raise click.ClickException(f"what was measured cannot be kept: {error}") from None
     if as_json:
         click.echo(json.dumps({"devices": [_as_dict(one) for one in found]}, indent=2))
         return
     for one in found:
-        rows = ((name, f"{prior:.4g}", f"{measured:.4g}") for name, prior, measured in one.figures)
+        rows = ((name, _in_units(name, prior), _in_units(name, measured)) for name, prior, measured in one.figures)
         print_table(f"{one.uri}: kept in {one.path}", ("rate", "prior", "measured"), rows)
+
+
+def _in_units(name: str, value: float) -> str:
+    """The value of a figure as people read it."""
+    if value >= UNLIMITED:
+        return "no limit"
+    unit = next((unit for part, unit in UNITS.items() if part in name), None)
+    return f"{value:g}" if unit is None else quantity(value, unit)
 
 
 def _as_dict(found: Calibration) -> dict[str, Any]:
