@@ -218,6 +218,30 @@ def test_paths_that_the_locale_cannot_write(locale: str, name: bytes, shown: str
     assert run_command("cache", "path", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout == os.fsencode(path) + b"\n"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "warning"),
+    [
+        ("NPU_TENSOR_CACHE_DIR", "/proc/x", "compiled kernels are not kept in /proc/x"),
+        ("NPU_TENSOR_RECORD", "/proc/x/y.json", "NPU_TENSOR_RECORD: there is no directory /proc/x"),
+        ("NPU_TENSOR_RECORD", "{directory}/cpu.json", "cpu.json has no kernels: "),
+        ("NPU_TENSOR_JITT", "1", "the environment sets NPU_TENSOR_JITT"),
+    ],
+)
+def test_warnings_of_commands_have_no_place(variable: str, value: str, warning: str, tmp_path: Path) -> None:
+    done = run_command("demo", "--dtype", "float32", **{variable: value.format(directory=tmp_path)})
+    assert done.returncode == 0
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("Warning: ")
+    assert warning in line
+
+
+def test_warnings_of_a_program_keep_their_place(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("import warnings\nwarnings.warn('mine')\n")
+    done = run_command("profile", str(script))
+    assert f"{script}:2: UserWarning: mine" in done.stderr.decode()
+
+
 def test_version_is_that_of_the_distribution() -> None:
     metadata = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert invoke("--version").output.split()[-1] == nt.__version__ == metadata["project"]["version"]

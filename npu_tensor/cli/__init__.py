@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import platform
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
@@ -49,8 +50,12 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(nt.__version__, prog_name="npu-tensor")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Lazy tensors, planned as a graph and compiled for the device."""
+    if context.invoked_subcommand != "profile":  # Which runs a program, whose warnings are about its lines.
+        # The file and the line are of the package and say nothing to who gave the command.
+        warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # Paths may hold what the locale cannot write.
     try:
