@@ -13,11 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import npu_tensor as nt
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.selection import accelerators, selection_of
 
 __all__ = ["Session", "headline", "show", "verdict", "write_json"]
@@ -28,8 +27,6 @@ MUCH = 0.1
 # In a line of /proc/stat: the fields that count idle time.
 IDLE_FIELDS = slice(3, 5)
 
-# A pipe or a log file has no width of its own.
-LOG_WIDTH = 200
 PACKAGES = ("npu-tensor", "numpy", "ml_dtypes", "llvmlite", "torch", "jax", "jaxlib", "tinygrad", "ggml-python")
 
 SYSTEM = Path("/sys")
@@ -155,15 +152,7 @@ def headline(machine: Mapping[str, Any]) -> str:
 
 def show(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; all columns but the first are numbers."""
-    table = Table(title=title, title_justify="left")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=LOG_WIDTH)
-    console.print(table)
+    print_table(title, headings, rows, figures=headings[1:])
 
 
 def write_json(path: Path | None, content: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from npu_tensor import events, kernels, resources, selection
 from npu_tensor.config import config
+from npu_tensor.drawing import text
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.kernels.offer import Offer, Target
@@ -119,9 +120,8 @@ class Report:
         return json.dumps(whole, indent=1) + "\n"
 
     def __str__(self) -> str:
-        lines = [HEADINGS, *(row.cells() for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        columns = [*zip(HEADINGS, *(row.cells() for row in self.rows), strict=True)]
+        table = text.table(columns, figures=("NMSE", "time", "predicted"))
         return "\n".join((*(f"{name}: {value}" for name, value in self.machine.items()), *table, self.summary))
 
 

@@ -184,6 +184,14 @@ def test_info_names_versions_and_settings(tmp_path: Path, monkeypatch: pytest.Mo
         assert row["variable"] in result.output
 
 
+def test_info_is_not_as_wide_as_the_list_of_features() -> None:
+    pytest.importorskip("llvmlite")
+    lines = run_command("info").stdout.decode().splitlines()
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("features: "))
+    assert max(map(len, lines[first : lines.index("settings")])) <= 100
+    assert max(map(len, lines)) < 200
+
+
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     """In a process of its own, which reads the environment anew."""
     command = [sys.executable, "-m", "npu_tensor", *arguments]

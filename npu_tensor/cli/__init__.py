@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import platform
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from importlib import metadata
@@ -29,8 +30,8 @@ from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
 from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
-from npu_tensor.cli.tables import print_table
 from npu_tensor.config import config
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.ops import OPS
 
 __all__ = ["main"]
@@ -135,7 +136,11 @@ def ops() -> None:
 @main.command()
 def info() -> None:
     """Print versions, the processor's vector features, threads, the cache directory and the settings."""
-    print_table("system", ("", ""), _system_rows())
+    rows = dict(_system_rows())
+    features = rows.pop("features", None)
+    print_table("system", ("", ""), rows.items())
+    if features is not None:
+        click.echo(textwrap.fill(f"features: {features}", 100, subsequent_indent=" " * 10))
     print_settings(setting_rows())
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from npu_tensor.cli.tables import print_table
 from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.detect import detect_arch
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 import click
 from rich.filesize import decimal
 
-from npu_tensor.cli.tables import print_table
 from npu_tensor.config import config
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_contents import Item, damage, describe, scan
 from npu_tensor.runtime.store_directories import existing
@@ -150,7 +150,7 @@ def show(kernel: str, as_json: bool) -> None:
             log = item.files[0].path.with_suffix(LOG)
             found.append(sidecar | {"log": log.read_text("utf-8", "replace") if log.exists() else ""})
     if not found:
-        raise click.ClickException(f"no kernel in the cache has the name or key {kernel}")
+        raise _no_match(kernel)
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
@@ -201,7 +201,7 @@ def clear(name: str | None, everything: bool, yes: bool) -> None:
         with _errors():
             _report(root, clear_everything(root))
         return
-    _remove(lambda root: clear_kernels(root, name))
+    _remove(lambda root: clear_kernels(root, name), name)
 
 
 @cache.command()
@@ -214,13 +214,21 @@ def gc(max_size: int) -> None:
     _remove(lambda root: collect(root, max_size))
 
 
-def _remove(action: Callable[[Path], Removed]) -> None:
-    directories = _directories()
-    for root in directories:
-        with _errors():
-            _report(root, action(root))
-    if not directories:
+def _no_match(name: str) -> click.ClickException:
+    return click.ClickException(f"no kernel matches {name!r}; npu-tensor cache ls lists them")
+
+
+def _remove(action: Callable[[Path], Removed], name: str | None = None) -> None:
+    """Do so in every directory and say what was removed. name: of what is removed, of which there must be something."""
+    with _errors():
+        removed = {root: action(root) for root in _directories()}
+    if not removed:
         click.echo(f"{config.cache_dir.absolute()}: nothing")
+        return
+    if name is not None and not any(done.entries or done.busy for done in removed.values()):
+        raise _no_match(name)
+    for root, done in removed.items():
+        _report(root, done)
 
 
 def _report(root: Path, removed: Removed) -> None:

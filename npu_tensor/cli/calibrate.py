@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
-from npu_tensor.cli.tables import print_table
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import ArgumentError
 from npu_tensor.units import quantity
 

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from npu_tensor.cli.tables import print_table
 from npu_tensor.config import SETTINGS, as_text, config
 from npu_tensor.dataflow.array import configured_arch
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.devices import preferred_uris
 

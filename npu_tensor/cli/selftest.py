@@ -10,7 +10,7 @@ import click
 
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
 from npu_tensor.cli.file_option import in_a_directory
-from npu_tensor.cli.tables import print_table
+from npu_tensor.drawing.terminal import print_table
 from npu_tensor.runtime.store_files import write_atomically
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
             interrupted = True  # Building takes long, and what was found out until now is worth showing.
     report = Report(device, machine, tuple(rows))
     print_table("system", ("", ""), machine.items())
-    print_table(report.summary, HEADINGS, (row.cells() for row in rows))
+    print_table(report.summary, HEADINGS, (row.cells() for row in rows), folded=("shapes", "reason"))
     if file is not None:
         try:
             write_atomically(file, report.to_json().encode())

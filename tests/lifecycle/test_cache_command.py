@@ -117,7 +117,16 @@ def test_show_of_what_is_not_there(store: Store, name: str) -> None:
     put(store)
     result = invoke("show", name)
     assert result.exit_code == 1
-    assert "no kernel in the cache" in result.output
+    assert result.output == f"Error: no kernel matches {name!r}; npu-tensor cache ls lists them\n"
+
+
+def test_clear_of_what_is_not_there(store: Store, root: Path) -> None:
+    fill(store, root)
+    before = sorted(root.rglob("*"))
+    result = invoke("clear", "nothing*")
+    assert result.exit_code == 1
+    assert result.output == "Error: no kernel matches 'nothing*'; npu-tensor cache ls lists them\n"
+    assert sorted(root.rglob("*")) == before
 
 
 def test_show_says_why_a_build_failed(store: Store, root: Path) -> None:

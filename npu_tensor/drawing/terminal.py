@@ -1,0 +1,56 @@
+"""Tables on the terminal, which commands and benchmarks print."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+__all__ = ["print_table"]
+
+WIDEST: Final = 1000
+"""Characters of a line that programs read: names must stay in one piece."""
+
+FOLDED: Final = 48
+"""Characters of a line of a column that may be folded."""
+
+
+def print_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    figures: Container[str] = (),
+    folded: Container[str] = (),
+) -> None:
+    """Print rows under headings, as wide as the terminal; into a file or pipe, as wide as they are.
+
+    figures: headings of columns that are flush right. folded: of columns that hold several words, which never take more
+    than 48 characters of a line.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDEST
+
+    def text(cell: object) -> Text:
+        if isinstance(cell, Text):
+            return cell
+        # Text, so that the brackets of "float32[500, 10]" are not read as markup; without what stdout cannot write.
+        return Text(str(cell).encode(console.encoding, "backslashreplace").decode(console.encoding))
+
+    columns = (
+        Column(
+            heading,
+            overflow="fold",  # A name that does not fit goes on in the next line instead of being cut.
+            justify="right" if heading in figures else "left",
+            max_width=FOLDED if heading in folded else None,
+        )
+        for heading in headings
+    )
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(text, row))
+    console.print(text(title), style="italic")  # not the table's own title, which is folded to the table's width
+    console.print(table)
