@@ -50,8 +50,9 @@ def bench(
     compare: Path | None,
     threshold: float,
 ) -> None:
-    """Measure npu_tensor beside NumPy, PyTorch, JAX, tinygrad and GGML, where they are installed.
+    """Measure npu_tensor beside others.
 
+    Those are NumPy, PyTorch, JAX, tinygrad and GGML, where they are installed.
     Contenders take turns in one process with equal numbers of threads; peers compute on the CPU, wherever npu_tensor
     does. Times on NPUs that are not there are predicted or simulated, and say so. Exit code 1 if npu_tensor fails.
     """

@@ -261,6 +261,12 @@ def test_unknown_dtype_is_a_usage_error() -> None:
     assert "float31" in result.output
 
 
+def test_no_summary_of_a_command_is_cut() -> None:
+    lines = invoke("--help", columns=80).output.partition("Commands:\n")[2].splitlines()
+    assert len(lines) == len(main.commands)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+
+
 def test_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "npu_tensor", "--help"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout

@@ -135,7 +135,10 @@ def ops() -> None:
 
 @main.command()
 def info() -> None:
-    """Print versions, the processor's vector features, threads, the cache directory and the settings."""
+    """Print versions, processor and settings.
+
+    Also the processor's vector features, threads and the cache directory.
+    """
     rows = dict(_system_rows())
     features = rows.pop("features", None)
     print_table("system", ("", ""), rows.items())

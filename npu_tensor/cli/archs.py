@@ -14,7 +14,10 @@ __all__ = ["archs"]
 
 @click.command()
 def archs() -> None:
-    """List the arrays that kernels can be made for, and say which one this machine has."""
+    """List the arrays of NPUs, and this machine's.
+
+    Kernels can be made for all of them, whatever this machine has.
+    """
     print_table(
         "arrays",
         ("arch", "columns", "cores", "also called"),

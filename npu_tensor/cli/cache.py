@@ -106,7 +106,7 @@ def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 @click.group()
 def cache() -> None:
-    """Look at the cache of compiled kernels, check it, empty it."""
+    """List, check or empty the cache of compiled kernels."""
 
 
 @cache.command()

@@ -44,10 +44,11 @@ UNLIMITED: Final = 1e18
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @search_path_options
 def calibrate(device: str, quick: bool, as_json: bool) -> None:
-    """Measure the processor, or an NPU and what the host does for it, and keep that for predictions.
+    """Measure this machine for predictions.
 
-    The figures lie in the cache directory, in one file per processor, and per NPU, driver and power mode; without it
-    costs are predicted from priors. Leave the machine alone meanwhile. A simulated NPU has nothing to measure.
+    What is measured is the processor, or an NPU and what the host does for it. The figures lie in the cache directory,
+    in one file per processor, and per NPU, driver and power mode; without it costs are predicted from priors. Leave
+    the machine alone meanwhile. A simulated NPU has nothing to measure.
     """
     from npu_tensor.calibrate import calibrate as measure
     from npu_tensor.calibrate import npus

@@ -17,9 +17,10 @@ __all__ = ["devices"]
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object; its `reason` says why there is no NPU.")
 @search_path_options
 def devices(as_json: bool) -> None:
-    """List the devices with their URIs: all NPUs together, each NPU, the CPU and the simulated NPUs.
+    """List the devices.
 
-    Also says why there is no NPU, and which devices of XRT are not used.
+    They are all NPUs together, each NPU, the CPU and the simulated NPUs, each with its URI. Also says why there is no
+    NPU, and which devices of XRT are not used.
     """
     found = inventory()
     if as_json:

@@ -183,7 +183,10 @@ TABLES: Final = (
     help="Where the pages are; default: docs in the source tree.",
 )
 def docs(check: bool, write: bool, directory: Path) -> None:
-    """Compare the tables in docs/ that are generated with the code, or write them."""
+    """Check or write generated docs.
+
+    Compares the pages and tables in docs/ that follow from the code with it.
+    """
     if check == write:
         raise click.UsageError("Give either '--check' or '--write'.")
     differs = False

@@ -30,7 +30,10 @@ def _failures() -> Iterator[None]:
     "-o", "--output", type=click.Path(path_type=Path), help=f"The file to make; default: DIRECTORY{EXTENSION}."
 )
 def pack(directory: Path, output: Path | None) -> None:
-    """Put the kernels of DIRECTORY, which npu-tensor-gen-kernels has made, into one file with checksums."""
+    """Put kernels into one file.
+
+    They are those of DIRECTORY, which npu-tensor-gen-kernels has made. The file has their checksums.
+    """
     from npu_tensor.pregen.pack import pack
 
     directory = directory.resolve()

@@ -39,8 +39,9 @@ INTERRUPTED = 130
 def profile(
     by: Literal["op", "line", "device", "plan"], trace: Path | None, script: Path, arguments: tuple[str, ...]
 ) -> None:
-    """Run a Python program and print where the time of its tensors went, also if it fails.
+    """Profile a Python program.
 
+    Runs it and prints where the time of its tensors went, also if it fails.
     Options of this command come before SCRIPT; all that follows is the program's. Exit code: the program's, 1 if it
     raised, 130 if Ctrl-C has ended it.
     """

@@ -34,8 +34,9 @@ __all__ = ["selftest"]
     help="Write the report there as well, with what a bug report needs: versions, device, reasons in full.",
 )
 def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], quick: bool, file: Path | None) -> None:
-    """Run the kernels of every family in every element type on a device, and compare them with NumPy.
+    """Test kernels against NumPy.
 
+    Runs the kernels of every family in every element type on a device.
     Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
     the device does not take is listed as refused.
     """
