@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from browser_page import Page, Rendered, Show
 
-from npu_tensor.config import config
-
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
@@ -32,13 +30,6 @@ NEEDS = "needs nbclient, nbconvert and ipykernel, which the extra `test` has"
 
 # What a fragment of HTML is surrounded with: a page that has no style of its own.
 DOCUMENT = '<!doctype html><html lang="en"><meta charset="utf-8"><title>test</title><body>{}</body></html>'
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled kernels of other processes must not decide what is tested here."""
-    with config.scope(cache_path=str(tmp_path_factory.mktemp("cache")), kernel_dirs=(), jit=True):
-        yield
 
 
 @pytest.fixture(scope="session")

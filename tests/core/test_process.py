@@ -107,17 +107,18 @@ def test_damaged_kernel_cache_is_rebuilt(tmp_path) -> None:  # type: ignore[no-u
 
 def test_threads_are_settable() -> None:
     before = nt.get_num_threads()
-    try:
-        nt.set_num_threads(1)
-        assert nt.get_num_threads() == 1
-        a = nt.ones(1 << 18)
-        assert float((a + 1).sum()) == 2 << 18
-        nt.set_num_threads(2)
-        assert float((a + 1).sum()) == 2 << 18
-        with pytest.raises(ValueError, match="0 or more"):
-            nt.set_num_threads(-1)
-    finally:
-        nt.set_num_threads(before)
+    with config.scope(threads=0):
+        try:
+            nt.set_num_threads(1)
+            assert nt.get_num_threads() == 1
+            a = nt.ones(1 << 18)
+            assert float((a + 1).sum()) == 2 << 18
+            nt.set_num_threads(2)
+            assert float((a + 1).sum()) == 2 << 18
+            with pytest.raises(ValueError, match="0 or more"):
+                nt.set_num_threads(-1)
+        finally:
+            nt.set_num_threads(before)
 
 
 def test_memory_is_freed_with_the_handle_and_given_back() -> None:

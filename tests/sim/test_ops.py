@@ -19,7 +19,6 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import kernels
-from npu_tensor.config import config
 from npu_tensor.dtypes import DType
 from npu_tensor.fuse import tasks
 from npu_tensor.graph import capture, digraph
@@ -110,16 +109,7 @@ TESTED = [op for name, op in OPS.items() if op.kind in ("map", "row") and name n
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One for all processes of a run: what one of them has compiled here, the others find."""
-    base = tmp_path_factory.getbasetemp()
-    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with config.scope(cache_path=str(run / "sim_ops")):
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled(request: pytest.FixtureRequest, _shared_cache: None) -> None:
+def _compiled(request: pytest.FixtureRequest) -> None:
     """Compile the sources of all cases that were asked for on all cores first."""
     sources = {}
     for item in request.session.items:

@@ -27,15 +27,15 @@ from npu_tensor.runtime.xrt import bindings, engines
 from npu_tensor.runtime.xrt import device as xrt_device
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled kernels of other processes must not decide what is tested here."""
-    with config.scope(cache_path=str(tmp_path_factory.mktemp("cache")), policy="always"):
+@pytest.fixture(autouse=True)
+def _always() -> Iterator[None]:
+    """The NPU runs all it has kernels for, also what the CPU would do sooner."""
+    with config.scope(policy="always"):
         yield
 
 
 @pytest.fixture(scope="session")
-def standin_library(_own_cache: None) -> KernelLibrary:
+def standin_library() -> KernelLibrary:
     """Kernels that the stand-in can run; each is compiled once for all tests."""
     return KernelLibrary(StandinBackend())
 
@@ -66,25 +66,25 @@ def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelL
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A kernel that adds 7."""
     return Files(add(7), tmp_path_factory.mktemp("add"))
 
 
 @pytest.fixture(scope="session")
-def affine_files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+def affine_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A kernel with runtime parameters."""
     return Files(affine(), tmp_path_factory.mktemp("affine"))
 
 
 @pytest.fixture(scope="session")
-def older_files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+def older_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A kernel for the first generation that adds 7."""
     return Files(add(7, "aie2"), tmp_path_factory.mktemp("older"))
 
 
 @pytest.fixture(scope="session")
-def elf_files(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Files:
+def elf_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """A kernel that adds 7, as a full ELF."""
     with config.scope(kernel_format="elf"):
         return Files(add(7), tmp_path_factory.mktemp("elf"))

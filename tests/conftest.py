@@ -1,0 +1,76 @@
+"""Every test begins with the settings of the environment, and with kernels that this run has compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npu_tensor import events, selection
+from npu_tensor.config import SETTINGS, config
+
+# Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
+OWN = ("cache_path", "kernel_dirs", "jit", "record")
+
+
+@pytest.fixture(scope="session")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all processes of this run of pytest share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_kernels(run_directory: Path) -> Iterator[None]:
+    """What other runs have compiled decides nothing; what this run compiles is compiled once for all its processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in OWN:
+            for variable in SETTINGS[name].readers:
+                patch.delenv(variable, raising=False)
+        patch.setenv(SETTINGS["cache_path"].variable, str(run_directory / "kernels"))
+        config.reset()
+        selection.default_device()  # Asked for the first time, it reads the setting.
+        yield
+    config.reset()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    """Fails a test that leaves a setting, the default devices or a listener changed, and puts them back."""
+    assigned, active, listeners = _assigned(), selection.active.key, list(events.listeners)
+    yield
+    left = []
+    if (found := _assigned()) != assigned:
+        left.append(f"settings: {found}, before: {assigned}")
+        config.reset()
+    if selection.active.key != active:
+        left.append(f"default devices: {selection.active.key}, before: {active}")
+        selection.select(active.uris, active.policy)
+    if events.listeners != listeners:
+        left.append(f"listeners: {events.listeners}, before: {listeners}")
+        events.listeners[:] = listeners
+    _forget_other_environments()
+    assert not left, "this test leaves other " + "; ".join(left)
+
+
+def _assigned() -> dict[str, Any]:
+    """The settings that a program has assigned."""
+    return {name: getattr(config, name) for name, origin in config._origins.items() if origin.startswith("config.")}
+
+
+_read: dict[str, tuple[Any, str]] = {}
+"""Settings that a test has read, with what the environment says."""
+
+
+def _forget_other_environments() -> None:
+    """Settings that were read while a test had changed the environment are read again."""
+    for name, origin in list(config._origins.items()):
+        if origin.startswith("config."):
+            continue
+        if name not in _read:
+            _read[name] = SETTINGS[name].from_environment()
+        if _read[name] != (getattr(config, name), origin):
+            config._empty(name)
