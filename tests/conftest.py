@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,13 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
         selection.default_device()  # Asked for the first time, it reads the setting.
         yield
     config.reset()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """A shell lets what it starts in the background ignore interrupts, and so would the programs that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
