@@ -78,9 +78,9 @@ def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
 def add1(input: Tensor, other: Tensor) -> Tensor:
     """input + the one element of other."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2."""
+    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2."""
+    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
@@ -182,7 +182,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
     """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
 def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
-    """Running sum along dim; integers give int64."""
+    """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
 def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
     """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
 def diag_mask_inf(input: Tensor, n_past: builtins.int) -> Tensor:
@@ -381,7 +381,9 @@ def maximum(input: Operand, other: Operand) -> Tensor:
 def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Arithmetic mean over dim (None = all)."""
 def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-    """The lower median of all elements, or (values, indices) along dim. NaN wins."""
+    """The lower median of all elements, or (values, indices) along dim. NaN wins.
+
+    NaN of no elements; DimensionError of none along dim, or of no integers."""
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
 def minimum(input: Operand, other: Operand) -> Tensor:
@@ -432,7 +434,9 @@ def not_equal(input: Any, other: Any) -> Any:
 def numel(input: Tensor) -> builtins.int:
     """Number of elements."""
 def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
-    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index."""
+    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
+
+    DimensionError for an index outside [0, num_classes), where the value is read."""
 def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:

@@ -40,11 +40,11 @@ class Methods:
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `add`: this handle names the result, other handles keep the old value."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-        """input + value * tensor1 / tensor2."""
+        """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcdiv`: this handle names the result, other handles keep the old value."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-        """input + value * tensor1 * tensor2."""
+        """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcmul`: this handle names the result, other handles keep the old value."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
@@ -144,7 +144,7 @@ class Methods:
     def count_nonzero(self, dim: Dims = None) -> Tensor:
         """How many elements over dim are not zero, as int64."""
     def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
-        """Running sum along dim; integers give int64."""
+        """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     def diag_mask_inf(self, n_past: builtins.int) -> Tensor:
@@ -378,7 +378,9 @@ class Methods:
     def mean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Arithmetic mean over dim (None = all)."""
     def median(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-        """The lower median of all elements, or (values, indices) along dim. NaN wins."""
+        """The lower median of all elements, or (values, indices) along dim. NaN wins.
+
+        NaN of no elements; DimensionError of none along dim, or of no integers."""
     def min(self, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
         """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
     def minimum(self, other: Operand) -> Tensor:

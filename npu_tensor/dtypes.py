@@ -110,7 +110,7 @@ _LOOKUP: dict[Any, DType] = {
     **{dtype.short: dtype for dtype in DTYPES},
     **{dtype.numpy: dtype for dtype in DTYPES},
     **{dtype: dtype for dtype in DTYPES},
-    float: float32,
+    float: float64,  # as in PyTorch and NumPy, although Python floats become float32
     "float": float32,  # as the type of that name; NumPy would say float64
     int: int64,
     bool: bool_,
@@ -123,7 +123,7 @@ _NUMBER = {bool: bool_, int: int64, float: float32}
 def as_dtype(value: Any) -> DType:
     """The DType meant by a DType, a name ("bf16", "float32"), a NumPy dtype or type, or float, int, bool.
 
-    float, as a type or by name, means float32, which is what Python floats become. Raises DTypeError for anything else.
+    As in PyTorch, Python's float is float64; the name "float" is float32. Raises DTypeError for anything else.
     """
     try:
         return _LOOKUP[value]

@@ -162,15 +162,17 @@ def rsub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
 
 @composite()
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2."""
-    product = tensor1 * tensor2
+    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
+    dtype = result_type(input, tensor1, tensor2)
+    product = tensor1.to(dtype) * tensor2.to(dtype)
     return input + (product if value == 1 else product * value)
 
 
 @composite()
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2."""
-    quotient = tensor1 / tensor2
+    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
+    dtype = result_type(input, tensor1, tensor2)
+    quotient = tensor1.to(dtype) / tensor2.to(dtype)
     return input + (quotient if value == 1 else quotient * value)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor.dtypes import bool_, int64
-from npu_tensor.errors import DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import DimensionError, ShapeError
 from npu_tensor.functional.register import Operand, composite, converted, fitting
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
@@ -57,7 +57,7 @@ def _parts(index: Any, ndim: int) -> list[Any]:
             parts.append(part)
             used += isinstance(part, slice)
         elif isinstance(part, (bool, np.bool_)):
-            raise DTypeError("a Python bool is not an index; use a mask tensor")
+            parts.append(from_array(np.asarray(part)))
         elif isinstance(part, (Tensor, np.ndarray, list, range)):
             tensor = _as_tensor(part)
             if tensor.is_floating_point():
@@ -211,10 +211,11 @@ def get(input: Tensor, index: Any) -> Tensor:
 
 
 def _without_switches(index: Any) -> Any | None:
-    """The index with zero-dimensional masks, which select all or nothing, as None; None if one selects nothing."""
+    """The index with bools and masks of no dimensions, which select all or nothing, as None; None for nothing."""
     parts = list(index) if isinstance(index, tuple) else [index]
     for position, part in enumerate(parts):
-        if isinstance(part, (Tensor, np.ndarray)) and not part.ndim and part.dtype in (bool_, np.bool_):
+        is_mask = isinstance(part, (Tensor, np.ndarray)) and not part.ndim and part.dtype in (bool_, np.bool_)
+        if is_mask or isinstance(part, (bool, np.bool_)):
             if not part:
                 return None
             parts[position] = None

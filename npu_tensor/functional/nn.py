@@ -306,10 +306,15 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
 @composite(method=False)
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index."""
+    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
+
+    DimensionError for an index outside [0, num_classes), where the value is read.
+    """
     if num_classes == -1:
         num_classes = int(input.max()) + 1
-    return (input.unsqueeze(-1) == arange(num_classes)).long()
+    classes = arange(num_classes)
+    checked = RECORDERS["take"](classes, input, 0)  # the index itself, if it is in range
+    return (checked.unsqueeze(-1) == classes).long()
 
 
 def _causal(queries: int, keys: int) -> Tensor:

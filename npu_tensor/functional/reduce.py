@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
 from npu_tensor.functional.register import Operand, composite
 from npu_tensor.functional.shape import ValuesIndices, gather, take_along_dim
 from npu_tensor.ops.rules import dimension
@@ -142,12 +142,19 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
 
 @composite()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements, or (values, indices) along dim. NaN wins."""
+    """The lower median of all elements, or (values, indices) along dim. NaN wins.
+
+    NaN of no elements; DimensionError of none along dim, or of no integers.
+    """
     if dim is None:
+        if not input.numel() and input.is_floating_point():
+            return input.sum() * math.nan
         return median(input.reshape(input.numel()), 0)[0]
     place = dimension(dim, input.ndim)
     if not input.ndim:
         return ValuesIndices(input, input.argsort())
+    if not input.shape[place]:
+        raise DimensionError("an empty row has no median")
     order = input.argsort(place)
     middle = order.narrow(place, (input.shape[place] - 1) // 2, 1)
     if input.is_floating_point():

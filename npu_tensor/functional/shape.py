@@ -108,7 +108,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     order = [d for d in range(input.ndim) if d not in sources]
     for target, origin in sorted(zip(targets, sources, strict=True)):
         order.insert(target, origin)
-    return input.permute(*order)
+    return input.permute(*order[: input.ndim])  # dimension 0 of a zero-dimensional tensor is a name only
 
 
 register("moveaxis", movedim)

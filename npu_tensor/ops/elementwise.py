@@ -423,27 +423,27 @@ def fill(value, /, shape, dtype):
 # --- division with rounding: integers by NumPy, since a zero divisor must be an error and not a trap
 
 
-def _require_no_zero(other: np.ndarray) -> None:
-    if other.dtype.kind in "iu" and not np.all(other):
+def _require_no_zero(input: np.ndarray, other: np.ndarray) -> None:
+    if other.dtype.kind in "iu" and input.size and not np.all(other):
         raise ZeroDivisionError("integer division by zero")
 
 
 @op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide)
 def floor_divide(input, other, /):
     """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
-    _require_no_zero(other)
+    _require_no_zero(input, other)
     return np.floor_divide(input, other)
 
 
 @op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder)
 def remainder(input, other, /):
     """What floor division leaves; has the sign of the divisor."""
-    _require_no_zero(other)
+    _require_no_zero(input, other)
     return np.remainder(input, other)
 
 
 @op(kind="data", rule=rules.numeric, ufunc=np.fmod)
 def fmod(input, other, /):
     """What division rounded toward zero leaves; has the sign of input."""
-    _require_no_zero(other)
+    _require_no_zero(input, other)
     return np.fmod(input, other)

@@ -248,8 +248,9 @@ def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
 
 @op(kind="data", rule=_along_rule, ggml="CUMSUM")
 def cumsum(input, /, dim: int, *, dtype=None):
-    """Running sum along dim; integers give int64."""
-    return np.cumsum(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
+    """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
+    wide = np.float64 if input.dtype.kind == "f" else input.dtype
+    return np.cumsum(input, axis=dim, dtype=wide) if input.ndim else np.array(input)
 
 
 def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:

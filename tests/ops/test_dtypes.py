@@ -164,7 +164,9 @@ def test_names_of_dtypes() -> None:
     assert nt.zeros(1, dtype=nt.long).dtype is nt.int64
     for text in ("float", "f4", "bf16", "i8", "int64", "f2"):
         assert nt.zeros(1).to(text).dtype is nt.dtypes.as_dtype(text)
-    assert nt.zeros(1, dtype="float").dtype is nt.zeros(1, dtype=float).dtype is nt.float32
+    assert nt.zeros(1, dtype="float").dtype is nt.zeros(1, dtype=nt.float).dtype is nt.float32
+    for kind in (float, int, bool):
+        assert nt.zeros(1, dtype=kind).dtype.name == NAMES[torch.zeros(1, dtype=kind).dtype]
     with pytest.raises(nt.DTypeError, match="complex64"):
         nt.zeros(1, dtype="complex64")
     with pytest.raises(nt.DTypeError):

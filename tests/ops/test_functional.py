@@ -766,7 +766,8 @@ def test_casts_and_to() -> None:
     assert x.to("cpu", nt.int32).dtype is nt.int32
     assert x.to(nt.tensor(1)).dtype is nt.int64
     assert x.to(dtype="bf16").dtype is nt.bfloat16
-    assert x.to(float).dtype is nt.float32
+    assert x.to(float).dtype is nt.float64
+    assert x.to(nt.float).dtype is nt.float32
     assert x.type_as(nt.tensor(True)).tolist() == [True, True]
 
 

@@ -1,0 +1,81 @@
+"""Values at the edges of functions that would be wrong without a complaint, against PyTorch."""
+
+import numpy as np
+import pytest
+from comparison import TORCH_DTYPES, from_torch, to_torch
+
+import npu_tensor as nt
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+
+@pytest.mark.parametrize("indices", [[5, -1], [3], [-1]], ids=str)
+@pytest.mark.parametrize("classes", [3, -1])
+def test_one_hot_of_a_class_that_there_is_not(indices: list[int], classes: int) -> None:
+    if classes == -1 and min(indices) >= 0:
+        assert nt.one_hot(nt.tensor(indices)).shape == (len(indices), max(indices) + 1)
+        return
+    with pytest.raises(RuntimeError):
+        torch.nn.functional.one_hot(torch.tensor(indices), classes)
+    with pytest.raises(nt.DimensionError, match="out of range"):
+        nt.one_hot(nt.tensor(indices), classes).realize()
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_running_sums_do_not_lose_what_they_have_added(name: str) -> None:
+    """Of a million numbers in float32, and of as many as 16 bits can sum up to; exact sums rounded once."""
+    x = nt.full((1_000_000 if name == "float32" else 300,), 0.1, dtype=name)
+    exact = to_torch(x).double().cumsum(0)
+    np.testing.assert_array_equal(to_torch(x.cumsum(0)).float(), exact.to(TORCH_DTYPES[name]).float())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtypes"),
+    [
+        ("addcmul", ("int64", "int8", "int8")),
+        ("addcmul", ("float64", "float32", "float32")),
+        ("addcmul", ("int16", "uint8", "int8")),
+        ("addcdiv", ("float64", "float32", "float32")),
+    ],
+    ids=str,
+)
+def test_products_are_computed_in_the_widest_type(name: str, dtypes: tuple[str, str, str]) -> None:
+    numbers = ([1, 2], [100, 3], [100, 7])
+    ours = [nt.tensor(values, dtype=dtype) for values, dtype in zip(numbers, dtypes, strict=True)]
+    expected = getattr(torch, name)(*map(to_torch, ours))
+    result = getattr(nt, name)(*ours)
+    assert to_torch(result).dtype is expected.dtype
+    np.testing.assert_array_equal(result.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_nothing_is_divided_where_there_is_nothing(name: str) -> None:
+    divisor = torch.tensor([0, 1])
+    expected = getattr(torch.zeros(3, 0, 1, dtype=torch.int64), name)(divisor)
+    assert getattr(nt.zeros(3, 0, 1, dtype=nt.int64), name)(from_torch(divisor)).shape == tuple(expected.shape)
+    with pytest.raises(nt.DivisionError):
+        getattr(nt.ones(3, 1, dtype=nt.int64), name)(from_torch(divisor)).realize()
+
+
+def test_moved_dimensions_of_a_number() -> None:
+    assert torch.tensor(3).movedim(0, -1).item() == nt.tensor(3).movedim(0, -1).item() == 3
+    with pytest.raises(nt.DimensionError):
+        nt.tensor(3).movedim(1, 0)
+
+
+def test_medians_of_nothing() -> None:
+    assert torch.zeros(0).median().isnan()
+    assert nt.zeros(0).median().isnan()
+    assert nt.zeros(3, 0).median(0)[0].shape == tuple(torch.zeros(3, 0).median(0)[0].shape)
+    for empty in (lambda: nt.zeros(0, 3).median(0), lambda: nt.zeros(0, dtype=nt.int64).median()):
+        with pytest.raises(nt.DimensionError, match="no median"):
+            empty()
+
+
+def test_bools_select_all_or_nothing_of_what_is_stored() -> None:
+    for index in (True, False, (True, [0]), (1, False)):
+        expected = torch.zeros(2, 3)
+        expected[index] = 1
+        x = nt.zeros(2, 3)
+        x[index] = 1
+        assert x.tolist() == expected.tolist()
