@@ -278,14 +278,6 @@ class Tensor(Methods):
         self._node.handle = weakref.ref(self)
         return self
 
-    # --- NumPy's protocols
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        function = UFUNCS.get(ufunc)
-        if method != "__call__" or kwargs or function is None:
-            return NotImplemented
-        return function(*inputs)
-
 
 def wrap(node: Node) -> Tensor:
     """The one Tensor that names `node`."""

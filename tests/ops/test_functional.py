@@ -423,7 +423,6 @@ SPECIAL = {
     "new_zeros new_ones new_empty new_full new_tensor is_tensor numel stride is_contiguous": "here: like torch",
     "__pos__ __round__": "test_unary_operators",
     "add1": "test_add1",
-    "from_dlpack": "test_dlpack",
     "repeat_as rope": "test_golden, as repeat and rope_ext",
 }
 

@@ -1,0 +1,170 @@
+"""NumPy's functions called on Tensors, against the same functions on arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.functional import numpy_protocol
+
+A = np.array([[3.0, -1.5, 2.0], [0.5, 4.0, -2.0]], np.float32)
+B = np.array([[1.0, 2.0, -3.0], [2.5, 0.25, 1.0]], np.float32)
+I = np.array([[3, 0, 2], [1, 5, 7]], np.int32)  # noqa: E741
+U = np.array([0, 3, 0], np.uint8)
+V = A[0]
+
+# Those with a counterpart, which give Tensors.
+RECORDED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
+    *((f, (x,), k) for f in (np.sum, np.prod) for x in (A, I) for k in ({}, {"axis": 1, "keepdims": True})),
+    (np.sum, (A, (0, 1)), {}),
+    (np.sum, (A,), {"dtype": np.float64}),
+    *((f, (x, 1), {}) for f in (np.mean, np.var, np.std) for x in (A, I)),
+    (np.mean, (A,), {"keepdims": True}),
+    (np.var, (A, 0), {"ddof": 1}),
+    *((f, (A,), k) for f in (np.max, np.min, np.amax, np.amin) for k in ({}, {"axis": 1, "keepdims": True})),
+    *((f, (A,), k) for f in (np.argmax, np.argmin) for k in ({}, {"axis": 0}, {"axis": 1, "keepdims": True})),
+    *((f, (x,), k) for f in (np.any, np.all) for x in (I, U) for k in ({}, {"axis": 0})),
+    (np.cumsum, (A,), {}),
+    (np.cumsum, (A, 1), {}),
+    (np.round, (A,), {"decimals": 1}),
+    (np.around, (A,), {}),
+    (np.clip, (A, -1, 1), {}),
+    (np.clip, (A,), {"min": 0}),
+    (np.clip, (A, None, B), {}),
+    (np.where, (A > 0, A, B), {}),
+    (np.where, (I, A, 0.0), {}),
+    (np.reshape, (A, (3, 2)), {}),
+    (np.reshape, (A, -1), {}),
+    (np.ravel, (A,), {}),
+    (np.transpose, (A,), {}),
+    (np.transpose, (A, (1, 0)), {}),
+    (np.swapaxes, (A, 0, 1), {}),
+    (np.moveaxis, (A, 0, 1), {}),
+    (np.squeeze, (A[:, :1],), {}),
+    (np.squeeze, (A[:, :1], 1), {}),
+    (np.expand_dims, (A, -1), {}),
+    (np.broadcast_to, (A, (2, 2, 3)), {}),
+    (np.flip, (A,), {}),
+    (np.flip, (A, 1), {}),
+    (np.roll, (A, 1), {"axis": 0}),
+    (np.repeat, (A, 2), {}),
+    (np.repeat, (A, 2, 1), {}),
+    (np.tile, (A, (2, 1)), {}),
+    (np.concatenate, ([A, B],), {}),
+    (np.concatenate, ((A, I), 1), {}),
+    (np.stack, ([A, B],), {"axis": 1}),
+    (np.hstack, ([A, B],), {}),
+    (np.vstack, ([A, V],), {}),
+    (np.tril, (A,), {"k": -1}),
+    (np.triu, (A,), {}),
+    (np.dot, (A, B.T), {}),
+    (np.dot, (A, V), {}),
+    (np.dot, (A, np.float32(2)), {}),
+    (np.outer, (V, V), {}),
+    (np.outer, (A, V), {}),
+    (np.einsum, ("ij,kj->ik", A, B), {"optimize": True}),
+    *((f, (A,), k) for f in (np.zeros_like, np.ones_like) for k in ({}, {"dtype": np.int32})),
+    (np.full_like, (A, 3), {}),
+    (np.add, (A, [1.0, 2.0, 3.0]), {}),
+    (np.exp, (A,), {}),
+]
+
+# Those without, or with an argument that has none, which give what NumPy gives.
+COMPUTED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
+    (np.ptp, (A,), {"axis": 1}),
+    (np.nonzero, (I,), {}),
+    (np.median, (A,), {}),
+    (np.linalg.norm, (A,), {}),
+    (np.allclose, (A, A), {}),
+    (np.array_equal, (A, B), {}),
+    (np.split, (A, 3, 1), {}),
+    (np.select, ([A > 0, A < -1], [A, B]), {}),
+    (np.shape, (A,), {}),
+    (np.ndim, (A,), {}),
+    (np.size, (A, 1), {}),
+    (np.sum, (A,), {"where": A > 0}),
+    (np.max, (A,), {"initial": 9.0}),
+    (np.concatenate, ([A, B], None), {}),
+    (np.repeat, (V, [1, 0, 2]), {}),
+    (np.expand_dims, (A, (0, 1)), {}),
+    (np.tril, (V,), {}),
+    (np.clip, (A, None, None), {}),
+    (np.dot, (A, np.ones((2, 3, 4), np.float32)), {}),
+    (np.where, (I,), {}),
+    (np.heaviside, (A, B), {}),
+    (np.copysign, (A, [1.0, 2.0, 3.0]), {}),
+    (np.add.reduce, (A,), {"axis": 1}),
+    (np.multiply.outer, (V, V), {}),
+    (np.maximum.accumulate, (A,), {"axis": 1}),
+    (np.add, (A, B), {"where": A > 0, "out": np.zeros_like(A)}),
+]
+
+
+def tensors_in(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return nt.from_numpy(value)
+    return type(value)(map(tensors_in, value)) if isinstance(value, (list, tuple)) else value
+
+
+def name(case: Any) -> str:
+    return f"{case[0].__name__} {case[2] or ''}" if isinstance(case, tuple) else str(case)
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=name)
+def test_functions_with_a_counterpart_record_it(case: Any) -> None:
+    function, args, kwargs = case
+    expected = np.asarray(function(*args, **kwargs))
+    result = function(*tensors_in(args), **kwargs)
+    assert isinstance(result, nt.Tensor)
+    assert result.shape == expected.shape
+    assert (result.dtype.numpy.kind, expected.dtype.kind) in (("i", "u"), (expected.dtype.kind,) * 2)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=2e-6)
+
+
+def test_every_counterpart_is_compared() -> None:
+    without_value = {np.empty_like}  # whatever the memory held
+    assert {f for f, *_ in RECORDED + COMPUTED} >= set(numpy_protocol._FUNCTIONS) - without_value
+    assert np.empty_like(nt.from_numpy(A)).shape == A.shape
+
+
+@pytest.mark.parametrize("case", COMPUTED, ids=name)
+def test_functions_without_a_counterpart_give_arrays(case: Any) -> None:
+    function, args, kwargs = case
+    expected = function(*args, **kwargs)
+    result = function(*tensors_in(args), **{key: np.copy(value) for key, value in kwargs.items()})
+    assert type(result) is type(expected)
+    for part, wanted in zip(*((x if isinstance(x, (list, tuple)) else [x]) for x in (result, expected)), strict=True):
+        np.testing.assert_array_equal(part, wanted)
+
+
+def test_arrays_take_what_tensors_hold() -> None:
+    array = np.zeros((2, 3), np.float32)
+    array += nt.from_numpy(A)
+    np.copyto(array[0], nt.from_numpy(V) * 2)
+    np.testing.assert_array_equal(array, [V * 2, A[1]])
+
+
+def test_nothing_is_written_to_tensors() -> None:
+    t = nt.from_numpy(A)
+    for write in (lambda: np.add(t, 1, out=t), lambda: np.copyto(t, 0), lambda: np.sum(A, axis=0, out=t[0])):
+        with pytest.raises(ValueError, match=r"read-only|writable"):
+            write()
+    assert t.tolist() == A.tolist()
+
+
+def test_errors_name_the_line_and_what_is_no_operand_is_refused() -> None:
+    t = nt.from_numpy(A)
+    with pytest.raises(nt.DimensionError, match=r"test_numpy_protocol\.py"):
+        np.sum(t, axis=5)
+    with pytest.raises(ValueError, match="size"):
+        np.squeeze(t, 0)
+    with pytest.raises(TypeError):
+        np.add(t, {"a": 1})
+
+
+def test_values_are_not_read_while_a_function_is_captured() -> None:
+    assert nt.jit(lambda x: np.mean(x, axis=0))(nt.from_numpy(A)).tolist() == A.mean(0).tolist()
+    with pytest.raises(nt.CaptureError):
+        nt.jit(lambda x: np.ptp(x))(nt.from_numpy(A))
