@@ -9,6 +9,7 @@ Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.st
 
 import builtins
 import importlib
+import math as _math
 import sys
 
 from npu_tensor import debugging as _debugging
@@ -48,20 +49,26 @@ _NAMES = {
     "long": _dtypes.int64,
     "short": _dtypes.int16,
 }
-globals().update(_NAMES)
+_CONSTANTS = {"pi": _math.pi, "e": _math.e, "inf": _math.inf, "nan": _math.nan}
+globals().update(_NAMES, **_CONSTANTS)
 
 
 # What takes long to load and few programs use, and where it is.
 _LOADED_LATE = {
     "compile": "npu_tensor.pregen.ahead_of_time",
     "finish_builds": "npu_tensor.runtime.background",
+    "load": "npu_tensor.serialization",
     "profile": "npu_tensor.profiling",
     "record_kernels": "npu_tensor.pregen.record",
+    "save": "npu_tensor.serialization",
     "selftest": "npu_tensor.self_test",
 }
+_MODULES_LOADED_LATE = ("nn",)
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES_LOADED_LATE:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _LOADED_LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LOADED_LATE[name]), name)
@@ -69,7 +76,8 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[builtins.str]:
     """The public names, also those that are loaded late, without the modules that were imported on the way."""
-    return sorted({*__all__, *_NAMES, *_LOADED_LATE, "__version__", "errors", "events", "functional"})
+    modules = {"errors", "events", "functional", *_MODULES_LOADED_LATE}
+    return sorted({*__all__, *_NAMES, *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 
 
 def _follow_record(path: builtins.str) -> None:
@@ -98,11 +106,13 @@ __all__ = [
     "get_num_threads",
     "jit",
     "list_devices",
+    "load",
     "manual_seed",
     "memory_stats",
     "profile",
     "realize",
     "record_kernels",
+    "save",
     "selftest",
     "set_default_device",
     "set_num_threads",

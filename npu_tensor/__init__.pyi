@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import nn as nn
 from npu_tensor.config import config as config
 from npu_tensor.devices import list_devices as list_devices
 from npu_tensor.dtypes import DType as DType
@@ -26,6 +27,7 @@ from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.explain import explain as explain
 from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
+from npu_tensor.functional.pytorch_arguments import FloatLimits, IntegerLimits
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
 from npu_tensor.pregen.ahead_of_time import compile as compile
@@ -41,6 +43,8 @@ from npu_tensor.resources import synchronize as synchronize
 from npu_tensor.profiling import profile as profile
 from npu_tensor.runtime.background import finish_builds as finish_builds
 from npu_tensor.self_test import selftest as selftest
+from npu_tensor.serialization import load as load
+from npu_tensor.serialization import save as save
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize
 
@@ -66,6 +70,10 @@ half: DType
 int: DType
 long: DType
 short: DType
+e: builtins.float
+inf: builtins.float
+nan: builtins.float
+pi: builtins.float
 
 def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
@@ -97,7 +105,7 @@ def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins
     """Smallest and largest element over dim (None = all)."""
 def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Whether some element over dim is true (not zero)."""
-def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
 def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
@@ -107,7 +115,7 @@ def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, s
     """Indices that sort along dim, always stable; NaN counts as the largest."""
 def argwhere(input: Tensor) -> Tensor:
     """Positions of elements that are not zero, one row each. Reads the value."""
-def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """As `tensor`, but a Tensor of the dtype is returned as it is."""
 def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True) -> Tensor:
     """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
@@ -209,9 +217,9 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = 
     """The rows of weight (entries, features) at the indices in input, whose shape comes first.
 
     padding_idx matters for training only."""
-def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def empty(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
-def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
 def eq(input: Operand, other: Operand) -> Tensor:
     """input == other."""
@@ -227,8 +235,10 @@ def expand(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Ten
     """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
 def expm1(input: Operand) -> Tensor:
     """exp(input) - 1, accurate near zero."""
-def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """n rows and m (default n) columns with ones on the diagonal."""
+def finfo(type: Any = None) -> FloatLimits:
+    """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
 def flatten(input: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
     """Dimensions start_dim to end_dim as one."""
 def flip(input: Tensor, *dims: Any) -> Tensor:
@@ -253,11 +263,11 @@ def from_numpy(array: np.ndarray[Any, Any], copy: builtins.bool = True) -> Tenso
     """A tensor with the array's value and dtype.
 
     copy=False shares the memory of a row-major array and marks the array read-only, as values never change."""
-def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def full(size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
     Raises ArgumentError if an integer dtype cannot hold it."""
-def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def full_like(input: Tensor, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`fill_value` in the input's shape and dtype."""
 def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
@@ -297,10 +307,14 @@ def hardtanh(input: Operand, min_val: builtins.float = -1.0, max_val: builtins.f
     """input limited to [min_val, max_val]."""
 def hstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+def iinfo(type: Any) -> IntegerLimits:
+    """Bits, max and min of an integer dtype."""
 def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
     """input with the slices at the positions `index` along dim set to value."""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """The slices of input at the positions in the vector `index` along dim."""
+def inference_mode(mode: Any = True) -> Any:
+    """A context and decorator that changes nothing: there are no gradients."""
 def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None) -> Tensor:
     """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
 
@@ -334,7 +348,7 @@ def less_equal(input: Any, other: Any) -> Any:
     """input <= other."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
-def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
 def log(input: Operand) -> Tensor:
     """Natural logarithm; negative numbers give NaN."""
@@ -421,6 +435,8 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
 
     ArgumentError for size_average and reduce, which `reduction` has replaced."""
+def no_grad(function: Any = None) -> Any:
+    """A context and decorator that changes nothing: there are no gradients."""
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:
@@ -437,9 +453,9 @@ def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
     """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
 
     DimensionError for an index outside [0, num_classes), where the value is read."""
-def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def ones(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
-def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Ones of the input's shape and dtype."""
 def out_prod(a: Tensor, b: Tensor) -> Tensor:
     """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
@@ -459,21 +475,21 @@ def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Product over dim (None = all); integers give int64."""
-def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
-def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
-def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def randint(low: builtins.int, high: builtins.int | Size | None = None, size: Size = None, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
 
     ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it."""
-def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def randint_like(input: Tensor, low: builtins.int, high: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
-def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal random numbers."""
-def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal in the input's shape and dtype."""
-def randperm(n: builtins.int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
+def randperm(n: builtins.int, generator: Generator | None = None, dtype: DTypeLike = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """A random order of 0 to n - 1, as int64."""
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
@@ -598,7 +614,7 @@ def tan(input: Operand) -> Tensor:
     """Tangent of radians."""
 def tanh(input: Operand) -> Tensor:
     """Hyperbolic tangent."""
-def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
     Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
@@ -644,7 +660,7 @@ def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta
     """GGML's xIELU with alpha_n and alpha_p as they stand in the formula (after its softplus).
 
     alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
-def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
-def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Zeros of the input's shape and dtype."""

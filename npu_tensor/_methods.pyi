@@ -422,15 +422,17 @@ class Methods:
         """In-place form of `neg`: this handle names the result, other handles keep the old value."""
     def negative(self) -> Any:
         """-input."""
-    def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    def nelement(self) -> builtins.int:
+        """Number of elements."""
+    def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input, as `empty`."""
-    def new_full(self, size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    def new_full(self, size: Size, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """`fill_value` everywhere, in the dtype of input."""
-    def new_ones(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    def new_ones(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Ones of the given shape in the dtype of input."""
-    def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    def new_tensor(self, data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """A tensor of data, as `tensor`, in the dtype of input."""
-    def new_zeros(self, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    def new_zeros(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
         """Zeros of the given shape in the dtype of input."""
     def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
         """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
@@ -478,6 +480,8 @@ class Methods:
         """input repeated as a whole to the shape of other, which it must divide."""
     def repeat_interleave(self, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
         """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
+    def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
+        """The tensor itself if requires_grad is False; ArgumentError otherwise."""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """The same elements in row-major order under another shape; one extent may be -1."""
     def reshape_as(self, other: Tensor) -> Tensor:
@@ -615,7 +619,7 @@ class Methods:
         """In-place form of `tanh`: this handle names the result, other handles keep the old value."""
     def tile(self, *dims: Any) -> Tensor:
         """As repeat; fewer numbers than dimensions leave the leading ones alone."""
-    def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: builtins.bool = False) -> Tensor:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False) -> Tensor:
         """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
 
         Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
@@ -642,6 +646,8 @@ class Methods:
         """The integer part, toward zero."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `trunc`: this handle names the result, other handles keep the old value."""
+    def type(self, dtype: Any) -> Tensor:
+        """As another dtype."""
     def type_as(self, other: Tensor) -> Tensor:
         """As the dtype of other."""
     def unbind(self, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:

@@ -143,6 +143,7 @@ def _methods() -> str:
 
 
 _PUBLIC_IMPORTS = """\
+from npu_tensor import nn as nn
 from npu_tensor.config import config as config
 from npu_tensor.devices import list_devices as list_devices
 from npu_tensor.dtypes import DType as DType
@@ -153,6 +154,7 @@ from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.explain import explain as explain
 from npu_tensor.functional.creation import Generator as Generator
 from npu_tensor.functional.creation import manual_seed as manual_seed
+from npu_tensor.functional.pytorch_arguments import FloatLimits, IntegerLimits
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
 from npu_tensor.pregen.ahead_of_time import compile as compile
@@ -168,6 +170,8 @@ from npu_tensor.resources import synchronize as synchronize
 from npu_tensor.profiling import profile as profile
 from npu_tensor.runtime.background import finish_builds as finish_builds
 from npu_tensor.self_test import selftest as selftest
+from npu_tensor.serialization import load as load
+from npu_tensor.serialization import save as save
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize"""
 
@@ -179,6 +183,7 @@ def _functions() -> str:
         _HEADER.format(imports=imports, ignored="E501, F401, I001"),
         "__version__: str\n",
         *(f"{name}: DType\n" for name in names),
+        *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
         "\n",
     ]
     lines += [_definition(name, FUNCTIONS[name], False) for name in sorted(FUNCTIONS)]

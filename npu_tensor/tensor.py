@@ -256,6 +256,20 @@ class Tensor(Methods):
         """self: there is no automatic differentiation."""
         return self
 
+    @property
+    def data(self) -> Tensor:
+        """self: there is no automatic differentiation."""
+        return self
+
+    @property
+    def requires_grad(self) -> bool:
+        """False: there is no automatic differentiation."""
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
     def contiguous(self) -> Tensor:
         """self: values are always row-major."""
         return self

@@ -23,8 +23,10 @@ __all__ = ["interface_page", "without_html"]
 SHORT_FORMS: Final = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"})
 """Methods of Tensor that are `to(dtype)`."""
 
-OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType({"dim": "ndim", "size": "shape", "element_size": "itemsize"})
-"""Methods of Tensor, and the property that says the same."""
+OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"dim": "ndim", "size": "shape", "element_size": "itemsize", "nelement": "numel()"}
+)
+"""Methods of Tensor, and what says the same."""
 
 
 def _sections() -> dict[str, tuple[Any, ...]]:
@@ -33,7 +35,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {
-        "Tensors": (nt.Tensor, nt.DType, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator),
+        "Tensors": (nt.Tensor, nt.DType, nt.realize, nt.jit, Jitted, nt.manual_seed, nt.Generator, nt.save, nt.load),
         "Devices": (
             nt.set_default_device,
             nt.get_default_device,

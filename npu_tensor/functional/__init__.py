@@ -2,6 +2,7 @@
 
 from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, reduce, shape  # isort: skip
 from npu_tensor.functional import convolution, resizing  # isort: skip
+from npu_tensor.functional import pytorch_arguments  # isort: skip  # after the functions that make tensors
 from npu_tensor.functional import numpy_protocol  # isort: skip  # after the functions that it looks up
 from npu_tensor.functional import inplace  # isort: skip  # after everything that has an in-place form
 from npu_tensor.functional.creation import Generator, manual_seed
@@ -21,6 +22,7 @@ __all__ = [
     "manual_seed",
     "nn",
     "numpy_protocol",
+    "pytorch_arguments",
     "reduce",
     "resizing",
     "shape",

@@ -256,7 +256,14 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 @composite(function=False)
-def to(input: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+def to(
+    input: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+) -> Tensor:
     """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
 
     Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor.functional.register import tensor_of
-from npu_tensor.tensor import UFUNCS, FUNCTIONS, Tensor, internal_files
+from npu_tensor.tensor import FUNCTIONS, UFUNCS, Tensor, internal_files
 
 __all__: list[str] = []
 

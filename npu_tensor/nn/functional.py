@@ -1,0 +1,66 @@
+"""The functions of npu_tensor that PyTorch has in torch.nn.functional.
+
+They are the same objects, except that activations also take PyTorch's `inplace=True`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from npu_tensor.functional import METHODS
+from npu_tensor.tensor import FUNCTIONS, Tensor
+
+# All of torch.nn.functional, so that a function that npu_tensor gains is here without being named again.
+_PYTORCH: Final = (
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "affine_grid", "alpha_dropout", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm",
+    "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss",
+    "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "elu_",
+    "embedding", "embedding_bag", "fold", "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm",
+    "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "hinge_embedding_loss",
+    "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_",
+    "linear", "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "margin_ranking_loss",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "mish", "mse_loss", "nll_loss",
+    "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss",
+    "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu", "rrelu_", "scaled_dot_product_attention", "selu", "selu_",
+    "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign",
+    "tanh", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss", "unfold", "upsample",
+)
+
+_INPLACE: Final = (
+    *("celu", "dropout", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "rrelu"),
+    *("selu", "silu", "threshold"),
+)
+
+
+def _with_inplace(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(function)
+    def activation(input: Tensor, *args: Any, inplace: bool = False, **kwargs: Any) -> Tensor:
+        result = function(input, *args, **kwargs)
+        return input._assign(result) if inplace else result
+
+    signature = inspect.signature(function)
+    inplace = inspect.Parameter("inplace", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+    activation.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), inplace]
+    )
+    return activation
+
+
+_AVAILABLE: Final[dict[str, Callable[..., Any]]] = {
+    name: _with_inplace(FUNCTIONS[name]) if name in _INPLACE else {**METHODS, **FUNCTIONS}[name]
+    for name in _PYTORCH
+    if name in FUNCTIONS or (name.endswith("_") and name in METHODS)
+}
+globals().update(_AVAILABLE)
+
+__all__ = sorted(_AVAILABLE)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    missing = "npu_tensor does not have this function of PyTorch" if name in _PYTORCH else "there is no such function"
+    raise AttributeError(f"npu_tensor.nn.functional has no {name}: {missing}")

@@ -1,0 +1,155 @@
+"""Tensors in files: NumPy's formats and safetensors, without pickle.
+
+One tensor is an .npy file, tensors by name are an .npz file, which `numpy.load` reads as well (bfloat16 as two bytes).
+A path that ends in .safetensors has the format of that name: eight bytes with the length of a JSON header, the header,
+which gives dtype, shape and position of every tensor, and their bytes (https://github.com/huggingface/safetensors).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.dtypes import DTYPES, bfloat16
+from npu_tensor.errors import ArgumentError
+from npu_tensor.tensor import Tensor, from_array
+
+__all__ = ["load", "save"]
+
+FilePath = str | os.PathLike[str]
+Array = np.ndarray[Any, Any]
+
+_SAFETENSORS: Final = {dtype.short.upper(): dtype for dtype in DTYPES}
+
+_BYTES_OF_BFLOAT16: Final = np.dtype("V2")
+"""What NumPy's format calls bfloat16, which it does not know."""
+
+MOST_HEADER_BYTES: Final = 100_000_000
+"""The longest header of a .safetensors file that its own library reads."""
+
+
+def save(obj: Tensor | Mapping[str, Tensor], f: FilePath) -> None:
+    """Write a tensor, or tensors by name such as the weights of a model, to the file `f`; computes them.
+
+    The format is safetensors if the path ends so, which needs names, and NumPy's otherwise.
+    """
+    if isinstance(obj, Tensor):
+        if _is_safetensors(f):
+            raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
+        with open(f, "wb") as file:
+            np.save(file, obj.numpy(), allow_pickle=False)
+        return
+    arrays = {name: _array(name, value) for name, value in _items(obj)}
+    if _is_safetensors(f):
+        _write_safetensors(arrays, f)
+        return
+    with zipfile.ZipFile(f, "w") as archive:  # np.savez has parameters, whose names no tensor could have
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def load(f: FilePath) -> Any:
+    """The tensor, or the dict of tensors by name, in a file that `save`, NumPy or safetensors has written.
+
+    The values of a .safetensors file are read when they are used, so the file must not change meanwhile. Raises
+    ArgumentError for any other file, also PyTorch's own, which hold pickled objects.
+    """
+    if _is_safetensors(f):
+        return _read_safetensors(f)
+    try:
+        found = np.load(f, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return _tensor(found)
+        with found:
+            return {name: _tensor(found[name]) for name in found.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise _unreadable(f, "neither tensors of nt.save nor arrays of NumPy") from error
+
+
+def _is_safetensors(f: FilePath) -> bool:
+    return Path(f).suffix == ".safetensors"
+
+
+def _unreadable(f: FilePath, what: str) -> ArgumentError:
+    return ArgumentError(
+        f"{os.fspath(f)!r} holds {what}; write the weights of PyTorch with safetensors.torch.save_file, "
+        "to a path that ends in .safetensors"
+    )
+
+
+def _items(obj: Any) -> Any:
+    if not isinstance(obj, Mapping):
+        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
+    return obj.items()
+
+
+def _array(name: object, value: object) -> Array:
+    if not isinstance(name, str) or not isinstance(value, (Tensor, np.ndarray)):
+        raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}")
+    return (value if isinstance(value, Tensor) else from_array(value)).numpy()
+
+
+def _tensor(stored: object) -> Tensor:
+    if not isinstance(stored, np.ndarray):  # the bytes of a member of an archive that is no array
+        raise ValueError("not an array")
+    return from_array(stored.view(bfloat16.numpy) if stored.dtype == _BYTES_OF_BFLOAT16 else stored, copy=False)
+
+
+# --- safetensors
+
+
+def _write_safetensors(arrays: dict[str, Array], f: FilePath) -> None:
+    # Widest elements first, so that each begins at a multiple of its size.
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {}
+    start = 0
+    names = {dtype.numpy: name for name, dtype in _SAFETENSORS.items()}
+    for name in order:
+        array = arrays[name]
+        header[name] = {
+            "dtype": names[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, start + array.nbytes],
+        }
+        start += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(f, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            arrays[name].tofile(file)
+
+
+def _read_safetensors(f: FilePath) -> dict[str, Tensor]:
+    size = os.path.getsize(f)
+    try:
+        with open(f, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+        data = np.memmap(f, np.uint8, "r", 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
+        return {name: _part(data, **entry) for name, entry in header.items() if name != "__metadata__"}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ArgumentError(f"{os.fspath(f)!r} is no readable .safetensors file: {error}") from error
+
+
+def _part(data: Array, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
+    """The tensor of an entry of the header; its memory is that of the file where its address is a multiple of 8."""
+    start, stop = data_offsets
+    kind = _SAFETENSORS.get(dtype)
+    if kind is None:
+        raise ValueError(f"the dtype {dtype}, which is none of {', '.join(_SAFETENSORS)}")
+    inside = 0 <= start <= stop <= data.size
+    if not inside or min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != stop - start:
+        raise ValueError(f"{dtype} of shape {shape} at bytes {start} to {stop} of {data.size}")
+    stored = np.asarray(data[start:stop]).view(kind.numpy).reshape(shape)
+    return from_array(np.require(stored, requirements=["C", "ALIGNED"]), copy=False)

@@ -1,0 +1,177 @@
+"""Tensors in files, read by NumPy and by a reader of the safetensors format, and files that are damaged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.dtypes import DTYPES
+
+VALUES = np.array([[0.0, 1.0, -2.0], [3.5, 100.0, 1.0]], np.float32)
+
+# Names as in the published description of the format.
+NAMES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+}
+
+
+def tensors() -> dict[str, nt.Tensor]:
+    """One of every dtype, and shapes without dimensions and without elements; lazy ones."""
+    made = {f"layer.{dtype.name}": nt.from_numpy(VALUES).abs().to(dtype) for dtype in DTYPES}
+    return {**made, "file": nt.tensor(2.5), "nothing/at all": nt.zeros(0, 3)}
+
+
+def assert_equal(found: dict[str, nt.Tensor], expected: dict[str, nt.Tensor]) -> None:
+    assert set(found) == set(expected)
+    for name, tensor in expected.items():
+        assert found[name].dtype is tensor.dtype
+        assert found[name].shape == tensor.shape
+        assert found[name].tolist() == tensor.tolist()
+
+
+def parsed(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Header and data of a .safetensors file."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def written(path: Path, header: Any, data: bytes = b"") -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
+def test_one_tensor_is_a_file_of_numpy(dtype: str, tmp_path: Path) -> None:
+    tensor = nt.from_numpy(VALUES).abs().to(dtype)
+    path = tmp_path / "tensor.pt"
+    nt.save(tensor, path)
+    stored = np.load(path)
+    if dtype == "bfloat16":
+        stored = stored.view(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(stored, np.abs(VALUES).astype(tensor.dtype.numpy))
+    assert_equal({"": nt.load(path)}, {"": tensor})
+
+
+def test_tensors_by_name_are_an_archive_of_numpy(tmp_path: Path) -> None:
+    nt.save(tensors(), str(tmp_path / "weights"))
+    assert_equal(nt.load(str(tmp_path / "weights")), tensors())
+    with np.load(tmp_path / "weights") as archive:
+        np.testing.assert_array_equal(archive["layer.float32"], np.abs(VALUES))
+
+
+def test_archives_of_numpy_are_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "arrays.npz", a=VALUES, b=np.arange(3))
+    found = nt.load(tmp_path / "arrays.npz")
+    assert found["a"].tolist() == VALUES.tolist()
+    assert found["b"].tolist() == [0, 1, 2]
+
+
+def test_safetensors_have_the_published_layout(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    nt.save(tensors(), path)
+    header, data = parsed(path)
+    assert (path.stat().st_size - len(data)) % 8 == 0
+    end = 0
+    for name, entry in header.items():  # in the order of the data, without gaps
+        start, stop = entry["data_offsets"]
+        tensor = tensors()[name]
+        assert (start, entry["dtype"], entry["shape"]) == (end, NAMES[tensor.dtype.name], list(tensor.shape))
+        np.testing.assert_array_equal(np.frombuffer(data[start:stop], tensor.dtype.numpy), tensor.numpy().reshape(-1))
+        assert start % tensor.itemsize == 0
+        end = stop
+    assert end == len(data)
+    assert_equal(nt.load(path), tensors())
+
+
+def test_safetensors_of_others_are_read(tmp_path: Path) -> None:
+    """Metadata, data in another order, and an element that is not aligned."""
+    header = {
+        "__metadata__": {"format": "pt"},
+        "b": {"dtype": "F32", "shape": [2], "data_offsets": [1, 9]},
+        "a": {"dtype": "U8", "shape": [], "data_offsets": [0, 1]},
+    }
+    data = b"\x07" + np.array([1.5, -2.0], np.float32).tobytes()
+    found = nt.load(written(tmp_path / "m.safetensors", header, data))
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": 7, "b": [1.5, -2.0]}
+    assert (found["b"] * 2).tolist() == [3.0, -4.0]
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        entry(data_offsets=[0, 16]),
+        entry(data_offsets=[4, 12]),
+        entry(data_offsets=[-8, 0]),
+        entry(data_offsets=[8, 0]),
+        entry(data_offsets=[0]),
+        entry(shape=[3]),
+        entry(shape=[-1, -2]),
+        entry(shape="2"),
+        entry(shape=[2.0]),
+        entry(dtype="F8_E4M3"),
+        entry(dtype=["F32"]),
+        entry(extra=1),
+        {"a": {}},
+        {"a": 3},
+        [1],
+        b"{",
+        b"\xff\xff",
+    ],
+    ids=str,
+)
+def test_damaged_safetensors(header: Any, tmp_path: Path) -> None:
+    path = written(tmp_path / "m.safetensors", header, bytes(8))
+    with pytest.raises(nt.ArgumentError, match=r"m\.safetensors"):
+        nt.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\1\0\0\0\0\0\0\0", b"\xff" * 8 + b"{}", b"\x40" + bytes(7) + b"{}"])
+def test_files_that_are_too_short(content: bytes, tmp_path: Path) -> None:
+    for name in ("m.safetensors", "m.npy"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(nt.ArgumentError, match=r"m\."):
+            nt.load(tmp_path / name)
+
+
+def test_files_with_pickled_objects_are_not_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(nt.ArgumentError, match="safetensors"):
+        nt.load(tmp_path / "objects.npy")
+    torch = pytest.importorskip("torch", reason="PyTorch writes the file of this test")
+    torch.save({"a": torch.ones(2)}, tmp_path / "model.pt")
+    with pytest.raises(nt.ArgumentError, match=r"safetensors\.torch\.save_file"):
+        nt.load(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("value", [[nt.ones(2)], 3, {"a": 3}, {1: nt.ones(2)}, {"a": {"b": nt.ones(2)}}], ids=repr)
+def test_only_tensors_are_saved(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(nt.ArgumentError, match="save takes"):
+        nt.save(value, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(nt.ArgumentError, match="by name"):
+        nt.save(nt.ones(2), tmp_path / "x.safetensors")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for name in ("x.npy", "x.safetensors"):
+        with pytest.raises(FileNotFoundError):
+            nt.load(tmp_path / name)
