@@ -129,6 +129,8 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     """Each channel (dimension 1) normalized with the running statistics, or its own if training.
 
     The running statistics are not updated: there is no training here."""
+def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
     """input & other."""
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
@@ -419,6 +421,11 @@ def mul_mat(a: Tensor, b: Tensor) -> Tensor:
 
     Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
     Floats give float32, integers of up to 32 bits int32."""
+def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
+    """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
+
+    Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
+    than are drawn without replacement."""
 def multiply(input: Any, other: Any) -> Any:
     """input * other."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
@@ -443,6 +450,10 @@ def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None
     """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
 def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
+def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """Normal random numbers of these means and standard deviations, which broadcast; of two numbers, `size` of them.
+
+    The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers."""
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
 def not_equal(input: Any, other: Any) -> Any:

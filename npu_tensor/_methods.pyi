@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor.functional.creation import Generator
 from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.tensor import Tensor
 
@@ -73,6 +74,10 @@ class Methods:
         """Positions of elements that are not zero, one row each. Reads the value."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
+        """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
+    def bernoulli_(self, p: Tensor | builtins.float = 0.5, *, generator: Generator | None = None) -> Tensor:
+        """1 with probability p, else 0, in place of the value; NaN, or 0 of integers, where p is no probability."""
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
     def bitwise_and(self, other: Operand) -> Tensor:
@@ -193,6 +198,8 @@ class Methods:
         """exp(input) - 1, accurate near zero."""
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `expm1`: this handle names the result, other handles keep the old value."""
+    def exponential_(self, lambd: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Exponential random numbers of rate lambd in place of the value."""
     def fill_(self, value: builtins.float | Tensor) -> Tensor:
         """One number in place of the value."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
@@ -406,6 +413,11 @@ class Methods:
 
         Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
         Floats give float32, integers of up to 32 bits int32."""
+    def multinomial(self, num_samples: builtins.int, replacement: builtins.bool = False, *, generator: Generator | None = None) -> Tensor:
+        """Indices drawn with the weights in each row of input, which need not sum to 1; int64 of (rows, num_samples).
+
+        Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
+        than are drawn without replacement."""
     def multiply(self, other: Any) -> Any:
         """input * other."""
     def mv(self, vec: Tensor) -> Tensor:
@@ -440,6 +452,8 @@ class Methods:
         """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
     def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
         """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
+    def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Normal random numbers in place of the value."""
     def not_equal(self, other: Any) -> Any:
         """input != other."""
     def out_prod(self, b: Tensor) -> Tensor:
@@ -654,6 +668,8 @@ class Methods:
         """The slices along dim, without it."""
     def unflatten(self, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
         """Dimension `dim` split into `sizes`, one of which may be -1."""
+    def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Uniform random numbers on [from_, to) in place of the value; rounding to the dtype may give `to`."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """With a dimension of extent 1 before `dim`."""
     def var(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:

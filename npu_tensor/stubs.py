@@ -135,7 +135,8 @@ def _methods() -> str:
     names = {name for name, op in OPS.items() if op.public and op.operands} | set(METHODS)
     body = [_definition(name, getattr(Tensor, name), True) for name in sorted(names)]
     header = _HEADER.format(
-        imports="from npu_tensor.functional.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
+        imports="from npu_tensor.functional.creation import Generator\n"
+        "from npu_tensor.functional.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
         ignored="E501",
     )
     methods = textwrap.indent("".join([*body, *_operators()]), "    ")

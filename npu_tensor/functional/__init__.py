@@ -1,6 +1,6 @@
 """PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
 
-from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, reduce, shape  # isort: skip
+from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, random, reduce, shape  # isort: skip
 from npu_tensor.functional import convolution, resizing  # isort: skip
 from npu_tensor.functional import pytorch_arguments  # isort: skip  # after the functions that make tensors
 from npu_tensor.functional import numpy_protocol  # isort: skip  # after the functions that it looks up
@@ -23,6 +23,7 @@ __all__ = [
     "nn",
     "numpy_protocol",
     "pytorch_arguments",
+    "random",
     "reduce",
     "resizing",
     "shape",

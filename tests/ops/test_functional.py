@@ -422,6 +422,7 @@ SPECIAL = {
     "__getitem__ __setitem__ __iter__": "test_indexing",
     "new_zeros new_ones new_empty new_full new_tensor is_tensor numel stride is_contiguous": "here: like torch",
     "__pos__ __round__": "test_unary_operators",
+    "bernoulli multinomial normal normal_ uniform_ exponential_ bernoulli_": "test_random",
     "no_grad inference_mode requires_grad_ finfo iinfo nelement type": "test_pytorch_names",
     "add1": "test_add1",
     "repeat_as rope": "test_golden, as repeat and rope_ext",

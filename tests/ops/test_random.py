@@ -1,0 +1,190 @@
+"""Random numbers by their distributions: moments, and frequencies by the chi-square statistic, for fixed seeds.
+
+For other seeds, a right distribution would exceed these limits once in a million.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+
+MANY = 100_000
+
+
+def assert_frequencies(counts: Any, probabilities: Any) -> None:
+    """Counts of independent draws by the chi-square statistic.
+
+    It exceeds k + 2 sqrt(k x) + 2 x with a probability below exp(-x) (Laurent and Massart 2000, lemma 1).
+    """
+    counts, probabilities = np.asarray(counts, float), np.asarray(probabilities, float)
+    assert not counts[probabilities == 0].any()
+    counts, expected = counts[probabilities > 0], counts.sum() * probabilities[probabilities > 0]
+    freedom = len(counts) - 1
+    assert ((counts - expected) ** 2 / expected).sum() < freedom + 2 * math.sqrt(freedom * 14) + 2 * 14
+
+
+def assert_moments(values: np.ndarray, mean: float, std: float, rounding: float = 0.0) -> None:
+    values = values.astype(np.float64)
+    assert values.mean() == pytest.approx(mean, abs=5 * std / math.sqrt(values.size) + rounding)
+    assert values.std() == pytest.approx(std, rel=0.03)
+
+
+WEIGHTS = np.array([0.0, 1.0, 4.0, 0.5, 0.0, 2.5, 2.0, 0.0], np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_multinomial_with_replacement(dtype: str) -> None:
+    weights = nt.from_numpy(WEIGHTS).to(dtype)
+    drawn = nt.multinomial(weights, MANY, True, generator=nt.Generator(1))
+    assert (drawn.dtype, drawn.shape) == (nt.int64, (MANY,))
+    assert_frequencies(np.bincount(drawn.numpy(), minlength=8), WEIGHTS / WEIGHTS.sum())
+
+
+def test_rows_of_multinomial_are_drawn_each_with_its_weights() -> None:
+    weights = np.stack([WEIGHTS, WEIGHTS[::-1] * 1e-20])
+    drawn = nt.from_numpy(weights).multinomial(MANY // 2, replacement=True, generator=nt.Generator(2)).numpy()
+    for row, own in zip(drawn, weights, strict=True):
+        assert_frequencies(np.bincount(row, minlength=8), own / own.sum())
+    assert not np.array_equal(*drawn)
+
+
+def test_multinomial_without_replacement() -> None:
+    """Of every pair in its order the probability is w1 / W * w2 / (W - w1)."""
+    rows = nt.from_numpy(WEIGHTS).expand(MANY, 8)
+    drawn = nt.multinomial(rows, 2, generator=nt.Generator(3)).numpy()
+    total = WEIGHTS.sum()
+    with np.errstate(all="ignore"):
+        pairs = np.outer(WEIGHTS / total, WEIGHTS) / (total - WEIGHTS)[:, None]
+    np.fill_diagonal(pairs, 0)
+    assert_frequencies(np.bincount(drawn[:, 0] * 8 + drawn[:, 1], minlength=64), pairs.reshape(-1))
+    positive = np.flatnonzero(WEIGHTS)
+    everything = nt.multinomial(rows[:50], len(positive), generator=nt.Generator(4)).numpy()
+    assert all(sorted(row) == list(positive) for row in everything)
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [1.0, math.nan], [1.0, math.inf], [-1.0, -1.0]])
+def test_weights_that_are_none(weights: list[float], replacement: bool) -> None:
+    with pytest.raises(nt.DimensionError, match="weights must be"):
+        nt.multinomial(nt.tensor(weights), 1, replacement).realize()
+
+
+def test_more_samples_than_there_are() -> None:
+    with pytest.raises(nt.DimensionError, match="weights must be"):
+        nt.multinomial(nt.tensor([1.0, 0.0, 2.0]), 3).realize()
+    for call, kind in (
+        (lambda: nt.multinomial(nt.ones(3), 4), nt.ArgumentError),
+        (lambda: nt.multinomial(nt.ones(3), 0), nt.ArgumentError),
+        (lambda: nt.multinomial(nt.ones(2, 2, 2), 1), nt.ShapeError),
+        (lambda: nt.multinomial(nt.ones(2, 0), 1, True), nt.ShapeError),
+        (lambda: nt.multinomial(nt.tensor([1, 2]), 1), nt.DTypeError),
+    ):
+        with pytest.raises(kind):
+            call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_bernoulli(dtype: str) -> None:
+    p = nt.tensor([0.0, 0.25, 0.5, 1.0], dtype=dtype).expand(MANY, 4)
+    drawn = nt.bernoulli(p, generator=nt.Generator(5))
+    assert drawn.dtype is p.dtype
+    counts = drawn.double().sum(0).numpy()
+    assert (counts[0], counts[3]) == (0, MANY)
+    for count, probability in ((counts[1], 0.25), (counts[2], 0.5)):
+        assert_frequencies([count, MANY - count], [probability, 1 - probability])
+    assert set(np.unique(drawn.float().numpy())) == {0.0, 1.0}
+
+
+def test_bernoulli_of_one_probability_and_of_none() -> None:
+    drawn = nt.zeros(MANY, dtype=nt.int64).bernoulli_(0.3, generator=nt.Generator(6))
+    assert_frequencies(np.bincount(drawn.numpy()), [0.7, 0.3])
+    ones = nt.bernoulli(nt.zeros(MANY), p=0.1, generator=nt.Generator(6)).sum().item()
+    assert_frequencies([MANY - ones, ones], [0.9, 0.1])
+    rows = nt.zeros(2, 3).bernoulli_(nt.tensor([0.0, 1.0, 0.0]))
+    assert rows.tolist() == [[0.0, 1.0, 0.0]] * 2
+    assert nt.bernoulli(nt.tensor([-0.1, 1.5, math.nan])).isnan().all()
+    with pytest.raises(nt.ArgumentError, match="probability"):
+        nt.zeros(2).bernoulli_(1.5)
+    with pytest.raises(nt.DTypeError):
+        nt.bernoulli(nt.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_normal(dtype: str) -> None:
+    drawn = nt.normal(3.0, 0.5, (MANY,), generator=nt.Generator(7), dtype=dtype)
+    assert (str(drawn.dtype), drawn.shape) == (f"npu_tensor.{dtype}", (MANY,))
+    assert_moments(drawn.float().numpy(), 3.0, 0.5, 1e-3)
+    means, stds = nt.tensor([[0.0], [100.0]], dtype=dtype), nt.tensor([1.0, 5.0], dtype=dtype)
+    both = nt.normal(means.expand(2, MANY).unsqueeze(-1), stds, generator=nt.Generator(8))
+    assert (both.dtype, both.shape) == (means.dtype, (2, MANY, 2))
+    for row, mean in enumerate((0.0, 100.0)):
+        for column, std in enumerate((1.0, 5.0)):
+            assert_moments(both[row, :, column].float().numpy(), mean, std, 0.02)
+    assert nt.normal(0.0, stds).shape == (2,)
+    assert nt.normal(means).shape == (2, 1)
+
+
+def test_normal_needs_a_size_or_tensors() -> None:
+    for arguments in ((0.0, 1.0), (nt.zeros(2), 1.0, (2,)), (0.0, -1.0, 2)):
+        with pytest.raises(nt.ArgumentError):
+            nt.normal(*arguments)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_in_place(dtype: str) -> None:
+    x = nt.zeros(MANY, dtype=dtype)
+    assert x.normal_(-1, 2, generator=nt.Generator(9)) is x
+    assert_moments(x.float().numpy(), -1, 2, 0.01)
+    x.uniform_(-2, 6, generator=nt.Generator(10))
+    values = x.double().numpy()
+    assert_moments(values, 2, 8 / math.sqrt(12), 0.02)
+    assert -2 <= values.min() <= values.max() <= 6
+    if dtype != "bfloat16":  # whose rounding moves numbers across the borders
+        assert_frequencies(np.histogram(values, 16, (-2, 6))[0], [1 / 16] * 16)
+    x.exponential_(4, generator=nt.Generator(11))
+    values = x.double().numpy()
+    assert_moments(values, 0.25, 0.25, 0.002)
+    assert values.min() > 0
+    if dtype != "bfloat16":
+        inside = np.histogram(values, [0, 0.1, 0.2, 0.4, 0.8, 100])[0]
+        below = 1 - np.exp(-4 * np.array([0, 0.1, 0.2, 0.4, 0.8, 100]))
+        assert_frequencies(inside, np.diff(below))
+
+
+def test_bad_parameters_in_place() -> None:
+    calls: list[tuple[Callable[[], Any], Any]] = [
+        (lambda: nt.zeros(2).uniform_(1, 0), nt.ArgumentError),
+        (lambda: nt.zeros(2).exponential_(0), nt.ArgumentError),
+        (lambda: nt.zeros(2).normal_(0, -1), nt.ArgumentError),
+        (lambda: nt.zeros(2, dtype=nt.int32).normal_(), nt.DTypeError),
+        (lambda: nt.zeros(2, dtype=nt.int32).uniform_(), nt.DTypeError),
+        (lambda: nt.zeros(2, dtype=nt.int32).exponential_(), nt.DTypeError),
+    ]
+    for call, kind in calls:
+        with pytest.raises(kind):
+            call()
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda **k: nt.multinomial(nt.ones(100), 20, **k),
+        lambda **k: nt.multinomial(nt.ones(100), 20, True, **k),
+        lambda **k: nt.bernoulli(nt.full((50,), 0.5), **k),
+        lambda **k: nt.normal(0.0, 1.0, 20, **k),
+        lambda **k: nt.zeros(20).normal_(**k),
+        lambda **k: nt.zeros(20).uniform_(**k),
+        lambda **k: nt.zeros(20).exponential_(**k),
+        lambda **k: nt.zeros(50).bernoulli_(**k),
+    ],
+)
+def test_seeds(draw: Callable[..., nt.Tensor]) -> None:
+    nt.manual_seed(3)
+    first, second = draw(), draw()
+    nt.manual_seed(3)
+    assert draw().tolist() == first.tolist() != second.tolist()
+    assert draw(generator=nt.Generator(5)).tolist() == draw(generator=nt.Generator(5)).tolist()
