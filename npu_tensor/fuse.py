@@ -4,6 +4,9 @@ Views are folded into their consumers as strides. Element-wise ops join the kern
 produces them in the case of a row-wise op or a matrix product, by joining their expressions. What only an operand of a
 matrix product needs becomes its prologue, unless the kernel that produces its inputs can take it. An op joins a kernel
 only if all its consumers are in that kernel, so nothing is computed twice and no cycle can arise.
+
+The bounds of a device are rough: whether it has a kernel for a task shows when it is asked. What it refuses is cut
+again into kernels as large as it takes them; what it takes no part of stays together for the processor.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Prologue, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import networkx as nx
 
-__all__ = ["Tasks", "share_common", "tasks"]
+__all__ = ["Tasks", "cuts", "share_common", "tasks"]
 
 # Bounds of one kernel on any device: compile time grows with the ops, and every operand, number or tensor, is an
 # argument of the compiled function.
@@ -164,7 +167,7 @@ class _Fuser:
         for item, form in self.forms.items():
             for source, _ in form.operands:
                 self.consumers[source].append(item)
-        self.group_of: dict[int, Group] = {}
+        self.made: dict[tuple[int, ...], Task] = {}
 
     def source(self, item: int) -> tuple[int, Layout | None]:
         """The item whose buffer holds this one's elements, and where they lie; no layout for a number."""
@@ -242,20 +245,35 @@ class _Fuser:
 
     # --- grouping, from the results backwards
 
-    def groups(self) -> list[Group]:
-        """All groups in an order in which they can run."""
-        found = []
+    def groups(self, may_join: Callable[[int, Group, Group], bool] | None = None) -> list[Group]:
+        """All groups in an order in which they can run.
+
+        may_join: asked about an op, the group that could compute it too, and what this group would become.
+        """
+        found: list[Group] = []
+        group_of: dict[int, Group] = {}
         for item in sorted(self.forms, reverse=True):
-            consumers = {id(self.group_of[consumer]): self.group_of[consumer] for consumer in self.consumers[item]}
+            consumers = {id(group_of[consumer]): group_of[consumer] for consumer in self.consumers[item]}
             group = next(iter(consumers.values())) if len(consumers) == 1 else None
-            if group is None or not self._join(item, group):
-                form = self.forms[item]
-                group = Group(form.kind, form.shape, form.dims, {item: form.per_row})
-                group.contraction = item if form.kind == "matmul" else None
+            if group is not None:
+                joined = replace(group, members=dict(group.members), prologues=dict(group.prologues))
+                if self._join(item, joined) and (may_join is None or may_join(item, group, joined)):
+                    vars(group).update(vars(joined))
+                else:
+                    group = None
+            if group is None:
+                group = self.alone(item)
                 found.append(group)
-            self.group_of[item] = group
+            group_of[item] = group
         # Only the last member of a group is read by others, so their order is an order of the groups.
         return sorted(found, key=lambda group: max(group.members))
+
+    def alone(self, item: int) -> Group:
+        """A group of one op."""
+        form = self.forms[item]
+        group = Group(form.kind, form.shape, form.dims, {item: form.per_row})
+        group.contraction = item if form.kind == "matmul" else None
+        return group
 
     def _join(self, item: int, group: Group) -> bool:
         """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too."""
@@ -471,8 +489,15 @@ class _Fuser:
     # --- tasks
 
     def task(self, group: Group) -> Task:
-        """The work of a group, with one expression joined from those of its members."""
-        items = sorted(group.items)
+        """The work of a group. Equal sets of items are equal groups, whatever else there is."""
+        items = tuple(sorted(group.items))
+        found = self.made.get(items)
+        if found is None:
+            found = self.made[items] = self._task(group, items)
+        return found
+
+    def _task(self, group: Group, items: tuple[int, ...]) -> Task:
+        """One expression, joined from those of the members."""
         ops = tuple("copy" if item in self.copied else self.calls[item].op.name for item in items)
         calls = tuple(self.calls[item] for item in items)
         if group.kind == "data":
@@ -508,7 +533,7 @@ class _Fuser:
         reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
         return Task(
             group.kind if reduces or group.kind == "matmul" else "map",
-            tuple(items),
+            items,
             ops,
             (*matrices, *inputs),
             tuple(outputs),
@@ -628,6 +653,65 @@ def _round_to(value: Symbol, dtype: DType) -> Symbol:
     return value.builder.emit(f"round_{dtype.name}", (value,))
 
 
+class _Refit:
+    """Which ops join a kernel if a device is asked first.
+
+    A kernel grows as long as the device takes it. What the device has no kernel for grows as its bounds allow, by ops
+    that it has none for either. A kernel that only copies or converts is not worth cutting such a task.
+    """
+
+    def __init__(self, fuser: _Fuser, takes: Callable[[Task], bool], groups: Sequence[Group]) -> None:
+        """groups: made by the device's bounds alone."""
+        self.fuser = fuser
+        self.takes = takes
+        self.taken = {tuple(sorted(group.items)): takes(fuser.task(group)) for group in groups}
+        self.group_of = {item: items for items, taken in self.taken.items() if taken for item in items}
+        self.alone: dict[Any, tuple[bool, bool]] = {}
+
+    @property
+    def needed(self) -> bool:
+        """Whether the device refuses a kernel of several ops, and not all of these ops."""
+        refused = [items for items, taken in self.taken.items() if len(items) > 1 and not taken]
+        return any(self._alone(item)[0] for items in refused for item in items)
+
+    def may_join(self, item: int, group: Group, joined: Group) -> bool:
+        """Whether `group` should become `joined` by an op."""
+        if item in self.group_of and self.group_of[item] == self.group_of.get(max(group.members)):
+            return True  # on the way to a kernel that is known to be taken
+        if self._is_taken(group):
+            if self._is_taken(joined):
+                return True
+            if _computes(self.fuser.task(group)):
+                return False
+        if all(self._alone(item)):
+            return False
+        self.taken[tuple(sorted(joined.items))] = False
+        return True
+
+    def _is_taken(self, group: Group) -> bool:
+        items = tuple(sorted(group.items))
+        if items not in self.taken:
+            self.taken[items] = self.takes(self.fuser.task(group))
+        return self.taken[items]
+
+    def _alone(self, item: int) -> tuple[bool, bool]:
+        """Whether the device takes an op alone, and whether that computes anything.
+
+        Equal ops, as the layers of a model have, are asked about once.
+        """
+        fuser = self.fuser
+        layouts = tuple(layout for _, layout in fuser.forms[item].operands)
+        key = fuser.calls[item], layouts, item in fuser.copied
+        if key not in self.alone:
+            group = fuser.alone(item)
+            self.alone[key] = self._is_taken(group), _computes(fuser.task(group))
+        return self.alone[key]
+
+
+def _computes(task: Task) -> bool:
+    return task.program is None or any(step.primitive != "load" for step in task.program.instructions)
+
+
 class Tasks(NamedTuple):
     """A graph cut into kernels: tasks in an order in which they can run, and items that share another's buffer."""
 
@@ -636,6 +720,18 @@ class Tasks(NamedTuple):
 
 
 def tasks(graph: nx.DiGraph, fusion: Fusion) -> Tasks:
-    """Cut a graph into tasks that a device with these bounds can take."""
+    """Cut a graph into tasks within the bounds of a device."""
+    return next(cuts(graph, fusion, lambda task: True))
+
+
+def cuts(graph: nx.DiGraph, fusion: Fusion, takes: Callable[[Task], bool]) -> Iterator[Tasks]:
+    """Cut a graph into tasks within the bounds of a device, and again if it refuses some that it takes parts of.
+
+    takes: whether the device has a kernel for a task. The last cut is that with most on the device.
+    """
     fuser = _Fuser(graph, fusion)
-    return Tasks([fuser.task(group) for group in fuser.groups()], fuser.aliases)
+    groups = fuser.groups()
+    yield Tasks([fuser.task(group) for group in groups], fuser.aliases)
+    refit = _Refit(fuser, takes, groups)
+    if refit.needed:
+        yield Tasks([fuser.task(group) for group in fuser.groups(refit.may_join)], fuser.aliases)

@@ -11,7 +11,7 @@ from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.costs import MARGIN, Costs, DeviceValue
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, reworded
-from npu_tensor.fuse import share_common, tasks
+from npu_tensor.fuse import Tasks, cuts, share_common, tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import keep
@@ -19,7 +19,7 @@ from npu_tensor.plan import Placed, Plan, Timings
 from npu_tensor.runtime.background import builds, finish_builds
 from npu_tensor.runtime.host import host_devices, host_kernel
 from npu_tensor.selection import Selection
-from npu_tensor.task import Accelerator, AsynchronousDevice, Device, Kernel, Refusal, Task
+from npu_tensor.task import Accelerator, AsynchronousDevice, Kernel, Refusal, Task
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -113,9 +113,14 @@ def _draft(
     merged = share_common(graph)
     accelerators = selection.accelerators(chosen)
     answers: Sequence[Sequence[Kernel | Refusal]]
-    if chosen.measure is None:
-        cut = _cut(found, graph, merged, (*accelerators, host_devices()[0])[0])
-        answers = [_claims(task, accelerators) for task in cut.tasks]
+    if not accelerators:
+        cut = _cut(found, merged, tasks(graph, host_devices()[0].fusion))
+        answers = [()] * len(cut.tasks)
+    elif chosen.measure is None:
+        asked = _Asked(accelerators)
+        *_, last = cuts(graph, accelerators[0].fusion, asked.takes)
+        cut = _cut(found, merged, last)
+        answers = [asked.claims(task) for task in cut.tasks]
     else:
         cut, answers = _by_cost(found, graph, merged, Costs(accelerators, chosen.measure, resident, lasting))
     elsewhere = {position for position, given in enumerate(answers) if any(map(_takes, given))}
@@ -123,9 +128,26 @@ def _draft(
     return _Draft(accelerators, graph, size, cut, list(zip(work, answers, strict=True)))
 
 
-def _cut(found: Capture, graph: nx.DiGraph, merged: Mapping[int, int], device: Device) -> _Cut:
-    """Tasks as large as a device takes them."""
-    made = tasks(graph, device.fusion)
+class _Asked:
+    """What accelerators answer to the tasks of one graph; nobody is asked twice."""
+
+    def __init__(self, accelerators: Sequence[Accelerator]) -> None:
+        self._accelerators = accelerators
+        self._answers: dict[tuple[int, ...], Sequence[Kernel | Refusal]] = {}
+
+    def claims(self, task: Task) -> Sequence[Kernel | Refusal]:
+        """By device."""
+        found = self._answers.get(task.items)
+        if found is None:
+            found = self._answers[task.items] = _claims(task, self._accelerators)
+        return found
+
+    def takes(self, task: Task) -> bool:
+        """Whether one of them has a kernel, or will have."""
+        return any(not isinstance(answer, Refusal) or answer.pending for answer in self.claims(task))
+
+
+def _cut(found: Capture, merged: Mapping[int, int], made: Tasks) -> _Cut:
     # Twins share a buffer, and so do views that cover the whole of what they view.
     aliases = {**made.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
     ordered = tuple((item, _root(item, aliases)) for item in aliases)
@@ -135,17 +157,24 @@ def _cut(found: Capture, graph: nx.DiGraph, merged: Mapping[int, int], device: D
 def _by_cost(
     found: Capture, graph: nx.DiGraph, merged: Mapping[int, int], costs: Costs
 ) -> tuple[_Cut, Sequence[Sequence[Kernel | Refusal]]]:
-    """The better of two: everything on the processor, in tasks as large as that takes them, or the best placement."""
-    alone = _cut(found, graph, merged, host_devices()[0])
+    """The best of everything on the processor, in tasks as large as that takes them, and placements.
+
+    Placed are the tasks of each cut for the first accelerator.
+    """
+    alone = _cut(found, merged, tasks(graph, host_devices()[0].fusion))
     host = [host_kernel(task) for task in alone.tasks]
     on_host = costs.on_host(alone.tasks, host, alone.kept)
     # An op that no device has a kernel for is to be told of, however little it costs.
     unasked = costs.unasked(len(alone.tasks), on_host) if config.fallback == "allow" else None
     if unasked is not None:
         return alone, unasked
-    cut = _cut(found, graph, merged, costs.accelerators[0])
-    answers = [_claims(task, costs.accelerators) for task in cut.tasks]
-    mixed, order, answers = costs.place(cut.tasks, answers, [host_kernel(task) for task in cut.tasks], cut.kept)
+    asked = _Asked(costs.accelerators)
+    others = [_cut(found, merged, made) for made in cuts(graph, costs.accelerators[0].fusion, asked.takes)]
+    placements = [
+        costs.place(cut.tasks, [asked.claims(task) for task in cut.tasks], list(map(host_kernel, cut.tasks)), cut.kept)
+        for cut in others
+    ]
+    (mixed, order, answers), cut = min(zip(placements, others, strict=True), key=lambda each: each[0][0])
     if mixed * MARGIN > on_host:
         return alone, [
             costs.declined(_claims(task, costs.accelerators), kernel)

@@ -239,6 +239,19 @@ def test_what_stays_on_the_processor_is_fused_for_it(accelerator: Make) -> None:
     assert len(ran(total)) == 1
 
 
+def test_the_parts_of_a_refused_task_go_there_if_that_is_better(accelerator: Make) -> None:
+    """If not, the processor runs the whole."""
+    a = ones(*BIG)
+    cheap = dict.fromkeys(("contract", "contract+tanh", "softmax"), expense(0.01 * MS))
+    one = dict.fromkeys(cheap, "one")
+    accelerator(cheap, contexts=one)
+    y = (a @ a).tanh().softmax(-1)  # outside of assert, which keeps intermediate results
+    assert ran(y) == [("contract+tanh", "npu:0"), ("softmax", "npu:0")]
+    accelerator({**cheap, "contract+tanh": expense(0.4), "softmax": expense(0.4)}, contexts=one, move=0)
+    y = (a @ a).tanh().softmax(-1)
+    assert ran(y) == [("contract", "npu:0"), ("tanh+softmax", "cpu")]
+
+
 def test_results_that_were_left_there_are_used_there(accelerator: Make) -> None:
     device = accelerator({"exp": expense(0.01 * MS)}, policy="always", move=0, fetch=1000)
     a = ones(*BIG)
