@@ -20,8 +20,8 @@ from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.task import Task
@@ -121,9 +121,7 @@ def tasks_of(workload: Workload) -> list[Task]:
     """What the scheduler makes of a workload for the simulated NPU."""
     dtype = as_dtype(workload.dtype)
     operands = [nt.zeros(*shape, dtype=dtype).realize() for shape in workload.shapes]
-    found = digraph(capture([workload.compute(*operands)._node]))
-    share_common(found)
-    return list(tasks(found, SimulatedDevice.fusion).tasks)
+    return cut(capture([workload.compute(*operands)._node]), SimulatedDevice.fusion).tasks
 
 
 def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[dict[str, Any]]:

@@ -8,13 +8,13 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 import npu_tensor as nt
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import Capture, capture, digraph
+from npu_tensor.fuse import Cutter, cut
+from npu_tensor.graph import capture
 from npu_tensor.placement import Answer, Job, Movement, weight
 from npu_tensor.runtime.host import allocator, host_devices, host_kernel
 from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.spec import Spec
-from npu_tensor.task import Fusion, Kernel, Refusal, Task
+from npu_tensor.task import Kernel, Refusal, Task
 
 __all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]
 
@@ -39,12 +39,17 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     do half of the work or more: of matrix products, if there are any.
     """
     device = SimulatedDevice(f"sim:{generation}", allocator())
-    found, cut = _cut(result, device.fusion)
+    found = capture([result._node])
+
+    def takes(task: Task) -> bool:
+        return not isinstance(device.claim(task), Refusal)
+
+    *_, (tasks, _, kept) = Cutter(found).cuts(device.fusion, takes)
     new = {tensor._node for tensor in fresh}
     lasting = {item for item, leaf in found.leaves if leaf not in new}
-    answers = [device.claim(task) for task in cut]
+    answers = [device.claim(task) for task in tasks]
     taken = [not isinstance(answer, Refusal) for answer in answers]
-    work = _work(cut)
+    work = _work(tasks)
     if 2 * sum(compress(work, taken)) < sum(work) or not any(taken):
         reasons = dict.fromkeys(answer.reason for answer in answers if isinstance(answer, Refusal))
         return "; ".join(reasons) or "nothing is computed"
@@ -52,30 +57,23 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
         _job(task, None, host_kernel(task), lasting)
         if isinstance(answer, Refusal)
         else _job(task, answer, None, lasting)
-        for task, answer in zip(cut, answers, strict=True)
+        for task, answer in zip(tasks, answers, strict=True)
     ]
     places = [NPU if there else CPU for there in taken]
-    seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), found.keep)
+    seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), kept)
     return Prediction(seconds, f"kernels on the NPU: {sum(taken)} of {len(taken)}")
 
 
 def predicted_on_cpu(result: nt.Tensor) -> float:
     """Seconds of computing a pending tensor on this machine's processor."""
-    _, cut = _cut(result, host_devices()[0].fusion)
-    return sum(host_kernel(task).cost.expense.seconds for task in cut)
+    tasks = cut(capture([result._node]), host_devices()[0].fusion).tasks
+    return sum(host_kernel(task).cost.expense.seconds for task in tasks)
 
 
-def _cut(result: nt.Tensor, fusion: Fusion) -> tuple[Capture, tuple[Task, ...]]:
-    found = capture([result._node])
-    graph = digraph(found)
-    share_common(graph)
-    return found, tuple(tasks(graph, fusion).tasks)
-
-
-def _work(cut: Sequence[Task]) -> list[int]:
+def _work(tasks: Sequence[Task]) -> list[int]:
     """Of each task the multiplications of matrix products, or elements times ops if there are no products at all."""
-    products = list(map(_multiplications, cut))
-    return products if any(products) else [math.prod(task.shape) * len(task.ops) for task in cut]
+    products = list(map(_multiplications, tasks))
+    return products if any(products) else [math.prod(task.shape) * len(task.ops) for task in tasks]
 
 
 def _multiplications(task: Task) -> int:

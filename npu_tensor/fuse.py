@@ -16,18 +16,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from npu_tensor.dtypes import DType
-from npu_tensor.graph import operands
+from npu_tensor.graph import Capture, digraph, operands
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Prologue, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import networkx as nx
 
-__all__ = ["Tasks", "cuts", "share_common", "tasks"]
+__all__ = ["Cutter", "Tasks", "cut"]
 
 # Bounds of one kernel on any device: compile time grows with the ops, and every operand, number or tensor, is an
 # argument of the compiled function.
@@ -713,25 +713,56 @@ def _computes(task: Task) -> bool:
 
 
 class Tasks(NamedTuple):
-    """A graph cut into kernels: tasks in an order in which they can run, and items that share another's buffer."""
+    """A captured graph cut into kernels.
+
+    tasks: in an order in which they can run. aliases: items that share the buffer of another one, and that one. kept:
+    items with buffers of their own whose values are needed afterwards.
+    """
 
     tasks: list[Task]
-    aliases: dict[int, int]
+    aliases: tuple[tuple[int, int], ...]
+    kept: set[int]
 
 
-def tasks(graph: nx.DiGraph, fusion: Fusion) -> Tasks:
-    """Cut a graph into tasks within the bounds of a device."""
-    return next(cuts(graph, fusion, lambda task: True))
+class Cutter:
+    """Cuts a captured graph into tasks. graph: what was captured, with every common subexpression once."""
+
+    def __init__(self, found: Capture) -> None:
+        self.graph = digraph(found)
+        self._keep = found.keep
+        self._merged = share_common(self.graph)
+
+    def cut(self, fusion: Fusion) -> Tasks:
+        """Tasks within the bounds of a device."""
+        return next(self.cuts(fusion, lambda task: True))
+
+    def cuts(self, fusion: Fusion, takes: Callable[[Task], bool]) -> Iterator[Tasks]:
+        """Tasks within the bounds of a device, and then others if it refuses some of these that it takes parts of.
+
+        takes: whether the device has a kernel for a task. The last cut is that with most on the device.
+        """
+        fuser = _Fuser(self.graph, fusion)
+        groups = fuser.groups()
+        yield self._tasks(fuser, groups)
+        refit = _Refit(fuser, takes, groups)
+        if refit.needed:
+            yield self._tasks(fuser, fuser.groups(refit.may_join))
+
+    def _tasks(self, fuser: _Fuser, groups: Iterable[Group]) -> Tasks:
+        # Twins share a buffer, and so do views that cover the whole of what they view.
+        twins = {item: twin for item, twin in self._merged.items() if item in self._keep}
+        bases = {**fuser.aliases, **twins}
+        aliases = tuple((item, _root(item, bases)) for item in bases)
+        kept = {base for _, base in aliases} | {item for item in self._keep if item not in bases}
+        return Tasks([fuser.task(group) for group in groups], aliases, kept)
 
 
-def cuts(graph: nx.DiGraph, fusion: Fusion, takes: Callable[[Task], bool]) -> Iterator[Tasks]:
-    """Cut a graph into tasks within the bounds of a device, and again if it refuses some that it takes parts of.
+def _root(item: int, bases: Mapping[int, int]) -> int:
+    while item in bases:
+        item = bases[item]
+    return item
 
-    takes: whether the device has a kernel for a task. The last cut is that with most on the device.
-    """
-    fuser = _Fuser(graph, fusion)
-    groups = fuser.groups()
-    yield Tasks([fuser.task(group) for group in groups], fuser.aliases)
-    refit = _Refit(fuser, takes, groups)
-    if refit.needed:
-        yield Tasks([fuser.task(group) for group in fuser.groups(refit.may_join)], fuser.aliases)
+
+def cut(found: Capture, fusion: Fusion) -> Tasks:
+    """Cut a captured graph into tasks within the bounds of a device."""
+    return Cutter(found).cut(fusion)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +11,8 @@ from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.costs import MARGIN, Costs, DeviceValue
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, reworded
-from npu_tensor.fuse import Tasks, cuts, share_common, tasks
-from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, digraph, no_value_yet
+from npu_tensor.fuse import Cutter, Tasks
+from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import keep
 from npu_tensor.plan import Placed, Plan, Timings
@@ -34,14 +34,6 @@ USER_ERRORS = (NpuTensorError, MemoryError)
 """Failures of a step that come from the user's values or machine and keep their class."""
 
 
-class _Cut(NamedTuple):
-    """A graph as tasks. aliases: kept views -> item whose buffer they share. kept: items that are needed afterwards."""
-
-    tasks: list[Task]
-    aliases: tuple[tuple[int, int], ...]
-    kept: set[int]
-
-
 class _Draft(NamedTuple):
     """A plan whose kernels are not bound yet.
 
@@ -52,7 +44,7 @@ class _Draft(NamedTuple):
     accelerators: tuple[Accelerator, ...]
     graph: nx.DiGraph
     size: int
-    cut: _Cut
+    cut: Tasks
     work: list[tuple[Task, Sequence[Kernel | Refusal]]]
 
 
@@ -108,24 +100,22 @@ def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
 def _draft(
     found: Capture, chosen: Selection, resident: Sequence[DeviceValue], lasting: frozenset[int]
 ) -> _Draft:
-    graph = digraph(found)
-    size = max(graph, default=-1) + 1
-    merged = share_common(graph)
+    cutter = Cutter(found)
     accelerators = selection.accelerators(chosen)
     answers: Sequence[Sequence[Kernel | Refusal]]
     if not accelerators:
-        cut = _cut(found, merged, tasks(graph, host_devices()[0].fusion))
+        cut = cutter.cut(host_devices()[0].fusion)
         answers = [()] * len(cut.tasks)
     elif chosen.measure is None:
         asked = _Asked(accelerators)
-        *_, last = cuts(graph, accelerators[0].fusion, asked.takes)
-        cut = _cut(found, merged, last)
+        *_, cut = cutter.cuts(accelerators[0].fusion, asked.takes)
         answers = [asked.claims(task) for task in cut.tasks]
     else:
-        cut, answers = _by_cost(found, graph, merged, Costs(accelerators, chosen.measure, resident, lasting))
+        cut, answers = _by_cost(cutter, Costs(accelerators, chosen.measure, resident, lasting))
     elsewhere = {position for position, given in enumerate(answers) if any(map(_takes, given))}
     work = with_donors(cut.tasks, cut.kept, elsewhere)
-    return _Draft(accelerators, graph, size, cut, list(zip(work, answers, strict=True)))
+    size = len(found.leaves) + len(found.nodes)
+    return _Draft(accelerators, cutter.graph, size, cut, list(zip(work, answers, strict=True)))
 
 
 class _Asked:
@@ -147,21 +137,12 @@ class _Asked:
         return any(not isinstance(answer, Refusal) or answer.pending for answer in self.claims(task))
 
 
-def _cut(found: Capture, merged: Mapping[int, int], made: Tasks) -> _Cut:
-    # Twins share a buffer, and so do views that cover the whole of what they view.
-    aliases = {**made.aliases, **{item: twin for item, twin in merged.items() if item in found.keep}}
-    ordered = tuple((item, _root(item, aliases)) for item in aliases)
-    return _Cut(made.tasks, ordered, {base for _, base in ordered} | {i for i in found.keep if i not in aliases})
-
-
-def _by_cost(
-    found: Capture, graph: nx.DiGraph, merged: Mapping[int, int], costs: Costs
-) -> tuple[_Cut, Sequence[Sequence[Kernel | Refusal]]]:
+def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Kernel | Refusal]]]:
     """The best of everything on the processor, in tasks as large as that takes them, and placements.
 
     Placed are the tasks of each cut for the first accelerator.
     """
-    alone = _cut(found, merged, tasks(graph, host_devices()[0].fusion))
+    alone = cutter.cut(host_devices()[0].fusion)
     host = [host_kernel(task) for task in alone.tasks]
     on_host = costs.on_host(alone.tasks, host, alone.kept)
     # An op that no device has a kernel for is to be told of, however little it costs.
@@ -169,7 +150,7 @@ def _by_cost(
     if unasked is not None:
         return alone, unasked
     asked = _Asked(costs.accelerators)
-    others = [_cut(found, merged, made) for made in cuts(graph, costs.accelerators[0].fusion, asked.takes)]
+    others = [*cutter.cuts(costs.accelerators[0].fusion, asked.takes)]
     placements = [
         costs.place(cut.tasks, [asked.claims(task) for task in cut.tasks], list(map(host_kernel, cut.tasks)), cut.kept)
         for cut in others
@@ -227,12 +208,6 @@ def _bound(draft: _Draft, chosen: Selection, ended: int) -> Plan:
         timings,
         ended if pending else None,
     )
-
-
-def _root(item: int, aliases: Mapping[int, int]) -> int:
-    while item in aliases:
-        item = aliases[item]
-    return item
 
 
 def _place(

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from npu_tensor.errors import DeviceError, NpuTensorError
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import Node, capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import Node, capture
 from npu_tensor.task import Device, Refusal, Task
 from npu_tensor.tensor import Tensor
 
@@ -88,15 +88,15 @@ def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
     Raises DeviceError if it is refused or takes several kernels, BuildError.
     """
     found = capture([result._node])
-    graph = digraph(found)
-    share_common(graph)
-    cut = tasks(graph, device.fusion).tasks
-    answer = device.claim(cut[0])
-    if len(cut) != 1 or isinstance(answer, Refusal):
-        reason = answer.reason if isinstance(answer, Refusal) else f"{len(cut)} kernels"
-        raise DeviceError(f"{device.uri} has no kernel for what is measured: {reason}")
+    tasks = cut(found, device.fusion).tasks
+    if len(tasks) != 1:
+        raise DeviceError(f"{device.uri}: what is measured should be one kernel, and is {len(tasks)}")
+    (task,) = tasks
+    answer = device.claim(task)
+    if isinstance(answer, Refusal):
+        raise DeviceError(f"{device.uri} has no kernel for what is measured: {answer.reason}")
     step = answer.bind()
-    values: list[Any] = [None] * (1 + max(graph))
+    values: list[Any] = [None] * (len(found.leaves) + len(found.nodes))
     for item, leaf in found.leaves:
         values[item] = leaf.value if isinstance(leaf, Node) else leaf
-    return cut[0], answer, lambda: step(values)
+    return task, answer, lambda: step(values)

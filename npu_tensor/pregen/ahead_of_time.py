@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, arch_of, configured_arch
 from npu_tensor.errors import ArgumentError, BuildError, CaptureError
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import PLACEHOLDER, Data, Node, Watch, capture, digraph, watches
+from npu_tensor.fuse import Cutter
+from npu_tensor.graph import PLACEHOLDER, Data, Node, Watch, capture, watches
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.pregen.generate import BACKENDS, Folder, TargetName, built_from
 from npu_tensor.runtime.artifact import Artifact, Request
@@ -137,18 +137,25 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
-    """The kernels as a scheduler would ask a device for them, each once, and what it would be refused."""
-    graph = digraph(capture(results))
-    share_common(graph)
+    """The kernels as a scheduler would ask a device for them, each once, and what it would be refused.
+
+    A scheduler that compares costs may choose any of the cuts; refused is what is in the last one.
+    """
+
+    def takes(task: Task) -> bool:
+        return isinstance(kernels.claim(task, target), Offer)
+
     found: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for task in tasks(graph, FUSION).tasks:
-        offer = kernels.claim(task, target)
-        if isinstance(offer, Refusal):
-            refused[f"{task.name}: {offer.reason}"] = None
-            continue
-        request = Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
-        found.setdefault((request.name, design_digest(request.design)), (task, offer, request))
+    for cut in Cutter(capture(results)).cuts(FUSION, takes):
+        refused.clear()
+        for task in cut.tasks:
+            offer = kernels.claim(task, target)
+            if isinstance(offer, Refusal):
+                refused[f"{task.name}: {offer.reason}"] = None
+                continue
+            request = Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
+            found.setdefault((request.name, design_digest(request.design)), (task, offer, request))
     return list(found.values()), tuple(refused)
 
 

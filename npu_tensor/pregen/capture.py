@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import PLACEHOLDER, Data, Node, capture
 from npu_tensor.kernels.offer import FUSION
 from npu_tensor.ops.declare import Layout, Op, Operand, Resolution
 from npu_tensor.spec import Spec
@@ -69,15 +69,13 @@ def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
     for number, root in enumerate(roots):
         if root not in leaves:
             raise ArgumentError(f"operand {number}, counted from 0, is not used")
-    graph = digraph(found)
-    share_common(graph)
-    cut = tasks(graph, FUSION).tasks
-    if not cut:
+    tasks = cut(found, FUSION).tasks
+    if not tasks:
         raise ArgumentError("the function computes nothing: its result lies in memory as its operand does")
-    if len(cut) > 1:
-        names = ", ".join(task.name for task in cut)
-        raise ArgumentError(f"one entry is one kernel, and this takes {len(cut)}: {names}")
-    return cut[0]
+    if len(tasks) > 1:
+        names = ", ".join(task.name for task in tasks)
+        raise ArgumentError(f"one entry is one kernel, and this takes {len(tasks)}: {names}")
+    return tasks[0]
 
 
 def _root(node: Node) -> Node:

@@ -15,8 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.kernels.offer import FUSION
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Resolution
@@ -34,9 +34,7 @@ def zeros(*shape: int, dtype: str = "f32") -> nt.Tensor:
 
 def task_of(*results: nt.Tensor) -> Task:
     """The one task of recorded results."""
-    graph = digraph(capture([result._node for result in results]))
-    share_common(graph)
-    (task,) = tasks(graph, FUSION).tasks
+    (task,) = cut(capture([result._node for result in results]), FUSION).tasks
     return task
 
 

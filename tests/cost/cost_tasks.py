@@ -9,8 +9,8 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor import selection
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.runtime.host import host_devices
 from npu_tensor.task import Cost, Device, Refusal
 
@@ -22,10 +22,7 @@ def tensor(dtype: str, *shape: int) -> nt.Tensor:
 
 def kernels(device: Device, result: nt.Tensor) -> list[Any]:
     """Of every task of a pending tensor, in order."""
-    found = capture([result._node])
-    graph = digraph(found)
-    share_common(graph)
-    answers = [device.claim(task) for task in tasks(graph, device.fusion).tasks]
+    answers = [device.claim(task) for task in cut(capture([result._node]), device.fusion).tasks]
     assert not any(isinstance(answer, Refusal) for answer in answers), answers
     return answers
 

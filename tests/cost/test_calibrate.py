@@ -6,9 +6,11 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import npu_tensor as nt
 from npu_tensor import selection
 from npu_tensor.calibrate import probes, processor
 from npu_tensor.calibrate.probes import positive, typical
@@ -92,6 +94,13 @@ def test_a_directory_that_cannot_be_written_ends_it(monkeypatch: pytest.MonkeyPa
 def test_a_rate_that_cannot_be_is_refused_by_name(value: float) -> None:
     with pytest.raises(NpuTensorError, match="tile_seconds cannot be told"):
         positive("tile_seconds", value)
+
+
+def test_what_is_measured_is_one_kernel() -> None:
+    data = nt.from_numpy(np.ones((8, 8), np.float32))
+    for result, kernels in ((data.reshape(64), 0), (data @ data @ data, 2)):
+        with pytest.raises(NpuTensorError, match=f"should be one kernel, and is {kernels}"):
+            probes.kernel(selection.host_devices()[0], result)
 
 
 def test_a_slow_moment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Call, Design, Loop, Source, Statement
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.kernels import elementwise
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
@@ -47,9 +47,7 @@ def target(arch: str, columns: int | None = None, float32: Float32 = "exact") ->
 
 def tasks_of(*results: Tensor) -> list[Task]:
     """What the scheduler makes of lazy tensors."""
-    graph = digraph(capture([result._node for result in results]))
-    share_common(graph)
-    return tasks(graph, Fusion(inputs=4, prologues=False)).tasks
+    return cut(capture([result._node for result in results]), Fusion(inputs=4, prologues=False)).tasks
 
 
 def task_of(*results: Tensor) -> Task:

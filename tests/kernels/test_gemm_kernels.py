@@ -19,8 +19,8 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm_design import Batch, design
 from npu_tensor.kernels.gemm_epilogue import Epilogue
@@ -52,9 +52,7 @@ def target(arch: str, columns: int, float32: Float32 = "exact") -> Target:
 
 def task_of(result: nt.Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
     """The one task of a recorded product."""
-    found = digraph(capture([result._node]))
-    share_common(found)
-    (task,) = tasks(found, fusion).tasks
+    (task,) = cut(capture([result._node]), fusion).tasks
     return task
 
 

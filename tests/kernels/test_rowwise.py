@@ -18,8 +18,8 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.kernels import rowwise
 from npu_tensor.kernels.offer import Target
 from npu_tensor.task import Fusion, Refusal, Task
@@ -343,9 +343,8 @@ def test_float32_through_bfloat16_and_float16() -> None:
 
 def row_task(tensor: nt.Tensor) -> Task:
     """The task that a tensor is the result of."""
-    graph = digraph(capture([tensor._node]))
-    share_common(graph)
-    return next(task for task in tasks(graph, Fusion(4, prologues=False)).tasks if task.kind == "row")
+    tasks = cut(capture([tensor._node]), Fusion(4, prologues=False)).tasks
+    return next(task for task in tasks if task.kind == "row")
 
 
 PROGRAMS = [

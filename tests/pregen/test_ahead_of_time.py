@@ -51,6 +51,15 @@ def test_a_program_needs_no_other_kernels(tmp_path: Path, wrap: Callable[..., An
     np.testing.assert_allclose(found, np.maximum(x @ WEIGHTS, 0) + 1, rtol=1e-4, atol=1e-4)
 
 
+@needs_compiler
+def test_what_is_refused_as_a_whole_is_compiled_in_parts() -> None:
+    """A placement by cost may leave the activation and softmax to the CPU, so the product alone is there as well."""
+    operands = [nt.zeros(64, 64, dtype=nt.bfloat16)] * 2
+    made = compile(lambda x, w: (x @ w).tanh().softmax(-1), *operands, target="sim:npu2")
+    assert [kernel.ops for kernel in made.kernels] == [("contract",), ("contract", "tanh"), ("softmax",)]
+    assert made.refused == ()
+
+
 def schedule_knows_nothing() -> None:
     """Kernels that tests before have found must not be what is used."""
     from npu_tensor import selection

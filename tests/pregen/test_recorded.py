@@ -13,8 +13,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.fuse import share_common, tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import Cutter
+from npu_tensor.graph import capture
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Op
@@ -34,12 +34,11 @@ def zeros(*shape: int, dtype: str = "bf16") -> nt.Tensor:
 
 def entries(*results: nt.Tensor, target: Target = TARGET) -> Iterator[tuple[dict[str, Any], Any, Offer]]:
     """The entry, the task and the offer of every kernel that some results need."""
-    graph = digraph(capture([result._node for result in results]))
-    share_common(graph)
-    for task in tasks(graph, FUSION).tasks:
+    cutter = Cutter(capture([result._node for result in results]))
+    for task in cutter.cut(FUSION).tasks:
         offer = kernels.claim(task, target)
         if isinstance(offer, Offer):
-            yield entry_for(graph, task, target), task, offer
+            yield entry_for(cutter.graph, task, target), task, offer
 
 
 def check(*results: nt.Tensor) -> int:
@@ -166,9 +165,9 @@ def test_every_op_is_recorded_and_replayed(op: Op) -> None:
             result = record(op, operands, values)
         except (TypeError, ValueError):
             continue
-        graph = digraph(capture([result._node]))
-        (task,) = tasks(graph, FUSION).tasks
-        tensors, ops = describe(graph, task)
+        cutter = Cutter(capture([result._node]))
+        (task,) = cutter.cut(FUSION).tasks
+        tensors, ops = describe(cutter.graph, task)
         output = TensorDesc.of(result.shape, result.dtype)
         again = replay(json.loads(json.dumps(ops)), tensors, output)
         assert (again.program, again.shape) == (task.program, task.shape)

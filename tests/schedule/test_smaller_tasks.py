@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.fuse import cuts, share_common
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import Cutter
+from npu_tensor.graph import capture
 from npu_tensor.task import Fusion, Task
 from npu_tensor.tensor import Tensor
 from tests.core.test_fusion import RandomProgram
@@ -121,21 +121,20 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
-    graph = digraph(capture([t._node for t, _ in program.pool]))
-    share_common(graph)
+    cutter = Cutter(capture([t._node for t, _ in program.pool]))
 
     def takes(task: Task) -> bool:
         return len(task.ops) <= 3 and "sum" not in task.ops
 
-    *_, (tasks, _) = cuts(graph, Fusion(), takes)
-    whole, *_ = cuts(graph, Fusion(), takes)
+    tasks = list(cutter.cuts(Fusion(), takes))[-1].tasks
+    whole = cutter.cut(Fusion()).tasks
     assert sorted(item for task in tasks for item in task.items) == sorted(
-        item for task in whole.tasks for item in task.items
+        item for task in whole for item in task.items
     )
     made: set[int] = set()
     for task in tasks:
         read = {operand.item for operand in task.inputs}
-        assert all("call" not in graph.nodes[item] or item in made for item in read)
+        assert all("call" not in cutter.graph.nodes[item] or item in made for item in read)
         made |= {output.item for output in task.outputs}
         if not takes(task) and "sum" not in task.ops:
             # Conversions and copies alone are left with what they serve.
@@ -147,7 +146,6 @@ def test_what_takes_nothing_changes_nothing(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
-    graph = digraph(capture([t._node for t, _ in program.pool]))
-    share_common(graph)
-    assert len([*cuts(graph, Fusion(), lambda task: False)]) == 1
-    assert len([*cuts(graph, Fusion(), lambda task: True)]) == 1
+    cutter = Cutter(capture([t._node for t, _ in program.pool]))
+    assert len([*cutter.cuts(Fusion(), lambda task: False)]) == 1
+    assert len([*cutter.cuts(Fusion(), lambda task: True)]) == 1

@@ -13,8 +13,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import self_test
 from npu_tensor.errors import ArgumentError
-from npu_tensor.fuse import tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.pregen import representative
 from npu_tensor.runtime.agreement import ACCURATE, EXACT, SANE, Tolerance, as_read, disagreement, nmse, tolerance
 from npu_tensor.runtime.host import allocator
@@ -225,7 +225,7 @@ def test_nothing_to_compare_and_nothing_comparable() -> None:
 
 
 def only_task(result: nt.Tensor) -> Task:
-    (task,) = tasks(digraph(capture([result._node])), SimulatedDevice.fusion).tasks
+    (task,) = cut(capture([result._node]), SimulatedDevice.fusion).tasks
     return task
 
 

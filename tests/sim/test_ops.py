@@ -20,8 +20,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import kernels
 from npu_tensor.dtypes import DType
-from npu_tensor.fuse import tasks
-from npu_tensor.graph import capture, digraph
+from npu_tensor.fuse import cut
+from npu_tensor.graph import capture
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.ops import OPS, Op
 from npu_tensor.runtime.sim import host_compiler
@@ -100,7 +100,7 @@ def expected_result(op: Op, dtype: DType) -> np.ndarray:
 
 def offer(uri: str, tensor: nt.Tensor) -> Offer | str:
     """What the kernels say to the one task of an op."""
-    (task,) = tasks(digraph(capture([tensor._node])), SimulatedDevice.fusion).tasks
+    (task,) = cut(capture([tensor._node]), SimulatedDevice.fusion).tasks
     answer = kernels.claim(task, parse(uri))
     return answer if isinstance(answer, Offer) else answer.reason
 
