@@ -144,7 +144,7 @@ def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
     design = offer.design()
     counters = count(design)
     found = predict(counters, target.array)
-    operations = 2 * _products(task)
+    operations = 2 * task.macs
     return {
         "columns": len({tile.column for fifo in design.fifos for tile in (fifo.producer, *fifo.consumers)}),
         "cores": sum(cycles > 0 for cycles in counters.cycles.values()),
@@ -161,12 +161,6 @@ def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
     }
 
 
-def _products(task: Task) -> int:
-    """Multiplications of a matrix product."""
-    layout = task.inputs[0].layout
-    return math.prod(task.shape) * layout.shape[-1] if task.kind == "matmul" and layout is not None else 0
-
-
 def _roofline(task: Task, offer: Offer, target: Target) -> float:
     """Seconds that no design can beat: every operand moves once, and every core multiplies all the time."""
     array = target.array
@@ -174,7 +168,7 @@ def _roofline(task: Task, offer: Offer, target: Target) -> float:
     received = sum(_nbytes(operand) for operand in offer.operands if operand.output)
     channels = SHIM_CHANNELS * target.columns * STREAM_BYTES_PER_CYCLE * array.clock_hz
     macs = array.macs_per_cycle.get(offer.operands[0].dtype, 1) * array.core_rows * target.columns * array.clock_hz
-    return max((sent + received) / array.ddr_bytes_per_second, max(sent, received) / channels, _products(task) / macs)
+    return max((sent + received) / array.ddr_bytes_per_second, max(sent, received) / channels, task.macs / macs)
 
 
 def _nbytes(operand: HostOperand) -> int:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
 import npu_tensor as nt
+from npu_tensor.costs import MEASURES, job
 from npu_tensor.fuse import Cutter, cut
 from npu_tensor.graph import capture
-from npu_tensor.placement import Answer, Job, Movement, weight
+from npu_tensor.placement import weight
 from npu_tensor.runtime.host import allocator, host_devices, host_kernel
 from npu_tensor.runtime.sim.device import SimulatedDevice
-from npu_tensor.spec import Spec
-from npu_tensor.task import Kernel, Refusal, Task
+from npu_tensor.task import Refusal, Task
 
 __all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]
 
@@ -53,11 +53,9 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     if 2 * sum(compress(work, taken)) < sum(work) or not any(taken):
         reasons = dict.fromkeys(answer.reason for answer in answers if isinstance(answer, Refusal))
         return "; ".join(reasons) or "nothing is computed"
+    weigh = MEASURES["latency"].weigh
     jobs = [
-        _job(task, None, host_kernel(task), lasting)
-        if isinstance(answer, Refusal)
-        else _job(task, answer, None, lasting)
-        for task, answer in zip(tasks, answers, strict=True)
+        job(task, [answer], host_kernel(task), weigh, lasting) for task, answer in zip(tasks, answers, strict=True)
     ]
     places = [NPU if there else CPU for there in taken]
     seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), kept)
@@ -72,28 +70,7 @@ def predicted_on_cpu(result: nt.Tensor) -> float:
 
 def _work(tasks: Sequence[Task]) -> list[int]:
     """Of each task the multiplications of matrix products, or elements times ops if there are no products at all."""
-    products = list(map(_multiplications, tasks))
+    products = [task.macs for task in tasks]
     return products if any(products) else [math.prod(task.shape) * len(task.ops) for task in tasks]
 
 
-def _multiplications(task: Task) -> int:
-    if task.kind != "matmul" or task.call is None:
-        return 0
-    first = task.call.operands[0]
-    assert isinstance(first, Spec)
-    return math.prod(task.shape) * first.shape[-1]
-
-
-def _job(task: Task, npu: Kernel | None, cpu: Kernel | None, lasting: Collection[int]) -> Job:
-    inputs = tuple(operand.item for operand in task.inputs)
-    outputs = tuple(output.item for output in task.outputs)
-    here = None if cpu is None else Answer(cpu.cost.expense.seconds)
-    if npu is None:
-        return Job(inputs, outputs, (None, here))
-    cost = npu.cost
-    reads = tuple(
-        Movement(0.0 if item in lasting else move.expense.seconds, move.form)
-        for item, move in zip(inputs, cost.reads, strict=True)
-    )
-    writes = tuple(Movement(move.expense.seconds, move.form) for move in cost.writes)
-    return Job(inputs, outputs, (Answer(cost.expense.seconds, cost.context, reads, writes), here))

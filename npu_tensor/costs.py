@@ -12,7 +12,7 @@ from npu_tensor.runtime.rates import too_long
 from npu_tensor.task import Accelerator, Cost, Expense, Kernel, Move, Refusal, Task
 from npu_tensor.units import duration
 
-__all__ = ["MARGIN", "MEASURES", "Costs", "DeviceValue", "Measure"]
+__all__ = ["MARGIN", "MEASURES", "Costs", "DeviceValue", "Measure", "job"]
 
 MARGIN: Final = 1.1
 """A graph leaves the processor if that is predicted to be so much better: predictions are not that exact."""
@@ -74,7 +74,7 @@ class Costs:
     def on_host(self, tasks: Sequence[Task], host: Sequence[Kernel], wanted: Collection[int]) -> float:
         """What it weighs if the processor does everything."""
         nowhere: list[Kernel | Refusal] = [Refusal("")] * len(self.accelerators)
-        jobs = [self._job(task, nowhere, kernel) for task, kernel in zip(tasks, host, strict=True)]
+        jobs = [job(task, nowhere, kernel, self.weigh) for task, kernel in zip(tasks, host, strict=True)]
         last = len(self.accelerators)
         return weight(jobs, self.switches, [last] * len(jobs), range(len(jobs)), wanted, self.resident)
 
@@ -114,7 +114,7 @@ class Costs:
         Of these answers at most one per task is a kernel: that of the device which should run it.
         """
         answers = [[self._launchable(answer) for answer in given] for given in answers]
-        jobs = [self._job(*each) for each in zip(tasks, answers, host, strict=True)]
+        jobs = [job(*each, self.weigh, self.lasting) for each in zip(tasks, answers, host, strict=True)]
         found = place(jobs, self.switches, wanted, self.resident)
         chosen = []
         for position in found.order:
@@ -129,24 +129,6 @@ class Costs:
         reason = None if isinstance(answer, Refusal) else too_long(answer.cost)
         return answer if reason is None else Refusal(reason)
 
-    def _job(self, task: Task, answers: Sequence[Kernel | Refusal], host: Kernel) -> Job:
-        return Job(
-            tuple(operand.item for operand in task.inputs),
-            tuple(output.item for output in task.outputs),
-            (
-                *(None if isinstance(answer, Refusal) else self._answer(task, answer.cost) for answer in answers),
-                Answer(self.weigh(host.cost.expense)),
-            ),
-        )
-
-    def _answer(self, task: Task, cost: Cost) -> Answer:
-        reads = tuple(
-            Movement(0.0 if operand.item in self.lasting else self.weigh(move.expense), move.form)
-            for operand, move in zip(task.inputs, cost.reads, strict=True)
-        )
-        writes = tuple(Movement(self.weigh(move.expense), move.form) for move in cost.writes)
-        return Answer(self.weigh(cost.expense), cost.context, reads, writes)
-
     def _comparison(self, number: int, there: Cost, here: Cost) -> Refusal:
         """Why a device that could run a task should not."""
         device = self.accelerators[number]
@@ -159,3 +141,31 @@ class Costs:
             f"{text(weigh(here.expense))} on the CPU",
             by_cost=True,
         )
+
+
+def job(
+    task: Task,
+    answers: Sequence[Kernel | Refusal],
+    host: Kernel,
+    weigh: Callable[[Expense], float],
+    lasting: Collection[int] = (),
+) -> Job:
+    """A task as `placement` knows it: what it weighs on each accelerator that takes it, and on the processor.
+
+    lasting: see `Costs`.
+    """
+    there = (None if isinstance(each, Refusal) else _answer(task, each.cost, weigh, lasting) for each in answers)
+    return Job(
+        tuple(operand.item for operand in task.inputs),
+        tuple(output.item for output in task.outputs),
+        (*there, Answer(weigh(host.cost.expense))),
+    )
+
+
+def _answer(task: Task, cost: Cost, weigh: Callable[[Expense], float], lasting: Collection[int]) -> Answer:
+    reads = tuple(
+        Movement(0.0 if operand.item in lasting else weigh(move.expense), move.form)
+        for operand, move in zip(task.inputs, cost.reads, strict=True)
+    )
+    writes = tuple(Movement(weigh(move.expense), move.form) for move in cost.writes)
+    return Answer(weigh(cost.expense), cost.context, reads, writes)

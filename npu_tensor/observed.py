@@ -8,14 +8,12 @@ important.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from npu_tensor import events
-from npu_tensor.task import Task
 
 __all__ = ["Observed", "PlanMade", "StepRun", "observed"]
 
@@ -140,20 +138,13 @@ def _run(
 
 
 def _amounts(event: events.KernelRan) -> tuple[int | None, int | None]:
-    """Bytes and operations of a step."""
+    """Bytes of a step, and operations of a matrix product; what other ops count as is a matter of taste."""
     placed = _placed(event.plan)
     if event.step >= len(placed):
         return None, None
-    return placed[event.step].kernel.cost.nbytes, _products(placed[event.step].task)
+    entry = placed[event.step]
+    return entry.kernel.cost.nbytes, 2 * entry.task.macs if entry.task.kind == "matmul" else None
 
 
 def _placed(plan: Any) -> Sequence[Any]:
     return () if plan is None else plan.placed
-
-
-def _products(task: Task) -> int | None:
-    """Multiplications and additions of a matrix product; what other ops count as is a matter of taste."""
-    if task.kind != "matmul" or task.call is None:
-        return None
-    depth: int = task.call.operands[0].shape[-1]  # type: ignore[union-attr]
-    return 2 * math.prod(task.shape) * depth

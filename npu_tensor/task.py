@@ -6,12 +6,14 @@ or a `Refusal` that says why not. Claiming is a look-up and must not raise; a ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Program
+from npu_tensor.spec import Spec
 
 __all__ = [
     "Accelerator",
@@ -100,6 +102,21 @@ class Task(NamedTuple):
         """The inputs of a matmul task, or what stands for each: for A, for B and for the program."""
         a, b = (1 if prologue is None else prologue.inputs for prologue in self.prologues)
         return values[:a], values[a : a + b], values[a + b :]
+
+    @property
+    def depth(self) -> int:
+        """How many products each sum of a matmul task has; 0 for other kinds."""
+        if self.kind != "matmul":
+            return 0
+        assert self.call is not None
+        left = self.call.operands[0]
+        assert isinstance(left, Spec)
+        return left.shape[-1]
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of a matmul task, each with an addition; 0 for other kinds."""
+        return math.prod(self.shape) * self.depth
 
     @property
     def name(self) -> str:

@@ -20,7 +20,6 @@ from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
-from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Fusion, Kernel, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "located", "to_register"]
@@ -233,10 +232,8 @@ class ReferenceKernel:
         seconds = rates.reference_seconds * max(1, len(task.ops)) + elements * self.passes / rates.reference_elements
         if task.kind == "matmul":
             assert task.call is not None
-            left, register = task.call.operands[0], str(task.call.registers[0])
-            assert isinstance(left, Spec)
-            macs = rates.reference_macs["float" if register.startswith("float") else "integer"]
-            seconds += elements * left.shape[-1] / macs
+            register = str(task.call.registers[0])
+            seconds += task.macs / rates.reference_macs["float" if register.startswith("float") else "integer"]
         tensors = [source for source in task.inputs if source.layout is not None]
         nbytes = sum(output.nbytes for output in task.outputs)
         nbytes += sum(math.prod(s.layout.shape) * s.dtype.itemsize for s in tensors if s.layout and s.dtype)

@@ -9,8 +9,10 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import schedule
+from npu_tensor.fuse import cut
 from npu_tensor.graph import capture
 from npu_tensor.lifetimes import with_donors
+from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
 
 
@@ -240,3 +242,11 @@ def test_data_op_that_returns_its_operand_does_not_share_it() -> None:
     x = nt.tensor(2.0)
     assert (x.cumsum(0) * 10).tolist() == 20.0
     assert x.tolist() == 2.0
+
+
+def test_the_multiplications_of_a_task_are_counted() -> None:
+    (a, _), (b, _), (v, _) = data(3, 5, 7), data(3, 7, 4, seed=1), data(7, seed=2)
+    (product,) = cut(capture([((a * 2) @ b + 1)._node]), Fusion()).tasks
+    assert (product.depth, product.macs) == (7, 3 * 5 * 7 * 4)
+    (vector,) = cut(capture([(a @ v)._node]), Fusion()).tasks  # a sum of rows
+    assert (vector.depth, vector.macs) == (0, 0)

@@ -64,11 +64,10 @@ class Teller:
 
 def made(*kernels: tuple[str, str, int], depth: int = 0) -> Any:
     """A plan. kernels: name, device and bytes of each step. depth: of matrix products of 8 x 4; 0 if there are none."""
-    call = SimpleNamespace(operands=[SimpleNamespace(shape=(8, depth))]) if depth else None
     return SimpleNamespace(
         placed=[
             SimpleNamespace(
-                task=SimpleNamespace(name=name, kind="matmul" if depth else "map", call=call, shape=(8, 4)),
+                task=SimpleNamespace(name=name, kind="matmul" if depth else "map", macs=8 * 4 * depth),
                 kernel=SimpleNamespace(device=device, cost=SimpleNamespace(nbytes=nbytes)),
             )
             for name, device, nbytes in kernels

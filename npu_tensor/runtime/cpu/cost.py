@@ -144,8 +144,8 @@ class ProductWork(NamedTuple):
     after: int
 
 
-def product_work(task: Task, depth: int, target: Target) -> ProductWork:
-    """Of a matrix product over `depth`."""
+def product_work(task: Task, target: Target) -> ProductWork:
+    """Of a matrix product."""
     assert task.program is not None
     *batch, m, n = task.shape
     products, elements = math.prod(batch), math.prod(task.shape)
@@ -157,22 +157,22 @@ def product_work(task: Task, depth: int, target: Target) -> ProductWork:
         dtype = inputs[0].dtype if prologue is None else prologue.dtype
         assert dtype is not None
         dtypes.append(dtype.name)
-        before.append(matrices[-1] * lines * depth * flops(prologue.program) if prologue else 0)
+        before.append(matrices[-1] * lines * task.depth * flops(prologue.program) if prologue else 0)
     unit = choose_unit(dtypes[0], dtypes[1], target)
     if matrices[1] == 1:  # Products that share B are one with more rows.
         m, products, matrices[0] = m * products, 1, 1
     most, columns = tile_shape(unit, target)
     rows = tile_rows(m, most)
-    down, across, steps = -(-m // rows), -(-n // columns), -(-depth // unit.count)
+    down, across, steps = -(-m // rows), -(-n // columns), -(-task.depth // unit.count)
     tiles = products * down * across
     packed = (matrices[0] * down * rows * steps * unit.bytes, matrices[1] * across * columns * steps * unit.bytes)
     macs = tiles * rows * columns * steps * unit.count
     return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
 
 
-def product_cost(task: Task, depth: int, rates: ProcessorRates, threads: int, target: Target) -> Cost:
-    """Of a matrix product over `depth`: a loop that multiplies, and two that pack, with the prologues, before it."""
-    nbytes, work = _tensor_bytes(task), product_work(task, depth, target)
+def product_cost(task: Task, rates: ProcessorRates, threads: int, target: Target) -> Cost:
+    """Of a matrix product: a loop that multiplies, and two that pack, with the prologues, before it."""
+    nbytes, work = _tensor_bytes(task), product_work(task, target)
     working = max(1, min(threads, work.tiles))
     seconds = work.macs / rates.macs[work.unit] + work.tiles * rates.tile_seconds + work.after / rates.flops
     stages = [(max(seconds / working, _memory_seconds(nbytes, working, rates)), working)]

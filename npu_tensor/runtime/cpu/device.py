@@ -496,7 +496,6 @@ class _ProductKernel:
         assert call is not None
         left = call.operands[0]
         assert isinstance(left, Spec)
-        self.depth = left.shape[-1]
         parts = []
         if any(task.prologues):
             parts.append(", fused prologue")
@@ -508,7 +507,7 @@ class _ProductKernel:
     @cached_property
     def cost(self) -> Cost:
         """What a run is predicted to take."""
-        return product_cost(self.task, self.depth, self.owner.rates, self.owner.threads, self.owner.target)
+        return product_cost(self.task, self.owner.rates, self.owner.threads, self.owner.target)
 
     def bind(self) -> Step:
         """Compile the packing loops and the product."""
@@ -529,7 +528,7 @@ class _ProductKernel:
                 copies.append(copy)
         numbers = _number_types(task.program)
         gemm = owner.product(
-            (m, n, self.depth),
+            (m, n, task.depth),
             a=_factor(task.prologues[0], left),
             b=_factor(task.prologues[1], right),
             outputs=tuple(Matrix(output.dtype.name, output.layout.strides) for output in task.outputs),
