@@ -417,6 +417,19 @@ class Config:
             self._fill(name, value, origin)
             return value
 
+    def __repr__(self) -> str:
+        """The settings that are not at their defaults. Reads none for good."""
+        return f"config({', '.join(f'{name}={value!r}' for name, value in self._changed())})"
+
+    def _changed(self) -> Iterator[tuple[str, Any]]:
+        for name, setting in SETTINGS.items():
+            try:
+                value = getattr(self, name) if name in self._origins else setting.from_environment()[0]
+            except ArgumentError:
+                value = os.environ[setting.given() or ""]
+            if value != setting.default:
+                yield name, value
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in SETTINGS:
             raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")

@@ -190,6 +190,10 @@ class Jitted(Generic[P, R]):
         self._methods: dict[int, Jitted[Any, R]] = {}
         _jitted[id(self)] = self
 
+    def __repr__(self) -> str:
+        name, captures = getattr(self, "__name__", repr(self._function)), self.captures
+        return f"<jit {name}, {captures} capture{'s' if captures != 1 else ''}>"
+
     @property
     def captures(self) -> int:
         """The number of signatures captured so far; of a method, those of all instances that still live."""

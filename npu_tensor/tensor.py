@@ -42,6 +42,7 @@ __all__ = [
     "FUNCTIONS",
     "UFUNCS",
     "Tensor",
+    "define_operator",
     "from_array",
     "pending",
     "realize",
@@ -144,7 +145,7 @@ class Tensor(Methods):
             return f"Tensor({node.spec}, argument of a function that is being captured)"
         if _only_elsewhere(node.value):
             return f"Tensor({node.spec}, on {self.device})"
-        return f"Tensor({_format(self)}, dtype={self.dtype.name})"
+        return _format(self)
 
     def _repr_html_(self) -> str:
         """For notebooks: what `repr` says, and the ops still to run as a picture. Neither computes nor waits."""
@@ -216,7 +217,7 @@ class Tensor(Methods):
         return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
 
     def __str__(self) -> str:
-        return f"Tensor({_format(self.realize())}, dtype={self.dtype.name})"
+        return _format(self.realize())
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and not self.shape else str(self)
@@ -247,6 +248,13 @@ class Tensor(Methods):
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self.clone()
+
+    if not TYPE_CHECKING:  # which would otherwise take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Only called for what is not there."""
+            hint = f": {_HINTS[name]}" if name in _HINTS else ""
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __reduce__(self) -> Any:
         # As bytes: NumPy's pickles share their memory where the protocol lets them, but not those of bfloat16.
@@ -291,6 +299,19 @@ class Tensor(Methods):
         self._node = result._node
         self._node.handle = weakref.ref(self)
         return self
+
+
+NO_GRADIENTS = "there is no automatic differentiation"
+_NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') lets an NPU run ops"
+_HINTS = {
+    "backward": NO_GRADIENTS,
+    "cuda": _NO_TRANSFER,
+    "grad": NO_GRADIENTS,
+    "npu": _NO_TRANSFER,
+    "requires_grad": NO_GRADIENTS,
+    "requires_grad_": NO_GRADIENTS,
+}
+"""What to say where PyTorch's tensors have an attribute that these cannot have."""
 
 
 def wrap(node: Node) -> Tensor:
@@ -349,6 +370,8 @@ EDGE = 3
 
 PRINTED = 200
 
+PREFIX = "Tensor("
+
 
 def _format(tensor: Tensor) -> str:
     array = tensor.numpy()
@@ -359,7 +382,11 @@ def _format(tensor: Tensor) -> str:
         array, threshold = array[np.ix_(*ends)], 0
     if tensor.dtype.name == "bfloat16":
         array = array.astype(np.float32)
-    return np.array2string(array, separator=", ", threshold=threshold, edgeitems=EDGE, precision=4)
+    printed = np.array2string(
+        array, separator=", ", threshold=threshold, edgeitems=EDGE, precision=4, prefix=PREFIX
+    )
+    shape = "" if tensor.numel() or tensor.ndim == 1 else f", shape={list(tensor.shape)}"
+    return f"{PREFIX}{printed}{shape}, dtype={tensor.dtype.name})"
 
 
 def _only_elsewhere(value: Any) -> bool:
@@ -578,6 +605,13 @@ def _forward(function: Callable[..., Tensor]) -> Callable[..., Any]:
     return operator
 
 
+def _unary(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def operator(self: Tensor) -> Tensor:
+        return function(self)
+
+    return operator
+
+
 def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
         if not isinstance(other, ACCEPTED):
@@ -585,6 +619,13 @@ def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
         return self._assign(function(self, other))
 
     return operator
+
+
+def define_operator(name: str, operator: Callable[..., Any], function: Callable[..., Tensor]) -> None:
+    """Make an operator a method, so that `help` shows its own name and what the op does."""
+    operator.__name__, operator.__qualname__, operator.__module__ = name, f"Tensor.{name}", "npu_tensor"
+    operator.__doc__ = f"As {function.__name__}: {function.__doc__}"
+    setattr(Tensor, name, operator)
 
 
 def _install() -> None:
@@ -597,12 +638,12 @@ def _install() -> None:
             UFUNCS[op.ufunc] = function
         for dunder in op.operators:
             if len(op.operands) == 1:
-                setattr(Tensor, f"__{dunder}__", lambda self, f=function: f(self))
+                define_operator(f"__{dunder}__", _unary(function), function)
             else:
-                setattr(Tensor, f"__{dunder}__", _forward(function))
-                setattr(Tensor, f"__i{dunder}__", _in_place(function))
+                define_operator(f"__{dunder}__", _forward(function), function)
+                define_operator(f"__i{dunder}__", _in_place(function), function)
                 if op.rule is not comparison:
-                    setattr(Tensor, f"__r{dunder}__", _reflected(function))
+                    define_operator(f"__r{dunder}__", _reflected(function), function)
         RECORDERS[op.name] = function
         if op.public:
             FUNCTIONS[op.name] = function

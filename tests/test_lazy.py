@@ -4,6 +4,8 @@ import copy
 import gc
 import os
 import pickle
+import pydoc
+import re
 import subprocess
 import sys
 import warnings
@@ -120,6 +122,58 @@ def test_writes_at_one_place_after_another_share_a_plan() -> None:
             expected[i, 1:3] = i
     assert m.tolist() == expected.tolist()
     assert len(made) == 2
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_an_empty_tensor_shows_its_shape(shape: tuple[int, ...]) -> None:
+    assert str(nt.zeros(*shape)) == f"Tensor([], shape={list(shape)}, dtype=float32)"
+    assert str(nt.zeros(0)) == "Tensor([], dtype=float32)"
+
+
+def test_matrices_are_aligned() -> None:
+    lines = str(nt.arange(8).reshape(2, 2, 2)).splitlines()
+    assert [line.index(digit) for line, digit in zip(filter(None, lines), "0246", strict=True)] == [10] * 4
+
+
+def test_objects_show_what_they_hold() -> None:
+    @nt.jit
+    def layer(x: nt.Tensor) -> nt.Tensor:
+        return x + 1
+
+    assert repr(layer) == "<jit layer, 0 captures>"
+    layer(nt.ones(2))
+    assert repr(layer) == "<jit layer, 1 capture>"
+    layer(nt.ones(3))
+    assert repr(layer) == "<jit layer, 2 captures>"
+    assert repr(nt.Generator(3)) == "Generator(seed=3)"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("backward", "automatic differentiation"),
+        ("grad", "automatic differentiation"),
+        ("requires_grad", "automatic differentiation"),
+        ("cuda", re.escape("nt.set_default_device('npu')")),
+        ("nonsense", "no attribute 'nonsense'$"),
+    ],
+)
+def test_what_there_is_not_is_explained(name: str, hint: str) -> None:
+    assert not hasattr(nt.Tensor, name)
+    with pytest.raises(AttributeError, match=hint) as caught:
+        getattr(nt.ones(2), name)
+    assert caught.value.name == name
+
+
+def test_there_are_no_gradients_to_ask_for() -> None:
+    with pytest.raises(TypeError, match="'requires_grad': there is no automatic differentiation"):
+        nt.tensor([1.0], requires_grad=True)  # type: ignore[call-arg]
+
+
+def test_help_names_operators() -> None:
+    text = pydoc.plain(pydoc.render_doc(nt.Tensor))
+    for name in ("add", "radd", "iadd", "matmul", "rpow", "eq", "neg"):
+        assert re.search(rf"^ \|  __{name}__\(self: 'Tensor'", text, re.MULTILINE), name
+    assert "operator(" not in text
+    assert "lambda" not in text
 
 
 LOOKS: list[Callable[[nt.Tensor], Any]] = [

@@ -26,7 +26,7 @@ from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functional.creation import check_device
 from npu_tensor.functional.register import Operand, composite, fitting, register
 from npu_tensor.ops import OPS
-from npu_tensor.tensor import ACCEPTED, FUNCTIONS, RECORDERS, UFUNCS, Tensor
+from npu_tensor.tensor import ACCEPTED, FUNCTIONS, RECORDERS, UFUNCS, Tensor, define_operator
 
 __all__ = ["result_type"]
 
@@ -77,7 +77,7 @@ def _ipow(self: Tensor, exponent: Any) -> Any:
 
 
 for _name, _operator in {"__pow__": _pow, "__rpow__": _rpow, "__ipow__": _ipow}.items():
-    setattr(Tensor, _name, _operator)
+    define_operator(_name, _operator, power)
 
 
 @composite()
@@ -128,7 +128,7 @@ def _install_comparison(name: str) -> None:
         return recorder(self, _comparable(other, self)) if isinstance(other, ACCEPTED) else NotImplemented
 
     register(name, compare)
-    setattr(Tensor, f"__{name}__", operator)
+    define_operator(f"__{name}__", operator, compare)
     ufunc = OPS[name].ufunc
     assert ufunc is not None
     UFUNCS[ufunc] = compare

@@ -279,6 +279,9 @@ class Generator:
         check_device(device)
         self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1 if seed is None else seed)
 
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed})"
+
     def manual_seed(self, seed: int) -> Generator:
         """Start anew from `seed`."""
         if seed < 0:

@@ -13,7 +13,7 @@ from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, register, tensor_of
 from npu_tensor.functional.shape import diagonal
 from npu_tensor.ops.rules import unpacked
-from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor
+from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor, define_operator
 
 __all__: list[str] = []
 
@@ -62,7 +62,7 @@ def _imatmul(self: Tensor, other: Any) -> Any:
 
 
 for _name, _operator in {"__matmul__": _matmul, "__rmatmul__": _rmatmul, "__imatmul__": _imatmul}.items():
-    setattr(Tensor, _name, _operator)
+    define_operator(_name, _operator, matmul)
 UFUNCS[np.matmul] = matmul
 
 

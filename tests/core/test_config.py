@@ -319,6 +319,18 @@ def test_origin_says_where_a_value_is_from_also_before_it_is_read(monkeypatch: p
     assert (settings.origin("jit"), settings.jit) == ("GGML_HSA_JIT_COMPILE", "off")
 
 
+def test_what_differs_from_the_defaults_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Config()
+    assert repr(settings) == "config()"
+    monkeypatch.setenv("NPU_TENSOR_DEVICE", "sim:npu2")
+    monkeypatch.setenv("NPU_TENSOR_THREADS", "several")
+    settings.debug = 0
+    settings.strict = True
+    assert repr(settings) == "config(device='sim:npu2', threads='several', strict=True)"
+    monkeypatch.setenv("NPU_TENSOR_DEVICE", "cpu")
+    assert settings.device == "cpu"  # which was not kept
+
+
 def test_scope_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Config()
     settings.threads = 2
