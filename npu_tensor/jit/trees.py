@@ -1,0 +1,58 @@
+"""Nested arguments and results: their structure as a key, and the same structure with other tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npu_tensor.tensor import Tensor
+
+__all__ = ["flatten", "rebuild"]
+
+
+class _Slot(NamedTuple):
+    """The place of a tensor in flattened arguments or results."""
+
+    number: int
+
+
+def flatten(value: Any, tensors: list[Tensor]) -> Any:
+    """A hashable description of nested tuples, lists and dicts in which tensors, appended to the list, are slots."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return _Slot(len(tensors) - 1)
+    if isinstance(value, (tuple, list)):
+        return (type(value), *(flatten(part, tensors) for part in value))
+    if isinstance(value, dict):
+        if getattr(value, "__dict__", None):
+            raise TypeError(f"jit does not follow the attributes of a {type(value).__name__}; use a plain dict")
+        items = ((key, flatten(part, tensors)) for key, part in value.items())
+        return (type(value), getattr(value, "default_factory", None), *items)
+    # As values 0.0 and -0.0 are equal, NaN is not even equal to itself, and NumPy numbers equal those of other types.
+    if isinstance(value, np.generic):
+        return (type(value), value.tobytes())
+    if isinstance(value, float):
+        return (type(value), float.__repr__(value))
+    hash(value)  # raises the TypeError that names the type
+    return (type(value), value)
+
+
+def rebuild(value: Any, tensors: list[Tensor]) -> Any:
+    """The nested value, from its original, with other tensors in order."""
+    return _replace(value, iter(tensors))
+
+
+def _replace(part: Any, remaining: Iterator[Tensor]) -> Any:
+    if isinstance(part, Tensor):
+        return next(remaining)
+    if isinstance(part, tuple) and hasattr(part, "_fields"):
+        return type(part)(*(_replace(value, remaining) for value in part))
+    if isinstance(part, (tuple, list)):
+        return type(part)(_replace(value, remaining) for value in part)
+    if isinstance(part, dict):
+        items = {key: _replace(value, remaining) for key, value in part.items()}
+        return type(part)(part.default_factory, items) if isinstance(part, defaultdict) else type(part)(items)
+    return part
