@@ -6,8 +6,6 @@ are looked at: print, item, numpy, tolist, bool, int, float, or realize.
 
 from __future__ import annotations
 
-import inspect
-import linecache
 import reprlib
 import sys
 import weakref
@@ -23,8 +21,9 @@ from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
-from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe, keep
-from npu_tensor.ops.rules import comparison, unpacked
+from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
+from npu_tensor.ops.rules import comparison
+from npu_tensor.recorders import compile_recorder
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
 from npu_tensor.selection import forced
@@ -483,104 +482,6 @@ def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) ->
 # --- functions and methods generated from the registry
 
 
-def _parameters(op: Op) -> str:
-    """The parameter list of the generated function. As in PyTorch, tensors may be passed by name too."""
-    parts = [*op.operands]
-    keyword_only = False
-    for number, attribute in enumerate(op.attributes):
-        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            parts.append(f"*{attribute.name}")
-            keyword_only = True
-            continue
-        if attribute.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
-            parts.append("*")
-            keyword_only = True
-        default = f"=_default{number}" if attribute.default is not inspect.Parameter.empty else ""
-        parts.append(f"{attribute.name}{default}")
-    return ", ".join(parts)
-
-
-def _attribute_values(op: Op) -> str:
-    """The tuple of attribute values; sequences become tuples, which can be keys."""
-    values = []
-    for attribute in op.attributes:
-        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.append(f"_flat({attribute.name})")
-        elif attribute.name in ("dim", "shape", "dims"):
-            values.append(f"tuple({attribute.name}) if type({attribute.name}) is list else {attribute.name}")
-        else:
-            values.append(attribute.name)
-    return f"({''.join(value + ', ' for value in values)})"
-
-
-def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """f(2, 3), f((2, 3)) and f([2, 3]) mean the same."""
-    return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values))
-
-
-def _source(op: Op) -> str:
-    """Source of the recording function: no signature binding and no loops on the hot path."""
-    lines = [f"def {op.name}({_parameters(op)}):", "    frame = _getframe(1)"]
-    names = [f"n{i}" for i in range(len(op.operands))]
-    for i, operand in enumerate(op.operands):
-        lines += [
-            f"    if type({operand}) is Tensor:",
-            f"        n{i} = {operand}._node; s{i} = n{i}.spec; d{i} = n{i}.depth",
-            f"    else: n{i}, s{i}, d{i} = _operand({operand})",
-        ]
-    specs = f"({''.join(f's{i}, ' for i in range(len(names)))})"
-    attributes = _attribute_values(op)
-    lines.append(f"    specs = {specs}")
-    if not op.attributes:
-        lines += [
-            "    call = _calls.get(specs)",
-            "    if call is None: call = _keep(_calls, specs, _resolve(_op, specs, (), frame))",
-        ]
-    elif all(a.default is not inspect.Parameter.empty for a in op.attributes):
-        # With nothing but defaults, which is most calls, the specs alone are the key.
-        defaults = " and ".join(f"{a.name} is _default{number}" for number, a in enumerate(op.attributes))
-        lines += [
-            f"    if {defaults}:",
-            "        call = _calls.get(specs)",
-            f"        if call is None: call = _keep(_calls, specs, _resolve(_op, specs, {attributes}, frame))",
-            f"    else: call = _resolve(_op, specs, {attributes}, frame)",
-        ]
-    else:
-        lines.append(f"    call = _resolve(_op, specs, {attributes}, frame)")
-    depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(
-        len(names), f"max({', '.join(f'd{i}' for i in range(len(names)))})"
-    )
-    finish = "_finish" if op.kind != "view" else "_finish_view"
-    lines.append(f"    return {finish}(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
-    return "\n".join(lines) + "\n"
-
-
-def _compile(op: Op) -> Callable[..., Tensor]:
-    source = _source(op)
-    filename = f"<npu_tensor.{op.name}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    internal_files.add(filename)
-    namespace: dict[str, Any] = {
-        "Tensor": Tensor,
-        "_calls": {},
-        "_finish": _finish,
-        "_finish_view": _finish_view,
-        "_flat": _flat,
-        "_getframe": sys._getframe,
-        "_keep": keep,
-        "_op": op,
-        "_operand": _operand,
-        "_resolve": _resolve,
-        **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
-    }
-    exec(compile(source, filename, "exec"), namespace)
-    function = namespace[op.name]
-    function.__doc__ = op.doc
-    function.__module__ = "npu_tensor"
-    function.__qualname__ = op.name
-    return cast(Callable[..., Tensor], function)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Public functions by name: one per public op; `functional` adds those that are made of several."""
 
@@ -630,10 +531,12 @@ def define_operator(name: str, operator: Callable[..., Any], function: Callable[
 
 def _install() -> None:
     """Functions, methods, operators and ufuncs of every public op."""
+    names = {"Tensor": Tensor, "_operand": _operand, "_resolve": _resolve}
     for op in OPS.values():
         if op.variadic:  # through `record`, by the functions that know how many operands there are
             continue
-        function = _compile(op)
+        function = compile_recorder(op, {**names, "_finish": _finish_view if op.kind == "view" else _finish})
+        internal_files.add(function.__code__.co_filename)
         if op.ufunc is not None:
             UFUNCS[op.ufunc] = function
         for dunder in op.operators:

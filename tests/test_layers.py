@@ -28,7 +28,7 @@ LAYERS = (
     ("debugging", "dtypes", "logs"),
     ("dlpack", "spec", "tensor_desc"),
     ("ops",),
-    ("graph", "task"),
+    ("graph", "recorders", "task"),
     ("drawing",),
     ("dataflow",),
     ("kernels",),

@@ -1,0 +1,113 @@
+"""The functions that record ops, written as Python source from the declarations.
+
+Recording is what a program spends most of its own time on, so these bind no signatures and have no loops.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from npu_tensor.ops.declare import Op, keep
+from npu_tensor.ops.rules import unpacked
+
+__all__ = ["compile_recorder"]
+
+
+def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function that records `op`, with its name and its text.
+
+    names: `Tensor`, and as `_operand`, `_resolve` and `_finish` the steps that `tensor.record` takes.
+    """
+    source = _source(op)
+    filename = f"<npu_tensor.{op.name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    namespace: dict[str, Any] = {
+        **names,
+        "_calls": {},
+        "_flat": _flat,
+        "_getframe": sys._getframe,
+        "_keep": keep,
+        "_op": op,
+        **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
+    }
+    exec(compile(source, filename, "exec"), namespace)
+    function: Callable[..., Any] = namespace[op.name]
+    function.__doc__ = op.doc
+    function.__module__ = "npu_tensor"
+    function.__qualname__ = op.name
+    return function
+
+
+def _parameters(op: Op) -> str:
+    """The parameter list of the generated function. As in PyTorch, tensors may be passed by name too."""
+    parts = [*op.operands]
+    keyword_only = False
+    for number, attribute in enumerate(op.attributes):
+        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
+            parts.append(f"*{attribute.name}")
+            keyword_only = True
+            continue
+        if attribute.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
+            parts.append("*")
+            keyword_only = True
+        default = f"=_default{number}" if attribute.default is not inspect.Parameter.empty else ""
+        parts.append(f"{attribute.name}{default}")
+    return ", ".join(parts)
+
+
+def _attribute_values(op: Op) -> str:
+    """The tuple of attribute values; sequences become tuples, which can be keys."""
+    values = []
+    for attribute in op.attributes:
+        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
+            values.append(f"_flat({attribute.name})")
+        elif attribute.annotation.partition(" | ")[0] not in ("bool", "float", "int", "str"):
+            values.append(f"tuple({attribute.name}) if type({attribute.name}) is list else {attribute.name}")
+        else:
+            values.append(attribute.name)
+    return f"({''.join(value + ', ' for value in values)})"
+
+
+def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """f(2, 3), f((2, 3)) and f([2, 3]) mean the same."""
+    return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values))
+
+
+def _source(op: Op) -> str:
+    """Source of the recording function."""
+    lines = [f"def {op.name}({_parameters(op)}):", "    frame = _getframe(1)"]
+    names = [f"n{i}" for i in range(len(op.operands))]
+    for i, operand in enumerate(op.operands):
+        lines += [
+            f"    if type({operand}) is Tensor:",
+            f"        n{i} = {operand}._node; s{i} = n{i}.spec; d{i} = n{i}.depth",
+            f"    else: n{i}, s{i}, d{i} = _operand({operand})",
+        ]
+    specs = f"({''.join(f's{i}, ' for i in range(len(names)))})"
+    attributes = _attribute_values(op)
+    lines.append(f"    specs = {specs}")
+    if not op.attributes:
+        lines += [
+            "    call = _calls.get(specs)",
+            "    if call is None: call = _keep(_calls, specs, _resolve(_op, specs, (), frame))",
+        ]
+    elif all(a.default is not inspect.Parameter.empty for a in op.attributes):
+        # With nothing but defaults, which is most calls, the specs alone are the key.
+        defaults = " and ".join(f"{a.name} is _default{number}" for number, a in enumerate(op.attributes))
+        lines += [
+            f"    if {defaults}:",
+            "        call = _calls.get(specs)",
+            f"        if call is None: call = _keep(_calls, specs, _resolve(_op, specs, {attributes}, frame))",
+            f"    else: call = _resolve(_op, specs, {attributes}, frame)",
+        ]
+    else:
+        lines.append(f"    call = _resolve(_op, specs, {attributes}, frame)")
+    depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(
+        len(names), f"max({', '.join(f'd{i}' for i in range(len(names)))})"
+    )
+    lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
+    return "\n".join(lines) + "\n"
