@@ -52,6 +52,7 @@ _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
     "sin": (159, 108),
     "cos": (154, 103),
     "tanh": (219, 82),
+    "atan": (223, 144),
     "erf": (255, 72),
     "pow": (363, 267),
     "sum_lanes": (8, 8),

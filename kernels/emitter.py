@@ -65,7 +65,7 @@ _FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": 
 _INEXACT: Final = frozenset(
     {
         *("mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10"),
-        *("sin", "cos", "tanh", "erf", "pow"),
+        *("sin", "cos", "tanh", "atan", "erf", "pow"),
     }
 )
 
@@ -95,7 +95,7 @@ _OF_BOOL: Final = frozenset(
 # of close numbers, the exponential of a large one) or make a step of it (rounding, comparison).
 _KEEPS_RELATIVE_ERROR: Final = frozenset(
     {
-        *("mul", "div", "sqrt", "tanh", "erf", "neg", "abs", "maximum", "minimum", "select"),
+        *("mul", "div", "sqrt", "tanh", "atan", "erf", "neg", "abs", "maximum", "minimum", "select"),
         *("round_bfloat16", "round_float16"),
     }
 )

@@ -79,6 +79,10 @@ def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
 def absolute(input: Any) -> Any:
     """Absolute value; the smallest integer wraps to itself."""
+def acos(input: Operand) -> Tensor:
+    """Inverse cosine in radians; NaN beyond -1 and 1."""
+def acosh(input: Operand) -> Tensor:
+    """Inverse hyperbolic cosine; NaN below 1."""
 def adaptive_avg_pool2d(input: Tensor, output_size: builtins.int | Sequence[builtins.int | None] | None) -> Tensor:
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
@@ -107,6 +111,20 @@ def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Ten
     """Whether some element over dim is true (not zero)."""
 def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
+def arccos(input: Any) -> Any:
+    """Inverse cosine in radians; NaN beyond -1 and 1."""
+def arccosh(input: Any) -> Any:
+    """Inverse hyperbolic cosine; NaN below 1."""
+def arcsin(input: Any) -> Any:
+    """Inverse sine in radians; NaN beyond -1 and 1."""
+def arcsinh(input: Any) -> Any:
+    """Inverse hyperbolic sine."""
+def arctan(input: Any) -> Any:
+    """Inverse tangent in radians."""
+def arctan2(input: Any, other: Any) -> Any:
+    """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+def arctanh(input: Any) -> Any:
+    """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
 def argmin(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
@@ -117,6 +135,16 @@ def argwhere(input: Tensor) -> Tensor:
     """Positions of elements that are not zero, one row each. Reads the value."""
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """As `tensor`, but a Tensor of the dtype is returned as it is."""
+def asin(input: Operand) -> Tensor:
+    """Inverse sine in radians; NaN beyond -1 and 1."""
+def asinh(input: Operand) -> Tensor:
+    """Inverse hyperbolic sine."""
+def atan(input: Operand) -> Tensor:
+    """Inverse tangent in radians."""
+def atan2(input: Operand, other: Operand) -> Tensor:
+    """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+def atanh(input: Operand) -> Tensor:
+    """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True) -> Tensor:
     """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
 def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: builtins.bool = False, count_include_pad: builtins.bool = True, divisor_override: builtins.int | None = None) -> Tensor:
@@ -179,6 +207,8 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Si
     bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch."""
 def cos(input: Operand) -> Tensor:
     """Cosine of radians."""
+def cosh(input: Operand) -> Tensor:
+    """Hyperbolic cosine."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Tensor:
     """Cosine of the angle between x1 and x2 over dim."""
 def count_equal(input: Operand, other: Operand) -> Tensor:
@@ -253,6 +283,10 @@ def floor(input: Operand) -> Tensor:
     """The largest integer not above input."""
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
+def fmax(input: Operand, other: Operand) -> Tensor:
+    """The larger of the two; the other one if one is NaN."""
+def fmin(input: Operand, other: Operand) -> Tensor:
+    """The smaller of the two; the other one if one is NaN."""
 def fmod(input: Operand, other: Operand) -> Tensor:
     """What division rounded toward zero leaves; has the sign of input."""
 def frac(input: Operand) -> Tensor:
@@ -309,6 +343,8 @@ def hardtanh(input: Operand, min_val: builtins.float = -1.0, max_val: builtins.f
     """input limited to [min_val, max_val]."""
 def hstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+def hypot(input: Operand, other: Operand) -> Tensor:
+    """sqrt(input^2 + other^2), without overflow."""
 def iinfo(type: Any) -> IntegerLimits:
     """Bits, max and min of an integer dtype."""
 def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
@@ -362,6 +398,8 @@ def log2(input: Operand) -> Tensor:
     """Logarithm to base 2, exact for powers of two."""
 def log_softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
     """log(softmax(input)) over dim, without overflow."""
+def logaddexp(input: Operand, other: Operand) -> Tensor:
+    """log(exp(input) + exp(other)), without overflow."""
 def logical_and(input: Operand, other: Operand) -> Tensor:
     """Both are true (not zero)."""
 def logical_not(input: Operand) -> Tensor:
@@ -430,6 +468,8 @@ def multiply(input: Any, other: Any) -> Any:
     """input * other."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
+def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
+    """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
     """`length` elements along dim from `start`."""
 def ne(input: Operand, other: Operand) -> Tensor:
@@ -570,6 +610,8 @@ def silu_back(grad: Tensor, input: Tensor) -> Tensor:
     """grad times the derivative of silu at input."""
 def sin(input: Operand) -> Tensor:
     """Sine of radians."""
+def sinh(input: Operand) -> Tensor:
+    """Hyperbolic sine."""
 def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
     """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 

@@ -34,6 +34,14 @@ class Methods:
         """In-place form of `abs`: this handle names the result, other handles keep the old value."""
     def absolute(self) -> Any:
         """Absolute value; the smallest integer wraps to itself."""
+    def acos(self) -> Tensor:
+        """Inverse cosine in radians; NaN beyond -1 and 1."""
+    def acos_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `acos`: this handle names the result, other handles keep the old value."""
+    def acosh(self) -> Tensor:
+        """Inverse hyperbolic cosine; NaN below 1."""
+    def acosh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `acosh`: this handle names the result, other handles keep the old value."""
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
@@ -64,6 +72,20 @@ class Methods:
         """Smallest and largest element over dim (None = all)."""
     def any(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether some element over dim is true (not zero)."""
+    def arccos(self) -> Any:
+        """Inverse cosine in radians; NaN beyond -1 and 1."""
+    def arccosh(self) -> Any:
+        """Inverse hyperbolic cosine; NaN below 1."""
+    def arcsin(self) -> Any:
+        """Inverse sine in radians; NaN beyond -1 and 1."""
+    def arcsinh(self) -> Any:
+        """Inverse hyperbolic sine."""
+    def arctan(self) -> Any:
+        """Inverse tangent in radians."""
+    def arctan2(self, other: Any) -> Any:
+        """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+    def arctanh(self) -> Any:
+        """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
@@ -72,6 +94,26 @@ class Methods:
         """Indices that sort along dim, always stable; NaN counts as the largest."""
     def argwhere(self) -> Tensor:
         """Positions of elements that are not zero, one row each. Reads the value."""
+    def asin(self) -> Tensor:
+        """Inverse sine in radians; NaN beyond -1 and 1."""
+    def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `asin`: this handle names the result, other handles keep the old value."""
+    def asinh(self) -> Tensor:
+        """Inverse hyperbolic sine."""
+    def asinh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `asinh`: this handle names the result, other handles keep the old value."""
+    def atan(self) -> Tensor:
+        """Inverse tangent in radians."""
+    def atan2(self, other: Operand) -> Tensor:
+        """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
+    def atan2_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `atan2`: this handle names the result, other handles keep the old value."""
+    def atan_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `atan`: this handle names the result, other handles keep the old value."""
+    def atanh(self) -> Tensor:
+        """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    def atanh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `atanh`: this handle names the result, other handles keep the old value."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -144,6 +186,10 @@ class Methods:
         """Cosine of radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `cos`: this handle names the result, other handles keep the old value."""
+    def cosh(self) -> Tensor:
+        """Hyperbolic cosine."""
+    def cosh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `cosh`: this handle names the result, other handles keep the old value."""
     def count_equal(self, other: Operand) -> Tensor:
         """How many elements are equal, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
@@ -220,6 +266,14 @@ class Methods:
         """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `floor_divide`: this handle names the result, other handles keep the old value."""
+    def fmax(self, other: Operand) -> Tensor:
+        """The larger of the two; the other one if one is NaN."""
+    def fmax_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `fmax`: this handle names the result, other handles keep the old value."""
+    def fmin(self, other: Operand) -> Tensor:
+        """The smaller of the two; the other one if one is NaN."""
+    def fmin_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `fmin`: this handle names the result, other handles keep the old value."""
     def fmod(self, other: Operand) -> Tensor:
         """What division rounded toward zero leaves; has the sign of input."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -278,6 +332,10 @@ class Methods:
         """input limited to [min_val, max_val]."""
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hardtanh`: this handle names the result, other handles keep the old value."""
+    def hypot(self, other: Operand) -> Tensor:
+        """sqrt(input^2 + other^2), without overflow."""
+    def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `hypot`: this handle names the result, other handles keep the old value."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
         """input with the slices at the positions `index` along dim set to value."""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -338,6 +396,10 @@ class Methods:
         """In-place form of `log`: this handle names the result, other handles keep the old value."""
     def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """log(softmax(input)) over dim, without overflow."""
+    def logaddexp(self, other: Operand) -> Tensor:
+        """log(exp(input) + exp(other)), without overflow."""
+    def logaddexp_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `logaddexp`: this handle names the result, other handles keep the old value."""
     def logical_and(self, other: Operand) -> Tensor:
         """Both are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -422,6 +484,8 @@ class Methods:
         """input * other."""
     def mv(self, vec: Tensor) -> Tensor:
         """Product of a matrix and a vector."""
+    def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
+        """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
         """`length` elements along dim from `start`."""
     def ne(self, other: Operand) -> Tensor:
@@ -562,6 +626,10 @@ class Methods:
         """Sine of radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sin`: this handle names the result, other handles keep the old value."""
+    def sinh(self) -> Tensor:
+        """Hyperbolic sine."""
+    def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `sinh`: this handle names the result, other handles keep the old value."""
     def soft_max_ext(self, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
         """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 

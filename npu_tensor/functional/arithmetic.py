@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from npu_tensor.dtypes import (
@@ -150,6 +152,13 @@ for _alias, _name in {
     "less": "lt",
     "less_equal": "le",
     "not_equal": "ne",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
 }.items():
     register(_alias, FUNCTIONS[_name])
 
@@ -230,6 +239,17 @@ def _positive_operator(self: Tensor) -> Tensor:
 
 composite("__round__", function=False)(_round_operator)
 composite("__pos__", function=False)(_positive_operator)
+
+
+@composite()
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+    if not input.is_floating_point():
+        return input.clone()
+    largest = float(ml_dtypes.finfo(input.dtype.numpy).max)  # type: ignore[no-untyped-call]
+    high = RECORDERS["where"](input == math.inf, largest if posinf is None else float(posinf), input)
+    both = RECORDERS["where"](input == -math.inf, -largest if neginf is None else float(neginf), high)
+    return RECORDERS["where"](input.isnan(), float(nan), both)
 
 
 @composite()

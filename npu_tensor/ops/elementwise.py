@@ -5,6 +5,8 @@ Names and meaning follow PyTorch; where it has no such op, GGML.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from npu_tensor.ops import rules
@@ -51,6 +53,22 @@ def maximum(input, other, /):
 def minimum(input, other, /):
     """The smaller of the two; NaN if either is NaN."""
     return input & other if input.dtype == "bool" else np.minimum(input, other)
+
+
+def _less_missing(input, other, extreme):
+    return np.where(input != input, other, np.where(other != other, input, extreme))
+
+
+@op(kind="map", rule=rules.numeric, ufunc=np.fmax)
+def fmax(input, other, /):
+    """The larger of the two; the other one if one is NaN."""
+    return _less_missing(input, other, np.maximum(input, other))
+
+
+@op(kind="map", rule=rules.numeric, ufunc=np.fmin)
+def fmin(input, other, /):
+    """The smaller of the two; the other one if one is NaN."""
+    return _less_missing(input, other, np.minimum(input, other))
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_NEG", operators=("neg",), ufunc=np.negative)
@@ -244,6 +262,23 @@ def log2(input, /):
 def log10(input, /):
     """Logarithm to base 10, exact for powers of ten."""
     return np.log10(input)
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.logaddexp)
+def logaddexp(input, other, /):
+    """log(exp(input) + exp(other)), without overflow."""
+    largest = np.maximum(input, other)
+    apart = largest + np.log1p(np.exp(-abs(input - other)))
+    return np.where(input == other, input + math.log(2), apart)  # which infinities may be
+
+
+@op(kind="map", rule=rules.floating, ufunc=np.hypot)
+def hypot(input, other, /):
+    """sqrt(input^2 + other^2), without overflow."""
+    a, b = abs(input), abs(other)
+    longer = np.maximum(a, b)
+    ratio = np.where(longer == 0, 0, np.minimum(a, b) / longer)
+    return np.where((a == math.inf) | (b == math.inf), math.inf, longer * np.sqrt(1 + ratio * ratio))
 
 
 # --- trigonometric, hyperbolic, special

@@ -123,6 +123,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,
+    "atan": np.arctan,
     "erf": rows.erf,
     "pow": np.power,
     "eq": np.equal,

@@ -27,6 +27,7 @@ FLOAT64_REFERENCES = {
     "sin": torch.sin,
     "cos": torch.cos,
     "tanh": torch.tanh,
+    "atan": torch.atan,
     "erf": torch.erf,
 }
 SPECIALS = np.array(
@@ -269,6 +270,7 @@ def everything(dtype: str) -> Program:
                 "sin",
                 "cos",
                 "tanh",
+                "atan",
                 "erf",
                 "pow",
                 "round_bfloat16",

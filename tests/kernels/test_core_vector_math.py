@@ -33,6 +33,7 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "sin": np.sin,
     "cos": np.cos,
     "tanh": np.tanh,
+    "atan": np.arctan,
     "erf": _ERF,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),

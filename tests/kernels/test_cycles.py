@@ -15,7 +15,9 @@ from npu_tensor.ops.expression import Builder, Program
 
 CXX = {"float32": "float", "int32": "int32", "int16": "int16", "int8": "int8", "uint8": "uint8", "bool": "bool"}
 SIZES = {"float32": 4, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-PRECISE = {"mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "erf", "pow"}
+PRECISE = {
+    "mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow",
+}  # fmt: skip
 NAMES = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
 BINARY = {
     "add", "sub", "mul", "div", "maximum", "minimum", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",

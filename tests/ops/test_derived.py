@@ -49,7 +49,8 @@ SAME_IN_TORCH = (
     *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "relu", "selu"),
     *("sigmoid", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or"),
     *("logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
-    *("bitwise_left_shift", "bitwise_right_shift"),
+    *("bitwise_left_shift", "bitwise_right_shift", "fmax", "fmin", "hypot", "logaddexp"),
+    *("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "atan2"),
 )
 SAME_IN_FUNCTIONAL = (
     *("relu6", "leaky_relu", "elu", "logsigmoid", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"),
@@ -152,6 +153,7 @@ CANCELS = {
     **dict.fromkeys(("geglu_gate", "geglu_erf_gate", "geglu_quick_gate", "swiglu_gate", "swiglu_oai_gate"), 4e-6),
     **dict.fromkeys(("hardswish", "hardsigmoid", "add", "sub", "fmod", "remainder"), 1e-6),
     **dict.fromkeys(("var", "std", "mean", "sum", "prod", "logsumexp", "log_softmax", "cumsum", "l2_norm"), 4e-6),
+    "logaddexp": 4e-6,
 }
 ULPS = {"float32": 8, "bfloat16": 1, "float16": 1, "float64": 16}
 

@@ -277,6 +277,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *((name, (M, V), {}) for name in ("greater", "greater_equal", "less", "less_equal")),
     *((name, (M,), {}) for name in ("negative", "absolute", "clone", "ravel")),
     *((name, (X, 0, 2), {}) for name in ("swapdims", "moveaxis")),
+    *((f"arc{name}", (torch.sin(M),), {}) for name in ("sin", "cos", "tan", "sinh", "tanh")),
+    ("arccosh", (M.abs() + 1,), {}),
+    ("arctan2", (M, V), {}),
+    ("nan_to_num", (torch.tensor([math.nan, math.inf, -math.inf, 1.5]), 2.0, 7.0, -3), {}),
+    ("nan_to_num", (I,), {}),
     ("concatenate", ([M, M], 1), {}),
     ("broadcast_tensors", (M, V), {}),
     ("vdot", (V, V), {}),
@@ -721,6 +726,15 @@ def test_an_even_kernel_with_the_same_extents_is_padded_more_behind() -> None:
     x, weight = normal(2, 3, 9), normal(4, 3, 4)
     expected = F.conv1d(F.pad(x.double(), (1, 2)), weight.double())
     assert_same(nt.conv1d(from_torch(x), from_torch(weight), padding="same"), expected, 8, 4e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_nan_to_num_knows_the_largest_number_of_each_dtype(dtype: str) -> None:
+    values = torch.tensor([math.nan, math.inf, -math.inf, 1.5], dtype=getattr(torch, dtype))
+    for arguments in ((), (2.0,), (0.0, 9.0)):
+        expected = torch.nan_to_num(values, *arguments)
+        assert to_torch(nt.nan_to_num(from_torch(values), *arguments)).dtype is values.dtype
+        assert nt.nan_to_num(from_torch(values), *arguments).tolist() == expected.tolist()
 
 
 def test_in_place_forms_name_a_new_value() -> None:

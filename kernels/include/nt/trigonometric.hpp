@@ -1,4 +1,4 @@
-// sin, cos, tanh, erf.
+// sin, cos, tanh, atan, erf.
 #pragma once
 
 #include "exponential.hpp"
@@ -147,6 +147,26 @@ inline Float<N> sin(const Float<N> &x) {
 template <typename P = full, unsigned N>
 inline Float<N> cos(const Float<N> &x) {
     return sin_turned<P>(x, 1);
+}
+
+// (atan(r) - r) / r^3 in powers of r^2 for |r| <= tan(pi/8); 2^-30
+constexpr float ATAN[] = {-0.0607821959f, 0.1059381304f, -0.1424353325f, 0.1999847151f, -0.3333331519f};
+
+// atan a is pi/2 + atan(-1/a), and pi/4 + atan((a - 1) / (a + 1)): one of the three has an argument up to tan(pi/8).
+template <typename P = full, unsigned N>
+inline Float<N> atan(const Float<N> &x) {
+    const Float<N> size = from_bits(magnitude(x)), one = constant<N>(1.0f);
+    const auto middle = aie::ge(magnitude(x), 0x3ed413cd), far = aie::ge(magnitude(x), 0x401a827a);  // tan pi/8, 3pi/8
+    const Float<N> top = select(far, constant<N>(-1.0f), select(middle, aie::sub(size, one), size));
+    const Float<N> bottom = select(far, size, select(middle, aie::add(size, one), one));
+    const Float<N> rest = div<P>(top, bottom);
+    const auto factor = split<P::parts>(rest);
+    const auto square = split<P::parts>(value(product(factor, factor)));
+    const auto curved = split<P::parts>(value(product(square, split<P::parts>(polynomial<3>(square, ATAN)))));
+    const Float<N> angle = value(add_product(Sum<N>(rest), factor, curved));
+    const Float<N> zero = constant<N>(0.0f);
+    const Float<N> base = select(far, constant<N>(1.5707963268f), select(middle, constant<N>(0.7853981634f), zero));
+    return tiny_is_itself(x, from_bits(aie::bit_or(bits(aie::add(angle, base)), sign(x))));
 }
 
 }  // namespace nt

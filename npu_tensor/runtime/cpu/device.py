@@ -129,7 +129,7 @@ class CpuDevice:
 COMPOSED: Mapping[str, Compose] = {"arange_from": compose_sequence, "rotate": compose_rotation}
 """Data ops that are loops one after the other."""
 
-_FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "erf", "pow"})
+_FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow"})
 
 
 def _is_scattered(task: Task, output: Output) -> bool:
