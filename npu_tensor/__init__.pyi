@@ -159,6 +159,8 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     The running statistics are not updated: there is no training here."""
 def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
+    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
     """input & other."""
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
@@ -177,6 +179,10 @@ def broadcast_tensors(*tensors: Tensor) -> builtins.tuple[Tensor, ...]:
     """All expanded to their common shape."""
 def broadcast_to(input: Tensor, size: Sequence[builtins.int]) -> Tensor:
     """Expanded to a shape, by the rules of broadcasting."""
+def bucketize(input: Operand, boundaries: Tensor, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
+    """In which of the intervals between ascending boundaries each value is; as searchsorted."""
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
 def ceil(input: Operand) -> Tensor:
@@ -221,6 +227,8 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     ArgumentError for size_average and reduce, which `reduction` has replaced."""
 def cross_entropy_loss(input: Tensor, labels: Tensor) -> Tensor:
     """-sum(labels * log_softmax(input)) over the number of rows; labels are probabilities of the input's shape."""
+def cumprod(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
+    """Running product along dim; integers give int64."""
 def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
 def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
@@ -347,12 +355,20 @@ def hypot(input: Operand, other: Operand) -> Tensor:
     """sqrt(input^2 + other^2), without overflow."""
 def iinfo(type: Any) -> IntegerLimits:
     """Bits, max and min of an integer dtype."""
+def index_add(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
+    """input with alpha times the slices of source added to those at the positions `index` along dim."""
+def index_copy(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
+    """input with the slices at the positions `index` along dim replaced by those of source."""
 def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
     """input with the slices at the positions `index` along dim set to value."""
+def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
+    """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """The slices of input at the positions in the vector `index` along dim."""
 def inference_mode(mode: Any = True) -> Any:
     """A context and decorator that changes nothing: there are no gradients."""
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of the products along the last dimensions of both; with a number as either, the product."""
 def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None) -> Tensor:
     """(batch, channels, *places) with other extents: `size`, or those of input times scale_factor, rounded down.
 
@@ -364,10 +380,14 @@ def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: bu
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
 def isfinite(input: Operand) -> Tensor:
     """Whether input is neither infinite nor NaN."""
+def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
+    """Whether each of the elements is among test_elements, with which it is compared one by one."""
 def isinf(input: Operand) -> Tensor:
     """Whether input is plus or minus infinity."""
 def isnan(input: Operand) -> Tensor:
     """Whether input is NaN."""
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product: other times each element of input, laid out as input is."""
 def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
     """|input - target|: their mean, their sum, or all of them."""
 def l2_norm(input: Operand, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
@@ -416,6 +436,8 @@ def lt(input: Operand, other: Operand) -> Tensor:
     """input < other."""
 def masked_fill(input: Tensor, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
     """`value` where mask, else input; keeps the input's dtype."""
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """input with the elements of source, in their order, where mask. Reads the mask."""
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask, as a vector. Reads the mask."""
 def matmul(input: Operand, other: Operand) -> Tensor:
@@ -438,6 +460,8 @@ def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.boo
     """The lower median of all elements, or (values, indices) along dim. NaN wins.
 
     NaN of no elements; DimensionError of none along dim, or of no integers."""
+def meshgrid(*tensors: Tensor, indexing: builtins.str = 'ij') -> builtins.tuple[Tensor, ...]:
+    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions."""
 def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: builtins.bool = False, *, other: Operand | None = None) -> Any:
     """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
 def minimum(input: Operand, other: Operand) -> Tensor:
@@ -470,6 +494,10 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
 def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
     """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+def nansum(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum over dim (None = all) of what is not NaN."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
     """`length` elements along dim from `start`."""
 def ne(input: Operand, other: Operand) -> Tensor:
@@ -590,6 +618,12 @@ def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | built
     """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
     Negative indices are out of range, as in gather."""
+def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
+    """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
+    """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
+
+    A sequence of one dimension serves values of any shape. Each value is compared with the whole sequence."""
 def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """The slice at `index` along dim, without it."""
 def selu(input: Operand) -> Tensor:
@@ -681,12 +715,18 @@ def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builti
     """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
 
     NaN counts as the largest; which of equal elements is taken is not defined."""
+def trace(input: Tensor) -> Tensor:
+    """Sum of the diagonal of a matrix."""
 def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Dimensions dim0 and dim1 swapped."""
 def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
+def tril_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
+    """Rows and columns, (2, n) of int64, of the elements on and below a diagonal."""
 def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
+def triu_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
+    """Rows and columns, (2, n) of int64, of the elements on and above a diagonal."""
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """input / other; integers give float32."""
 def trunc(input: Operand) -> Tensor:
@@ -697,6 +737,10 @@ def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -
     """Dimension `dim` split into `sizes`, one of which may be -1."""
 def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions)."""
+def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
+    """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
+
+    return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs."""
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
     """With a dimension of extent 1 before `dim`."""
 def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:

@@ -122,6 +122,8 @@ class Methods:
         """1 with probability p, else 0, in place of the value; NaN, or 0 of integers, where p is no probability."""
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
+    def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
+        """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
     def bitwise_and(self, other: Operand) -> Tensor:
         """input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -194,6 +196,8 @@ class Methods:
         """How many elements are equal, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
         """How many elements over dim are not zero, as int64."""
+    def cumprod(self, dim: Dims, *, dtype: Any = None) -> Tensor:
+        """Running product along dim; integers give int64."""
     def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
@@ -336,12 +340,26 @@ class Methods:
         """sqrt(input^2 + other^2), without overflow."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hypot`: this handle names the result, other handles keep the old value."""
+    def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
+        """input with alpha times the slices of source added to those at the positions `index` along dim."""
+    def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `index_add`: this handle names the result, other handles keep the old value."""
+    def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
+        """input with the slices at the positions `index` along dim replaced by those of source."""
+    def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `index_copy`: this handle names the result, other handles keep the old value."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
         """input with the slices at the positions `index` along dim set to value."""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `index_fill`: this handle names the result, other handles keep the old value."""
+    def index_put(self, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
+        """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
+    def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `index_put`: this handle names the result, other handles keep the old value."""
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """The slices of input at the positions in the vector `index` along dim."""
+    def inner(self, other: Tensor) -> Tensor:
+        """Sums of the products along the last dimensions of both; with a number as either, the product."""
     def int(self) -> Tensor:
         """As int32."""
     def is_contiguous(self) -> builtins.bool:
@@ -360,6 +378,8 @@ class Methods:
         """Whether input is NaN."""
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `isnan`: this handle names the result, other handles keep the old value."""
+    def kron(self, other: Tensor) -> Tensor:
+        """Kronecker product: other times each element of input, laid out as input is."""
     def l2_norm(self, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
         """input / max(sqrt(sum(input^2)), eps) over dim."""
     def le(self, other: Operand) -> Tensor:
@@ -432,6 +452,10 @@ class Methods:
         """`value` where mask, else input; keeps the input's dtype."""
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `masked_fill`: this handle names the result, other handles keep the old value."""
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
+        """input with the elements of source, in their order, where mask. Reads the mask."""
+    def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `masked_scatter`: this handle names the result, other handles keep the old value."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where mask, as a vector. Reads the mask."""
     def matmul(self, other: Operand) -> Tensor:
@@ -486,6 +510,12 @@ class Methods:
         """Product of a matrix and a vector."""
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+    def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `nan_to_num`: this handle names the result, other handles keep the old value."""
+    def nanmean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+        """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+    def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
+        """Sum over dim (None = all) of what is not NaN."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
         """`length` elements along dim from `start`."""
     def ne(self, other: Operand) -> Tensor:
@@ -592,6 +622,10 @@ class Methods:
         Negative indices are out of range, as in gather."""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter`: this handle names the result, other handles keep the old value."""
+    def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
+        """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
+    def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `scatter_add`: this handle names the result, other handles keep the old value."""
     def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
         """The slice at `index` along dim, without it."""
     def selu(self) -> Tensor:
@@ -712,6 +746,8 @@ class Methods:
         """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
 
         NaN counts as the largest; which of equal elements is taken is not defined."""
+    def trace(self) -> Tensor:
+        """Sum of the diagonal of a matrix."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Dimensions dim0 and dim1 swapped."""
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
@@ -738,6 +774,10 @@ class Methods:
         """Dimension `dim` split into `sizes`, one of which may be -1."""
     def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Uniform random numbers on [from_, to) in place of the value; rounding to the dtype may give `to`."""
+    def unique(self, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
+        """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
+
+        return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """With a dimension of extent 1 before `dim`."""
     def var(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:

@@ -1,7 +1,7 @@
 """PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
 
 from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, random, reduce, shape  # isort: skip
-from npu_tensor.functional import convolution, resizing  # isort: skip
+from npu_tensor.functional import convolution, grids, resizing, scattering, search  # isort: skip
 from npu_tensor.functional import pytorch_arguments  # isort: skip  # after the functions that make tensors
 from npu_tensor.functional import numpy_protocol  # isort: skip  # after the functions that it looks up
 from npu_tensor.functional import inplace  # isort: skip  # after everything that has an in-place form
@@ -16,6 +16,7 @@ __all__ = [
     "convolution",
     "creation",
     "ggml",
+    "grids",
     "indexing",
     "inplace",
     "linalg",
@@ -26,5 +27,7 @@ __all__ = [
     "random",
     "reduce",
     "resizing",
+    "scattering",
+    "search",
     "shape",
 ]

@@ -194,7 +194,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
         index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
     indices = [*_batch_indices(lead), index]
     bounds = tuple((0, extent, 1) for extent in input.shape)
-    return record(OPS["put"], (input, source, *indices), (bounds, tuple(range(len(indices))), False))
+    return record(OPS["put"], (input, source, *indices), (bounds, tuple(range(len(indices))), False, False))
 
 
 @composite(function=False, ggml="REPEAT")

@@ -19,7 +19,7 @@ from npu_tensor.ops.rules import dimension
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
 
-__all__: list[str] = []
+__all__ = ["positions_along", "put"]
 
 _slice = RECORDERS["slice"]
 
@@ -232,14 +232,15 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     return (value.reshape(own) if surplus else value).expand(shape)
 
 
-def put(input: Tensor, index: Any, value: Operand, wrap: bool = True) -> Tensor:
+def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, accumulate: bool = False) -> Tensor:
     """input with input[index] replaced by value, broadcast and converted to the dtype of input.
 
     Elements of index tensors must not be negative unless `wrap`. ArgumentError for a number that does not fit.
+    accumulate: the value is added, as often as its place is named.
     """
     source = converted(value, input.dtype)
     is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
-    if is_whole_mask and source.numel() == 1:  # needs no look at the mask
+    if is_whole_mask and source.numel() == 1 and not accumulate:  # needs no look at the mask
         return RECORDERS["where"](index, source.reshape(()), input)
     index = _without_switches(index)
     if index is None:
@@ -256,7 +257,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True) -> Tensor:
     taken_dims = range(start, start + len(taken))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
     source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
-    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap))
+    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap, accumulate))
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
@@ -324,22 +325,27 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return put(input, (*[slice(None)] * place, index), value)
 
 
+def positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
+    """The index that names [index[i][j]][j] for dim = 0, and likewise for the others."""
+    place = dimension(dim, input.ndim)
+    if index.ndim != input.ndim:
+        raise ShapeError("index must have as many dimensions as input")
+    return tuple(
+        index if axis == place else from_array(np.arange(extent).reshape(*_ones(axis, index.ndim)))
+        for axis, extent in enumerate(index.shape)
+    )
+
+
 @composite()
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
     """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
     Negative indices are out of range, as in gather.
     """
-    place = dimension(dim, input.ndim)
-    if index.ndim != input.ndim:
-        raise ShapeError("index must have as many dimensions as input")
-    positions: list[Any] = [
-        index if axis == place else from_array(np.arange(extent).reshape(*_ones(axis, index.ndim)))
-        for axis, extent in enumerate(index.shape)
-    ]
+    positions = positions_along(input, dim, index)
     if isinstance(src, Tensor):
         src = get(src, tuple(slice(extent) for extent in index.shape))
-    return put(input, tuple(positions), src, wrap=False)
+    return put(input, positions, src, wrap=False)
 
 
 def _ones(axis: int, ndim: int) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ __all__ = ["IN_PLACE"]
 
 _NOT_MAPS = (
     *("pow", "clamp", "clip", "clamp_min", "clamp_max", "div", "round", "floor_divide", "remainder", "fmod"),
-    *("addcmul", "addcdiv", "masked_fill", "index_fill", "scatter", "tril", "triu"),
+    *("addcmul", "addcdiv", "masked_fill", "index_fill", "scatter", "tril", "triu", "nan_to_num"),
+    *("index_put", "index_copy", "index_add", "scatter_add", "masked_scatter"),
 )
 
 

@@ -116,6 +116,32 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.reshape(input.shape[0], 1) * vec2
 
 
+@composite()
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of the products along the last dimensions of both; with a number as either, the product."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    rows = other.reshape(math.prod(other.shape[:-1]), other.shape[-1])
+    return _product_of(input, _transposed(rows, 1, 0)).reshape(*input.shape[:-1], *other.shape[:-1])
+
+
+@composite()
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product: other times each element of input, laid out as input is."""
+    ndim = max(input.ndim, other.ndim)
+    outer_shape, inner_shape = ((1,) * (ndim - tensor.ndim) + tensor.shape for tensor in (input, other))
+    coarse = input.reshape([extent for size in outer_shape for extent in (size, 1)])
+    fine = other.reshape([extent for size in inner_shape for extent in (1, size)])
+    return (coarse * fine).reshape([a * b for a, b in zip(outer_shape, inner_shape, strict=True)])
+
+
+@composite()
+def trace(input: Tensor) -> Tensor:
+    """Sum of the diagonal of a matrix."""
+    _require_dimensions("input", input, 2)
+    return diagonal(input).sum()
+
+
 @composite(method=False)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor.dtypes import as_dtype, float32
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
 from npu_tensor.functional.register import Operand, composite
 from npu_tensor.functional.shape import ValuesIndices, gather, take_along_dim
@@ -138,6 +139,22 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
     else:
         result = (input.abs() ** p).sum(dim, keepdim) ** (1 / p)
     return result.to(original)
+
+
+@composite()
+def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum over dim (None = all) of what is not NaN."""
+    return RECORDERS["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
+
+
+@composite()
+def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+    target = input.dtype if dtype is None else as_dtype(dtype)
+    if not target.is_floating_point:
+        raise DTypeError(f"takes floats, not {target.name}; convert with .to(npu_tensor.float32)")
+    values = input.to(float32 if target.itemsize == 2 else target)
+    return (nansum(values, dim, keepdim) / (~values.isnan()).sum(dim, keepdim)).to(target)
 
 
 @composite()

@@ -253,6 +253,12 @@ def cumsum(input, /, dim: int, *, dtype=None):
     return np.cumsum(input, axis=dim, dtype=wide) if input.ndim else np.array(input)
 
 
+@op(kind="data", rule=_along_rule)
+def cumprod(input, /, dim: int, *, dtype=None):
+    """Running product along dim; integers give int64."""
+    return np.cumprod(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
+
+
 def _argsort_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = require_tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
@@ -366,15 +372,22 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     expected = (*taken, *kept)
     if len(indices) != len(dims) or value.shape != expected:
         raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
-    return Resolution(x, (None,) * len(operands), attributes)
+    register = x.dtype.register if attributes["accumulate"] else None
+    return Resolution(x, (register, register, *(None for _ in indices)), attributes)
 
 
-@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, computes=False)
-def put(*tensors, bounds: tuple[tuple[int, int, int], ...], dims: tuple[int, ...], wrap: bool = True):
+@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False)
+def put(
+    *tensors,
+    bounds: tuple[tuple[int, int, int], ...],
+    dims: tuple[int, ...],
+    wrap: bool = True,
+    accumulate: bool = False,
+):
     """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
 
     The value has the dimensions of the indices first, then those of the part that are not in `dims`. Negative indices
-    count from the end if `wrap`, and are out of range otherwise.
+    count from the end if `wrap`, and are out of range otherwise. accumulate: add instead of storing, also repeatedly.
     """
     input, value, *indices = tensors
     result = np.array(input)
@@ -383,7 +396,10 @@ def put(*tensors, bounds: tuple[tuple[int, int, int], ...], dims: tuple[int, ...
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
     for index, extent in zip(indices, front.shape, strict=False):
         _check_range(index, extent, lowest=-extent if wrap else 0)
-    front[tuple(indices) or ...] = value.astype(input.dtype)
+    if accumulate:
+        np.add.at(front, tuple(indices) or ..., value.astype(input.dtype))  # type: ignore[arg-type]
+    else:
+        front[tuple(indices) or ...] = value.astype(input.dtype)
     return result
 
 

@@ -98,6 +98,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "log_softmax": torch.log_softmax,
     "l2_norm": lambda x, dim: F.normalize(x, dim=dim),
     "cumsum": torch.cumsum,
+    "cumprod": torch.cumprod,
 }
 
 # Compared in other files, because their arguments do not come from a loop.
@@ -154,6 +155,7 @@ CANCELS = {
     **dict.fromkeys(("hardswish", "hardsigmoid", "add", "sub", "fmod", "remainder"), 1e-6),
     **dict.fromkeys(("var", "std", "mean", "sum", "prod", "logsumexp", "log_softmax", "cumsum", "l2_norm"), 4e-6),
     "logaddexp": 4e-6,
+    "cumprod": 4e-6,
 }
 ULPS = {"float32": 8, "bfloat16": 1, "float16": 1, "float64": 16}
 
