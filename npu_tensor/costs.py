@@ -87,8 +87,8 @@ class Costs:
         return [
             [
                 Refusal(
-                    f"{device.uri}: a launch alone is predicted to take {text(launch)} there, and all that is computed "
-                    f"with this {text(here)} on the CPU",
+                    f"{device.uri} by predicted cost: a launch alone takes {text(launch)} there, the whole graph "
+                    f"{text(here)} on the CPU",
                     by_cost=True,
                 )
                 for device, launch in zip(self.accelerators, launches, strict=True)
@@ -136,7 +136,7 @@ class Costs:
         text, weigh = self.measure.text, self.weigh
         copies = sum(weigh(move.expense) for move in moves)
         return Refusal(
-            f"{device.uri}: predicted {text(weigh(there.expense))} there and up to {text(copies)} for copies, "
+            f"{device.uri} by predicted cost: {text(weigh(there.expense))} there and up to {text(copies)} for copies, "
             f"{text(self.switches[number])} more after a kernel of another kind; "
             f"{text(weigh(here.expense))} on the CPU",
             by_cost=True,

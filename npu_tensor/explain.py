@@ -61,7 +61,7 @@ def explain_plan(found: Capture, made: Plan, chosen: Selection) -> Explanation:
         start = Row(node.call.op.name, brief(node.spec), line=node.line)
         if step is None:
             is_view = node.call.op.kind == "view"
-            why = "another reading of the same memory" if is_view else "computed once, with an equal op before it"
+            why = "a view: nothing to compute" if is_view else "computed once, with an equal op before it"
             rows.append(start._replace(why=why))
         elif number == members[step][-1]:
             rows.append(_kernel_row(start, made.placed[step], places))
@@ -94,7 +94,7 @@ def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:
 def _refused(refusal: Refusal, place: str | None) -> str:
     """A reason that begins with what it is a reason for. place: URI of the device; None for compiled code."""
     if refusal.by_cost:
-        return f"by cost not on {refusal.reason}"  # which begins with the URI
+        return f"not on {refusal.reason}"  # which begins with the URI
     if place is None:
         return f"not compiled: {refusal.reason}"
     return f"not {'yet ' if refusal.pending else ''}on {place}: {refusal.reason}"

@@ -65,8 +65,13 @@ class Row(NamedTuple):
 _PHASES: Final = ("convert", "sync", "dispatch", "run")
 _TIMES: Final = ("total", "plan", "compile", *_PHASES, "p50", "p95", "predicted")
 _RATES: Final = {"bytes_per_second": "GB/s", "operations_per_second": "GFLOP/s"}
+LEAST_RATE: Final = 0.01
+"""The least GB/s or GFLOP/s that is shown: kernels that do less are done with their launch."""
 _SHOWN: Final = ("name", "device", "start", "runs", *_TIMES, *_RATES)
 _FIGURES: Final = frozenset(("runs", *_TIMES, *_RATES.values()))
+
+
+NOTHING: Final = "nothing ran"
 
 
 class Table(tuple[Row, ...]):
@@ -78,11 +83,15 @@ class Table(tuple[Row, ...]):
         return [row._asdict() for row in self]
 
     def __str__(self) -> str:
+        if not self:
+            return NOTHING
         return "\n".join((*text.table(self._columns(), _FIGURES), *self._notes()))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        if not self:
+            return page.paragraph(NOTHING)
         return page.table(self._columns(), _FIGURES, ()) + "".join(map(page.paragraph, self._notes()))
 
     def _columns(self) -> list[list[str]]:
@@ -100,7 +109,8 @@ def _text(column: str, value: object) -> str:
     if value is None or (column in _TIMES and not value):
         return ""
     if column in _RATES:
-        return f"{value / 1e9:.3g}"  # type: ignore[operator]
+        billions = value / 1e9  # type: ignore[operator]
+        return f"{billions:.3g}" if billions >= LEAST_RATE else ""
     return duration(value) if column in _TIMES else str(value)  # type: ignore[arg-type]
 
 
@@ -181,8 +191,9 @@ class Profile:
         compiling = sum(made.event.compile_seconds for made in found.plans)
         kernels = sum(run.event.seconds for run in found.runs)
         told = f"{duration(self.seconds)}: planning {duration(plan)}, compiling {duration(compiling)}, "
+        runs = "run" if len(found.runs) == 1 else "runs"
         built = f"; built: {len(found.builds)}" if found.builds else ""
-        return f"{told}kernels {duration(kernels)} in {len(found.runs)} runs{built}"
+        return f"{told}kernels {duration(kernels)} in {len(found.runs)} {runs}{built}"
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for ui.perfetto.dev or chrome://tracing, as JSON. See `trace.trace_events`."""

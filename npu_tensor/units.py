@@ -16,8 +16,8 @@ def duration(seconds: float) -> str:
 
 
 def size(nbytes: float) -> str:
-    """As in "512 B", "4.0 KB" and "1.5 MB": multiples of 1000, as bandwidths are given."""
-    for unit, digits in (("B", 0), ("KB", 1), ("MB", 1)):
+    """As in "512 B", "4.0 kB" and "1.5 MB": multiples of 1000, as bandwidths are given."""
+    for unit, digits in (("B", 0), ("kB", 1), ("MB", 1)):
         if round(nbytes, digits) < 1000:
             return f"{nbytes:.{digits}f} {unit}"
         nbytes /= 1000

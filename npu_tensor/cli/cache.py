@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.filesize import decimal
 
 from npu_tensor.config import config
 from npu_tensor.drawing.terminal import print_table
@@ -24,6 +23,7 @@ from npu_tensor.runtime.store_directories import existing
 from npu_tensor.runtime.store_files import LOG
 from npu_tensor.runtime.store_upkeep import Removed, clear_everything, collect
 from npu_tensor.runtime.store_upkeep import clear as clear_kernels
+from npu_tensor.units import size
 
 __all__ = ["cache"]
 
@@ -90,8 +90,7 @@ def _row(item: Item) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    size, age, last_use = decimal(row["bytes"]), _ago(row["created"]), _ago(row["used"])
-    return row["name"], row["folder"], row["kind"], size, age, last_use
+    return row["name"], row["folder"], row["kind"], size(row["bytes"]), _ago(row["created"]), _ago(row["used"])
 
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,7 +127,7 @@ def list_command(as_json: bool) -> None:
         objects = [row for row in rows if row["kind"] == "object"]
         if objects:
             shown.append(_sum(objects))
-        used = f"{decimal(sum(row['bytes'] for row in rows))} of {decimal(config.cache_bytes)}"
+        used = f"{size(sum(row['bytes'] for row in rows))} of {size(config.cache_bytes)}"
         if shown:
             print_table(f"{root}: {used}", ("name", "folder", "kind", "size", "age", "last use"), map(_cells, shown))
     if not any(tables.values()):
@@ -236,6 +235,6 @@ def _report(root: Path, removed: Removed) -> None:
     if removed.files or root == config.cache_dir.absolute():
         entries = f"{removed.entries} {'entry' if removed.entries == 1 else 'entries'}"
         files = f"{removed.files} {'file' if removed.files == 1 else 'files'}"
-        click.echo(f"{root}: removed {entries}, {files}, {decimal(removed.bytes)}")
+        click.echo(f"{root}: removed {entries}, {files}, {size(removed.bytes)}")
     if removed.busy:
         click.echo(f"{removed.busy} are being built by other processes and were left")

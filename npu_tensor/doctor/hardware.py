@@ -14,6 +14,7 @@ from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.doctor.finding import Result, System, note, ok, problem
 from npu_tensor.doctor.tested import against_tested, tested_versions
 from npu_tensor.errors import DeviceError
+from npu_tensor.units import size
 
 __all__ = [
     "accel_nodes",
@@ -194,9 +195,7 @@ def _capable(system: System, capability: int) -> bool:
 
 
 def _size(number: int) -> str:
-    from rich.filesize import decimal
-
-    return decimal(number) if number % (1 << 20) else f"{number >> 20} MiB"
+    return size(number) if number % (1 << 20) else f"{number >> 20} MiB"
 
 
 def firmware(system: System) -> Result:

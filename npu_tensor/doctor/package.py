@@ -10,6 +10,7 @@ from npu_tensor.doctor.finding import Result, System, note, ok
 from npu_tensor.runtime.devices import not_allowed
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store_directories import writable
+from npu_tensor.units import size
 
 __all__ = ["cache_directory", "host_cxx", "simulated_npu"]
 
@@ -25,10 +26,7 @@ def cache_directory(_system: System) -> Result:
         return note(f"nothing can be written to {wanted}: {error}", *_NOT_KEPT)
     if directory != wanted:
         return note(next((str(warning.message) for warning in said), f"{directory} instead of {wanted}"), *_NOT_KEPT)
-    from rich.filesize import decimal
-
-    size = decimal(sum(_sizes(directory)))
-    return ok(f"{directory} holds {size} of at most {decimal(config.cache_bytes)}")
+    return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
 
 
 _NOT_KEPT = "every process compiles its kernels again", "export NPU_TENSOR_CACHE_DIR=DIRECTORY, one of yours"

@@ -18,6 +18,7 @@ from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu_cost import NpuCosts
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.task import Cost, Expense, Task
+from npu_tensor.units import size
 
 __all__ = ["OfferedKernel", "OfferingDevice", "known_design", "summary"]
 
@@ -158,6 +159,6 @@ def summary(counters: Counters, prediction: Prediction) -> str:
     cores = sum(cycles > 0 for cycles in counters.cycles.values())
     busiest = max(counters.cycles.values(), default=0)
     return (
-        f"{busiest:,} cycles on {cores} {'core' if cores == 1 else 'cores'}, {counters.ddr_bytes / 1e6:,.3g} MB of "
-        f"host memory, limited by {prediction.limit}"
+        f"{busiest:,} cycles on {cores} {'core' if cores == 1 else 'cores'}, {size(counters.ddr_bytes)} of host "
+        f"memory, limited by {prediction.limit}"
     )

@@ -186,7 +186,7 @@ def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     [
         (Refusal("no kernel"), "not on npu: no kernel"),
         (Refusal("being built", pending=True), "not yet on npu: being built"),
-        (Refusal("npu: 2 us there, 1 us here", by_cost=True), "by cost not on npu: 2 us there, 1 us here"),
+        (Refusal("npu by cost: 2 us there, 1 us here", by_cost=True), "not on npu by cost: 2 us there, 1 us here"),
     ],
 )
 def test_reasons_say_what_they_are_reasons_for(refusal: Refusal, why: str) -> None:
@@ -276,9 +276,9 @@ def test_text_of_a_small_graph() -> None:
     expected = """\
 #  op        out            device    kernel         origin  predicted  measured     bytes  why  line
 0  contract  bf16[64, 128]  sim:npu2  fused into #1                                              a.py:3
-1  relu      bf16[64, 128]  sim:npu2  gemm           cache    350.0 us            196.1 KB  a    a.py:4
+1  relu      bf16[64, 128]  sim:npu2  gemm           cache    350.0 us            196.1 kB  a    a.py:4
 2  permute   bf16[128, 64]  -         none           none                                   b    a.py:5
-3  cumsum    bf16[128, 64]  cpu       numpy          none       6.4 us  125.0 us   65.5 KB  b    a.py:6
+3  cumsum    bf16[128, 64]  cpu       numpy          none       6.4 us  125.0 us   65.5 kB  b    a.py:6
 
 why:
   a  long long long long long long long long long long long long long long long long long long long long long long long

@@ -67,7 +67,7 @@ def test_ls_as_a_table(store: Store, root: Path) -> None:
     kilobytes = sum(path.stat().st_size for path in (root / FOLDER).glob("add-*")) / 1000
     assert [row[0] for row in rows] == ["add-1f32", "mul-2bf16", "bad-1f32", "objects of the CPU device: 1"]
     assert sizes["add-1f32"] == f"{kilobytes:.1f} kB"
-    assert sizes["objects of the CPU device: 1"] == "36 bytes"
+    assert sizes["objects of the CPU device: 1"] == "36 B"
     assert [row[5] for row in rows[:2]] == ["2 h", "3 min"]
     assert str(root) in result.output
 

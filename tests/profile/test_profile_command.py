@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from npu_tensor import selection
 from npu_tensor.cli.profile import profile
 
 PROGRAM = """
@@ -31,6 +32,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_a_program_is_run_and_profiled(script: Path, tmp_path: Path) -> None:
+    selection.reset_plans()  # Other tests may have made this plan.
     before = sys.argv, sys.path[:]
     trace = tmp_path / "trace.json"
     result = CliRunner().invoke(profile, ["--by", "line", "--trace", str(trace), str(script), "first", "--second"])

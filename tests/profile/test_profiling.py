@@ -173,6 +173,9 @@ def test_rates_are_of_real_devices_only() -> None:
     assert product.predicted is None
     assert (simulated.nbytes, simulated.bytes_per_second, simulated.predicted) == (1_000, None, 0.001)
     assert (unknown.nbytes, unknown.bytes_per_second) == (None, None)
+    # So few that they say nothing.
+    assert "GB/s" not in str(table)
+    assert "GFLOP/s" not in str(table)
 
 
 def test_the_table_as_text() -> None:
@@ -217,7 +220,7 @@ def test_events_are_put_together_once_however_often_they_are_shown() -> None:
     t.ran("add", 1.0)
     found = heard(t)
     with mock.patch.object(profiling, "observed", side_effect=observed) as put_together:
-        assert "1 runs" in f"{found}{found._repr_html_()}"
+        assert "in 1 run<" in f"{found}{found._repr_html_()}"
         assert put_together.call_count == 1
         found.hear(t.events[0])
         assert "2 runs" in str(found)
@@ -225,8 +228,11 @@ def test_events_are_put_together_once_however_often_they_are_shown() -> None:
 
 
 def test_nothing_heard() -> None:
-    assert str(Table()).split() == ["name", "device", "start", "runs", "total"]
-    assert str(heard()).splitlines()[0].endswith("kernels 0.0 us in 0 runs")
+    assert str(Table()) == "nothing ran"
+    heading, table = str(heard()).splitlines()
+    assert heading.endswith("kernels 0.0 us in 0 runs")
+    assert table == "nothing ran"
+    assert heard()._repr_html_().endswith(">nothing ran</div>")
     assert heard().rows == []
 
 

@@ -319,7 +319,8 @@ def test_the_reason_says_what_was_compared(accelerator: Make) -> None:
         y.realize()
     (made,) = plans
     (reason,) = [refusal.reason for placed in made.placed for refusal in placed.refusals]
-    assert reason.startswith("npu:0: predicted 300.00 ms there and up to 200.0 us for copies, 2.60 ms more after")
+    compared = "300.00 ms there and up to 200.0 us for copies, 2.60 ms more after"
+    assert reason.startswith(f"npu:0 by predicted cost: {compared}")
     assert reason.endswith("on the CPU")
 
 
@@ -336,7 +337,7 @@ def test_a_refusal_is_told_also_where_nothing_is_placed(accelerator: Make) -> No
     a = ones(*BIG)
     table = nt.explain(nt.softmax(a @ a, dim=-1))
     assert "no kernel for softmax" in table[-1].why
-    assert "npu:0: predicted 400.00 ms there" in table[0].why
+    assert "npu:0 by predicted cost: 400.00 ms there" in table[0].why
     with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"no kernel for add.softmax"):
         nt.softmax(a @ a + 1, dim=-1).realize()
 
@@ -349,6 +350,7 @@ def test_the_first_explanation_gets_times_and_the_first_plan_counts_costs(accele
         table = nt.explain(y)
         y.realize()
     assert table[-1].device == "cpu"
+    assert "; not on npu:0 by predicted cost: a launch alone takes " in table[-1].why
     assert table[-1].measured is not None
 
 
