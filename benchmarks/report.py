@@ -17,6 +17,7 @@ from rich.text import Text
 
 import npu_tensor as nt
 from npu_tensor.drawing.terminal import print_table
+from npu_tensor.runtime.system import processor_name
 from npu_tensor.selection import accelerators, selection_of
 
 __all__ = ["Session", "headline", "show", "verdict", "write_json"]
@@ -57,7 +58,7 @@ class Session:
             others = (now - self._others) / (time.monotonic() - self._start)
         return {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "processor": _processor(),
+            "processor": processor_name(),
             "cores": os.cpu_count(),
             "threads": nt.get_num_threads(),
             "others": others,
@@ -70,15 +71,6 @@ class Session:
             "power": _power(),
             "versions": {name: _version(name) for name in PACKAGES},
         }
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _memory() -> int | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Final
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.device_uri import DeviceUri, parse_uri, split_uris
+from npu_tensor.runtime.system import driver_version
 from npu_tensor.version import VERSION
 
 __all__ = ["machine_information", "single_uri"]
@@ -50,19 +50,12 @@ def _npu(asked: DeviceUri) -> dict[str, str]:
     return {
         "compiler": toolchain if isinstance(toolchain, str) else toolchain.name,
         "XRT": xrt_version() or "unknown",
-        "driver": _driver(Path("/sys/module/amdxdna/version")),
+        "driver": f"amdxdna {version}" if (version := driver_version()) else "unknown",
         **{
             f"npu:{device.ordinal}": f"{device.name} ({device.arch}), PCI {device.pci or 'unknown'} at {device.bdf}"
             for device in select(asked)
         },
     }
-
-
-def _driver(file: Path) -> str:
-    try:
-        return f"amdxdna {file.read_text('utf-8').strip()}"
-    except (OSError, ValueError):
-        return "unknown"
 
 
 _INFORMATION: Final = {"cpu": lambda asked: {}, "sim": _simulator, "npu": _npu}

@@ -14,6 +14,7 @@ from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.doctor.finding import Result, System, note, ok, problem
 from npu_tensor.doctor.tested import against_tested, tested_versions
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.system import driver_version, pci_numbers
 from npu_tensor.units import size
 
 __all__ = [
@@ -61,8 +62,7 @@ def on_pci_bus(system: System) -> list[_Npu]:
 
 def _find_npus(system: System) -> Iterator[_Npu]:
     for directory in sorted(system.root.joinpath(_PCI).glob("*")):
-        numbers = (system.read(_PCI, directory.name, file) for file in ("vendor", "device", "revision"))
-        vendor, device, revision = (number.removeprefix("0x") for number in numbers)
+        vendor, device, revision = pci_numbers(directory)
         try:
             arch = arch_of(f"{vendor}:{device}")
         except DeviceError:
@@ -112,7 +112,7 @@ def driver(system: System) -> Result:
             else "boot Linux 6.14 or newer with CONFIG_DRM_ACCEL_AMDXDNA, or install amdxdna-dkms; secure boot refuses"
             " modules that are not signed",
         )
-    version = system.read("sys/module/amdxdna/version").partition(",")[0]
+    version = driver_version(system.root).partition(",")[0]
     if not version:
         return ok(f"amdxdna of Linux {release}")
     releases = ", ".join(tested_versions("XDNA driver"))

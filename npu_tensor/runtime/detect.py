@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arch
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.system import pci_numbers, tool_output
 from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
 
 __all__ = ["Detected", "NotDetected", "detect_arch"]
-
-SECONDS: Final = 10
-"""Time for a tool to answer."""
 
 
 class Detected(NamedTuple):
@@ -30,10 +27,6 @@ class Detected(NamedTuple):
 
 class NotDetected(DeviceError):
     """Nobody knows which array this machine has. The message lists every source, one per line."""
-
-
-class _Unknown(Exception):
-    """Why a source does not know."""
 
 
 def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
@@ -49,15 +42,15 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
         return Detected(configured, "NPU_TENSOR_ARCH")
     sources: dict[str, Callable[[], str]] = {
         "pyxrt": _pyxrt,
-        "rocminfo": lambda: _output("rocminfo"),
-        "xrt-smi examine": lambda: _output("xrt-smi", "examine"),
+        "rocminfo": lambda: tool_output("rocminfo"),
+        "xrt-smi examine": lambda: tool_output("xrt-smi", "examine"),
         "the kernel": lambda: _accelerators(root),
     }
     tried = ["NPU_TENSOR_ARCH: not set"]
     for source, ask in sources.items():
         try:
             said = ask()
-        except _Unknown as error:
+        except DeviceError as error:
             tried.append(f"{source}: {error}")
             continue
         for name in _names(said):
@@ -87,32 +80,12 @@ def _pyxrt() -> str:
     try:
         return str(open_device(0).get_info(pyxrt().xrt_info_device.name))
     except Exception as error:  # A binary module of another version may raise anything.
-        raise _Unknown(str(error).replace("\n", "\n  ") or type(error).__name__) from None
-
-
-def _output(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS
-        )
-    except OSError as error:
-        raise _Unknown(str(error.strerror)) from None
-    except subprocess.TimeoutExpired:
-        raise _Unknown(f"no answer within {SECONDS} s") from None
-    if done.returncode:
-        raise _Unknown(f"exit code {done.returncode}")
-    return done.stdout
+        raise DeviceError(str(error).replace("\n", "\n  ") or type(error).__name__) from None
 
 
 def _accelerators(root: Path) -> str:
-    """PCI vendor and device of every accelerator, as "1022:17f0"."""
-    found = []
-    for device in sorted(root.glob("sys/class/accel/accel*/device")):
-        try:
-            numbers = [(device / name).read_text().strip().removeprefix("0x") for name in ("vendor", "device")]
-        except OSError:
-            continue
-        found.append(":".join(numbers))
+    """PCI vendor and device of every accelerator, as "1022:17f0". Raises DeviceError if there is none."""
+    found = [":".join(pci_numbers(path)[:2]) for path in sorted(root.glob("sys/class/accel/accel*/device"))]
     if not found:
-        raise _Unknown("lists no accelerator")
+        raise DeviceError("lists no accelerator")
     return " ".join(found)

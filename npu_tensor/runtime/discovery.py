@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from npu_tensor.config import as_text, config
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.system import pci_numbers
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -120,12 +121,8 @@ def _examine(index: int, ordinal: int, root: Path) -> PhysicalDevice | LeftOut:
 
 
 def _pci(bdf: str, root: Path) -> str:
-    directory = root / "sys/bus/pci/devices" / bdf
-    try:
-        numbers = [(directory / file).read_text("utf-8") for file in ("vendor", "device", "revision")]
-    except (OSError, ValueError):
-        return ""
-    return ":".join(number.strip().removeprefix("0x") for number in numbers)
+    numbers = pci_numbers(root / "sys/bus/pci/devices" / bdf)
+    return ":".join(numbers) if all(numbers) else ""
 
 
 def _stable_id(bdf: str, pci: str, root: Path) -> str:

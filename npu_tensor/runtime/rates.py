@@ -25,6 +25,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_directories import readable, writable
 from npu_tensor.runtime.store_files import write_atomically
+from npu_tensor.runtime.system import processor_fields
 from npu_tensor.task import Cost, Expense
 from npu_tensor.user_warnings import warn
 
@@ -156,15 +157,10 @@ def processor_identity() -> dict[str, str]:
     return {"processor": _model(), "cores": str(available_cores()), "features": config.cpu_features}
 
 
-@cache
 def _model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return platform.machine()
     # AArch64 has no "model name" but a number for each part.
     keys = ("model name", "cpu family", "model", "CPU part")
-    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    found = processor_fields()
     return " ".join(found[key] for key in keys if key in found) or platform.machine()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from npu_tensor.config import config
 from npu_tensor.runtime.discovery import PhysicalDevice
+from npu_tensor.runtime.system import driver_version
 
 __all__ = ["CheckedKernels", "driver_identity"]
 
@@ -21,9 +22,8 @@ def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> st
 
     xrt: version. Those of driver and firmware are read below `root`/sys; what is not there is left out.
     """
-    driver = root / "sys/module/amdxdna"
-    files = (driver / "version", driver / "srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
-    found = [npu.name, xrt]
+    files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
+    found = [npu.name, xrt, *filter(None, [driver_version(root)])]
     for file in files:
         with suppress(OSError, UnicodeDecodeError):
             found.append(file.read_text("ascii").strip())
