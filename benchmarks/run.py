@@ -75,7 +75,7 @@ def run(options: Options) -> bool:
 def _require(*modules: str) -> None:
     """Before anything is measured. Raises ClickException for a module that is not there."""
     if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
-        raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'npu-tensor[bench]'")
+        raise click.ClickException(f"this needs {', '.join(missing)}: in a checkout, pip install '.[bench]'")
 
 
 def _made(directory: Path, option: str) -> None:
