@@ -12,6 +12,7 @@ import pytest
 
 from npu_tensor import events, selection
 from npu_tensor.config import SETTINGS, config
+from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
 OWN = ("cache_path", "kernel_dirs", "jit", "record")
@@ -43,6 +44,21 @@ def _interruptible() -> None:
     """A shell lets what it starts in the background ignore interrupts, and so would the programs that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def less_optimised() -> Iterator[None]:
+    """Kernels are compiled for this machine with -O1, for tests of many kernels that run each of them on little.
+
+    That takes a third less time. All other tests, and those too with NPU_TENSOR_TEST_ALL, compile as users do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("NPU_TENSOR_TEST_ALL"):
+            for name in ("_FLAGS", "_VISIBLE_FLAGS"):
+                flags = getattr(host_compiler, name)
+                assert "-O2" in flags
+                patch.setattr(host_compiler, name, tuple("-O1" if flag == "-O2" else flag for flag in flags))
+        yield
 
 
 @pytest.fixture(autouse=True)

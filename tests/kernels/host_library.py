@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import npu_tensor.kernels
 
@@ -42,7 +44,7 @@ def _command(arch: str) -> list[str]:
         pytest.skip("no C++ compiler (g++ or clang++) on this machine")
     includes = [f"-I{FOLDER / 'host'}", f"-I{FOLDER / 'include'}"]
     warnings = ["-Wall", "-Wextra", "-Wno-psabi", "-Wno-unused-variable"]
-    return [compiler, "-std=c++20", "-O2", "-march=native", f"-D__AIE_ARCH__={ARCHS[arch]}", *includes, *warnings]
+    return [compiler, "-std=c++20", "-O1", "-march=native", f"-D__AIE_ARCH__={ARCHS[arch]}", *includes, *warnings]
 
 
 def compile_error(source: str, arch: str) -> str:
@@ -51,12 +53,22 @@ def compile_error(source: str, arch: str) -> str:
     return subprocess.run(command, input=source, text=True, capture_output=True, check=False).stderr
 
 
-def compile_library(source: str, arch: str, folder: Path, *options: str) -> ctypes.CDLL:
-    """A library whose functions return a complaint or nothing, as those that use `guarded` do."""
-    path = folder / "library.so"
-    command = [*_command(arch), "-Werror", "-shared", "-fPIC", *options, "-x", "c++", "-", "-o", str(path)]
-    result = subprocess.run(command, input=source, text=True, capture_output=True, check=False)
-    assert result.returncode == 0, result.stderr
+def compile_library(source: str, arch: str, directory: Path, *options: str) -> ctypes.CDLL:
+    """A library whose functions return a complaint or nothing, as those that use `guarded` do.
+
+    The processes that share the directory compile it once.
+    """
+    command = [*_command(arch), "-Werror", "-shared", "-fPIC", *options, "-x", "c++", "-"]
+    digest = hashlib.sha256("\0".join([*command, source]).encode()).hexdigest()
+    path = directory / f"{digest}.so"
+    with FileLock(directory / f"{digest}.lock"):
+        if not path.exists():
+            made = path.with_suffix(".part")
+            result = subprocess.run(
+                [*command, "-o", str(made)], input=source, text=True, capture_output=True, check=False
+            )
+            assert result.returncode == 0, result.stderr
+            made.rename(path)
     return ctypes.CDLL(str(path))
 
 

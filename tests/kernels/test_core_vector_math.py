@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -188,10 +189,8 @@ def source() -> str:
 
 
 @pytest.fixture(scope="module", params=ARCHS)
-def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    # What is compiled is long: less optimisation saves more time than it costs.
-    folder = tmp_path_factory.mktemp(request.param)
-    return compile_library(source(), request.param, folder, "-O1", "-Wno-unused-parameter")
+def library(request: pytest.FixtureRequest, run_directory: Path) -> ctypes.CDLL:
+    return compile_library(source(), request.param, run_directory, "-Wno-unused-parameter")
 
 
 def evaluate(library: ctypes.CDLL, name: str, *operands: Array, result: Any = None) -> Array:

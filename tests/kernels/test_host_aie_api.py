@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -193,9 +194,9 @@ def arch(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def library(arch: str, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def library(arch: str, run_directory: Path) -> ctypes.CDLL:
     source = "#include <aie_api/aie.hpp>\n" + GUARD + SOURCE + mmul_source(arch)
-    return compile_library(source, arch, tmp_path_factory.mktemp(arch))
+    return compile_library(source, arch, run_directory)
 
 
 def rounded(value: Fraction, mode: str) -> int:

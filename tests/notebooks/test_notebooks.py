@@ -66,8 +66,8 @@ class Executed:
 
 @pytest.fixture(autouse=True)
 def _own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that this user has, or that an earlier run has left, is read."""
-    for variable in ("NPU_TENSOR_CACHE_DIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
+    """Nothing that this user has is read."""
+    for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     for variable in ("NPU_TENSOR_DEVICE", "NPU_TENSOR_POLICY"):
         monkeypatch.delenv(variable, raising=False)

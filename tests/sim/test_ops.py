@@ -109,7 +109,7 @@ TESTED = [op for name, op in OPS.items() if op.kind in ("map", "row") and name n
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _compiled(request: pytest.FixtureRequest) -> None:
+def _compiled(request: pytest.FixtureRequest, less_optimised: None) -> None:
     """Compile the sources of all cases that were asked for on all cores first."""
     sources = {}
     for item in request.session.items:

@@ -10,7 +10,10 @@ import soak
 from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.sim import host_compiler
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = [
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+    pytest.mark.usefixtures("less_optimised"),
+]
 
 ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 

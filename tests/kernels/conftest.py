@@ -1,0 +1,10 @@
+"""What the tests of kernels share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _less_optimised(less_optimised: None) -> None:
+    """These compile hundreds of kernels."""
