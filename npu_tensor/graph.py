@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npu_tensor.errors import CaptureError
 from npu_tensor.ops.declare import Call
 from npu_tensor.spec import Spec
+from npu_tensor.user_warnings import users_frame
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -45,9 +46,11 @@ __all__ = [
 
 def no_value_yet() -> CaptureError:
     """The error of asking for a value that depends on an argument of a function while it is captured."""
+    frame, _ = users_frame()
     return CaptureError(
-        "only the structure of the function is captured; there are no values yet. Use npu_tensor.where in place of a "
-        "branch on a value, and read values outside the function"
+        "only the structure of the function is captured; there are no values yet, at "
+        f"{source_line(frame.f_code, frame.f_lasti)}: {source_text(frame.f_code, frame.f_lasti)}. "
+        "Use npu_tensor.where in place of a branch on a value, and read values outside the function"
     )
 
 

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from npu_tensor.ops.declare import Op, keep
 from npu_tensor.ops.rules import unpacked
 
@@ -20,7 +22,8 @@ __all__ = ["compile_recorder"]
 def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
     """The function that records `op`, with its name and its text.
 
-    names: `Tensor`, and as `_operand`, `_resolve` and `_finish` the steps that `tensor.record` takes.
+    names: `Tensor`, and as `_operand`, `_resolve` and `_finish` the steps that `tensor.record` takes; `_fit` is called
+    with a Python integer that int64 cannot hold.
     """
     source = _source(op)
     filename = f"<npu_tensor.{op.name}>"
@@ -77,6 +80,9 @@ def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values))
 
 
+INT64 = np.iinfo(np.int64)
+
+
 def _source(op: Op) -> str:
     """Source of the recording function."""
     lines = [f"def {op.name}({_parameters(op)}):", "    frame = _getframe(1)"]
@@ -109,5 +115,7 @@ def _source(op: Op) -> str:
     depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(
         len(names), f"max({', '.join(f'd{i}' for i in range(len(names)))})"
     )
+    for i in range(len(names)):
+        lines.append(f"    if s{i} is int and not {INT64.min} <= n{i} <= {INT64.max}: _fit(call, {i}, n{i}, frame)")
     lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
     return "\n".join(lines) + "\n"

@@ -482,6 +482,19 @@ def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) ->
 # --- functions and methods generated from the registry
 
 
+def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -> None:
+    """ArgumentError for a Python integer outside int64 that the op would have to hold as something narrower."""
+    register = call.registers[position] or "int64"
+    if register.startswith("float"):
+        try:
+            float(number)
+            return
+        except OverflowError:
+            pass
+    shown = f"an integer of {number.bit_length()} bits does not fit {register}"
+    raise ArgumentError(f"{call.op.name}({describe(call.operands)}): {shown}{recorded_at(user_frame(frame))}")
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Public functions by name: one per public op; `functional` adds those that are made of several."""
 
@@ -531,7 +544,7 @@ def define_operator(name: str, operator: Callable[..., Any], function: Callable[
 
 def _install() -> None:
     """Functions, methods, operators and ufuncs of every public op."""
-    names = {"Tensor": Tensor, "_operand": _operand, "_resolve": _resolve}
+    names = {"Tensor": Tensor, "_fit": _require_fitting, "_operand": _operand, "_resolve": _resolve}
     for op in OPS.values():
         if op.variadic:  # through `record`, by the functions that know how many operands there are
             continue

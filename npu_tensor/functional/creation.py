@@ -52,6 +52,15 @@ def _first_number(data: Any) -> Any:
     return data
 
 
+def _is_too_long(data: Any, made: np.dtype[Any]) -> bool:
+    """Whether NumPy made something else than int64 of Python integers because one of them does not fit."""
+    return made.kind in "uOf" and type(_first_number(data)) is int and _all_integers(data)
+
+
+def _all_integers(data: Any) -> bool:
+    return all(map(_all_integers, data)) if isinstance(data, (list, tuple)) else type(data) is int
+
+
 @composite(method=False)
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
@@ -76,6 +85,8 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         raise ShapeError(f"nested lists must be rectangular: {error}") from None
     except OverflowError as error:
         raise ArgumentError(str(error)) from None
+    if dtype is None and _is_too_long(data, array.dtype):
+        raise ArgumentError("a number does not fit int64; give a float dtype to hold it approximately")
     if array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
         raise DTypeError(f"cannot make a tensor of {type(_first_number(data)).__name__}")
     if dtype is None and array.dtype == np.float64:

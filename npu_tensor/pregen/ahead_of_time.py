@@ -101,7 +101,10 @@ def compile(
 def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
     name, mark, options = (text or configured_arch() or "").partition("?")
     if not name:
-        raise ArgumentError("compile needs a target, such as 'aie2p', or NPU_TENSOR_ARCH")
+        raise ArgumentError(
+            "compile makes kernels for an array that is not there and needs a target, such as 'aie2p', or "
+            "NPU_TENSOR_ARCH; to run a function faster here, use nt.jit"
+        )
     if name.casefold().startswith("sim:"):
         uri = parse_uri(f"{name}{mark}{options}")
         return "host", target_of(uri, SIMULATED[uri.selectors[0]])

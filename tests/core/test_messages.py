@@ -1,0 +1,94 @@
+"""Errors that say on the user's line what is wrong and what to do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import npu_tensor as nt
+
+X, N = nt.tensor([1.5]), nt.tensor([1])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: N + 2**63,
+        lambda: 2**64 - N,
+        lambda: N * -(2**63) - (-(2**63) - 1),
+        lambda: N < 2**63,
+        lambda: nt.tensor([1], dtype=nt.int8) // 2**70,
+        lambda: X * 10**400,
+        lambda: nt.maximum(X, -(10**400)),
+    ],
+)
+def test_numbers_that_are_too_large_fail_where_they_are_recorded(call: Callable[[], Any]) -> None:
+    with pytest.raises(nt.ArgumentError, match=r"does not fit (int8|int64|float32).*recorded at test_messages\.py"):
+        call()
+
+
+def test_numbers_that_fit_after_all() -> None:
+    assert (N + (2**63 - 2)).item() == 2**63 - 1
+    assert (X * 2**64).item() == 1.5 * 2**64
+    assert (X.double() + 2**100).item() == 2.0**100
+
+
+@pytest.mark.parametrize("data", [2**63, [1, 2**63], [2**63, -1], [[-(2**63) - 1]], 2**64])
+def test_integers_that_do_not_fit_a_tensor(data: Any) -> None:
+    with pytest.raises(nt.ArgumentError, match="does not fit int64"):
+        nt.tensor(data)
+
+
+def test_integers_that_fit_floats() -> None:
+    assert nt.tensor(2**63, dtype=nt.float64).item() == 2.0**63
+    assert nt.tensor([2**63, 0.5]).dtype is nt.float32
+    assert nt.tensor([2**63 - 1, -(2**63)]).tolist() == [2**63 - 1, -(2**63)]
+
+
+def test_compile_without_a_target_leads_to_jit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NPU_TENSOR_ARCH", raising=False)
+    with pytest.raises(nt.ArgumentError, match=r"aie2p.*nt\.jit"):
+        nt.compile(lambda x: x, X)
+
+
+def branches(x: nt.Tensor) -> nt.Tensor:
+    if x.sum() > 0:  # branch
+        return x
+    return -x
+
+
+def prints(x: nt.Tensor) -> nt.Tensor:
+    print(x * 2)  # output
+    return x
+
+
+def converts(x: nt.Tensor) -> nt.Tensor:
+    return x * float(x.amax())  # number
+
+
+def reads(x: nt.Tensor) -> nt.Tensor:
+    return x + x.numpy()  # array
+
+
+def inside(x: nt.Tensor) -> nt.Tensor:
+    return reads(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (branches, "if x.sum() > 0:  # branch"),
+        (prints, "print(x * 2)  # output"),
+        (converts, "return x * float(x.amax())  # number"),
+        (reads, "return x + x.numpy()  # array"),
+        (inside, "return x + x.numpy()  # array"),
+    ],
+)
+def test_values_that_a_captured_function_reads_are_named_by_their_line(
+    function: Callable[[nt.Tensor], nt.Tensor], line: str
+) -> None:
+    with open(__file__, encoding="utf-8") as file:
+        number = [text.strip() for text in file].index(line) + 1
+    with pytest.raises(nt.CaptureError) as caught:
+        nt.jit(function)(nt.ones(2))
+    assert f"at test_messages.py:{number}: {line}" in str(caught.value)
