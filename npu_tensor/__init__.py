@@ -63,7 +63,7 @@ _LOADED_LATE = {
     "save": "npu_tensor.serialization",
     "selftest": "npu_tensor.self_test",
 }
-_MODULES_LOADED_LATE = ("nn",)
+_MODULES_LOADED_LATE = ("linalg", "nn")
 
 
 def __getattr__(name: str) -> object:

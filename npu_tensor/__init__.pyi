@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
 from npu_tensor.config import config as config
 from npu_tensor.devices import list_devices as list_devices

@@ -144,6 +144,7 @@ def _methods() -> str:
 
 
 _PUBLIC_IMPORTS = """\
+from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
 from npu_tensor.config import config as config
 from npu_tensor.devices import list_devices as list_devices

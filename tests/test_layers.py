@@ -41,7 +41,7 @@ LAYERS = (
     ("tensor",),
     ("explain",),
     ("functional", "devices", "jit", "machine", "pregen", "profiling", "resources"),
-    ("nn", "self_test", "serialization"),
+    ("linalg", "nn", "self_test", "serialization"),
     ("",),
     ("calibrate", "demo", "doctor", "kernel_functions", "stubs"),
     ("examples",),

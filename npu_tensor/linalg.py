@@ -1,0 +1,158 @@
+"""Inverses and factorizations, with the names and results of torch.linalg. They read their operands at once.
+
+NumPy's LAPACK computes them on the processor, in float64 for float64 and in float32 for the other float types, whose
+results are rounded to them. Leading dimensions are a batch. Singular matrices and the like are an ArgumentError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dtypes import DType
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.tensor import Tensor, from_array
+
+__all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "norm", "qr", "solve", "svd"]
+
+Array = np.ndarray[Any, Any]
+
+
+class QR(NamedTuple):
+    """A = Q @ R."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SVD(NamedTuple):
+    """A = U @ diag(S) @ Vh, with S in descending order."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class Eigh(NamedTuple):
+    """A @ eigenvectors = eigenvectors * eigenvalues, which ascend."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class LeastSquares(NamedTuple):
+    """The solution of least squares; residuals are empty unless A has full rank and more rows than columns."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+def _arrays(name: str, *tensors: Tensor, square: bool = False) -> tuple[DType, list[Array]]:
+    """The common dtype of matrices, and their values in the type that is computed in. DTypeError, ShapeError."""
+    dtype = tensors[0].dtype
+    if not all(tensor.dtype is dtype and tensor.is_floating_point() for tensor in tensors):
+        found = " and ".join(tensor.dtype.name for tensor in tensors)
+        raise DTypeError(f"linalg.{name} takes floats of one dtype, not {found}; convert with .to(npu_tensor.float32)")
+    shape = tensors[0].shape
+    if len(shape) < 2 or (square and shape[-1] != shape[-2]):
+        raise ShapeError(f"linalg.{name} takes {'square ' if square else ''}matrices, not {list(shape)}")
+    return dtype, [tensor.numpy().astype(dtype.register, copy=False) for tensor in tensors]
+
+
+def _computed(name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What NumPy computes. ArgumentError for what it cannot."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(*arguments, **options)
+    except (np.linalg.LinAlgError, ValueError) as error:
+        shapes = " and ".join(str(list(argument.shape)) for argument in arguments)
+        raise ArgumentError(f"linalg.{name} of {shapes}: {error}") from None
+
+
+def _tensor(array: Any, dtype: DType) -> Tensor:
+    return from_array(np.asarray(array), dtype)
+
+
+def norm(
+    A: Tensor,
+    ord: float | Literal["fro", "nuc"] | None = None,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+) -> Tensor:
+    """The norm of vectors, if dim is one dimension or A has one, which is recorded; else that of matrices over two.
+
+    ord: of vectors, a number (2 unless given), see `npu_tensor.norm`; of matrices "fro" (unless given), "nuc", inf,
+    -inf, 1, -1, 2 or -2. Without ord and dim, A is one vector.
+    """
+    dims = (dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim)
+    if (len(dims) == 1) if dims is not None else (ord is None or A.ndim == 1):
+        return A.norm(2.0 if ord is None else ord, dims, keepdim)
+    dtype, (array,) = _arrays("norm", A)
+    return _tensor(_computed("norm", lambda a: np.linalg.norm(a, ord, dims, keepdim), array), dtype)
+
+
+def inv(A: Tensor) -> Tensor:
+    """The inverse of square matrices."""
+    dtype, (array,) = _arrays("inv", A, square=True)
+    return _tensor(_computed("inv", np.linalg.inv, array), dtype)
+
+
+def det(A: Tensor) -> Tensor:
+    """The determinant of square matrices."""
+    dtype, (array,) = _arrays("det", A, square=True)
+    return _tensor(_computed("det", np.linalg.det, array), dtype)
+
+
+def solve(A: Tensor, B: Tensor) -> Tensor:
+    """X with A @ X = B for square matrices A; B has columns, or is one vector for each matrix."""
+    dtype, (a, b) = _arrays("solve", A, B, square=True)
+    if b.ndim == 1 or b.shape == a.shape[:-1]:
+        return _tensor(_computed("solve", np.linalg.solve, a, b[..., None])[..., 0], dtype)
+    return _tensor(_computed("solve", np.linalg.solve, a, b), dtype)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
+    """X that makes A @ X - B smallest, for one matrix A and the columns of B, or one vector.
+
+    Singular values below rcond times the largest count as 0; by default epsilon times the larger extent of A.
+    """
+    dtype, (a, b) = _arrays("lstsq", A, B)
+    if a.ndim != 2 or b.ndim not in (1, 2):
+        raise ShapeError(f"linalg.lstsq takes one matrix and columns, not {list(a.shape)} and {list(b.shape)}")
+    solution, residuals, rank, values = _computed("lstsq", lambda a, b: np.linalg.lstsq(a, b, rcond), a, b)
+    parts = (_tensor(solution, dtype), _tensor(residuals, dtype))
+    return LeastSquares(*parts, from_array(np.asarray(rank, np.int64)), _tensor(values, dtype))
+
+
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """The lower triangular L with A = L @ L.mT, or its transpose, for symmetric positive definite matrices."""
+    dtype, (array,) = _arrays("cholesky", A, square=True)
+    return _tensor(_computed("cholesky", np.linalg.cholesky, array, upper=upper), dtype)
+
+
+def qr(A: Tensor, mode: str = "reduced") -> QR:
+    """Q with orthonormal columns and upper triangular R. mode: "reduced", "complete" (square Q) or "r" (empty Q)."""
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', not {mode!r}")
+    dtype, (array,) = _arrays("qr", A)
+    found = _computed("qr", np.linalg.qr, array, mode=mode)
+    q, r = (np.zeros(0), found) if mode == "r" else found
+    return QR(_tensor(q, dtype), _tensor(r, dtype))
+
+
+def svd(A: Tensor, full_matrices: bool = True) -> SVD:
+    """The singular value decomposition; full_matrices=False leaves out what S does not multiply."""
+    dtype, (array,) = _arrays("svd", A)
+    return SVD(*(_tensor(part, dtype) for part in _computed("svd", np.linalg.svd, array, full_matrices=full_matrices)))
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+    """Eigenvalues and eigenvectors of symmetric matrices, of which the lower ("L") or upper ("U") triangle is read."""
+    if UPLO not in ("L", "U"):
+        raise ArgumentError(f"linalg.eigh: UPLO must be 'L' or 'U', not {UPLO!r}")
+    dtype, (array,) = _arrays("eigh", A, square=True)
+    return Eigh(*(_tensor(part, dtype) for part in _computed("eigh", np.linalg.eigh, array, UPLO=UPLO)))

@@ -1,0 +1,149 @@
+"""Inverses and factorizations: against torch.linalg where the result is unique, else by what it must satisfy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison import from_torch, to_torch
+
+import npu_tensor as nt
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+RNG = np.random.default_rng(11)
+
+
+def normal(*shape: int) -> Any:
+    return torch.from_numpy(RNG.standard_normal(shape))
+
+
+S = normal(3, 4, 4)
+POSITIVE = S @ S.mT + torch.eye(4, dtype=torch.float64)
+TALL, WIDE = normal(2, 5, 3), normal(3, 5)
+
+UNIQUE: list[Any] = [
+    ("inv", (S,), {}),
+    ("det", (S,), {}),
+    ("solve", (S, normal(3, 4, 2)), {}),
+    ("solve", (S, normal(3, 4)), {}),
+    ("solve", (S[0], normal(4)), {}),
+    ("cholesky", (POSITIVE,), {}),
+    ("cholesky", (POSITIVE,), {"upper": True}),
+    *(("norm", (S[0],), {"ord": ord}) for ord in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2)),
+    *(("norm", (S[0, 0],), {"ord": ord}) for ord in (None, float("inf"), -float("inf"), 0, 1, 2, 3.5)),
+    ("norm", (S,), {}),
+    ("norm", (S,), {"dim": 1, "keepdim": True}),
+    ("norm", (S,), {"dim": (0, 2), "keepdim": True}),
+    ("norm", (S, 3, (1,)), {}),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("name", "args", "kwargs"), UNIQUE)
+def test_unique_results(name: str, args: Any, kwargs: Any, dtype: Any) -> None:
+    args = [value.to(dtype) if isinstance(value, torch.Tensor) else value for value in args]
+    expected = getattr(torch.linalg, name)(*args, **kwargs)
+    ours = [from_torch(value) if isinstance(value, torch.Tensor) else value for value in args]
+    result = getattr(nt.linalg, name)(*ours, **kwargs)
+    assert to_torch(result).dtype is dtype
+    torch.testing.assert_close(to_torch(result), expected, rtol=1e-10 if dtype is torch.float64 else 2e-4, atol=1e-5)
+
+
+def identity_of(columns: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.eye(columns.shape[-1]), (*columns.shape[:-2], columns.shape[-1], columns.shape[-1]))
+
+
+def assert_orthonormal(columns: np.ndarray) -> None:
+    np.testing.assert_allclose(np.swapaxes(columns, -1, -2) @ columns, identity_of(columns), atol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [TALL, WIDE, S], ids=["tall", "wide", "square"])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_qr(matrix: Any, mode: str) -> None:
+    found = nt.linalg.qr(from_torch(matrix), mode)
+    assert [part.shape for part in found] == [tuple(part.shape) for part in torch.linalg.qr(matrix, mode)]
+    q, r = found.Q.numpy(), found.R.numpy()
+    assert_orthonormal(q)
+    np.testing.assert_allclose(q @ r, matrix.numpy(), atol=1e-12)
+    np.testing.assert_array_equal(np.triu(r), r)
+    only = nt.linalg.qr(from_torch(matrix), "r")
+    assert only.Q.numel() == 0
+    np.testing.assert_allclose(np.abs(only.R.numpy()), np.abs(torch.linalg.qr(matrix, "r").R.numpy()), atol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [TALL, WIDE, S], ids=["tall", "wide", "square"])
+@pytest.mark.parametrize("full", [True, False])
+def test_svd(matrix: Any, full: bool) -> None:
+    found, expected = nt.linalg.svd(from_torch(matrix), full), torch.linalg.svd(matrix, full)
+    assert [part.shape for part in found] == [tuple(part.shape) for part in expected]
+    np.testing.assert_allclose(found.S.numpy(), expected.S.numpy(), atol=1e-12)
+    u, s, vh = (part.numpy() for part in found)
+    k = s.shape[-1]
+    assert_orthonormal(u)
+    assert_orthonormal(np.swapaxes(vh, -1, -2))
+    np.testing.assert_allclose(u[..., :k] * s[..., None, :] @ vh[..., :k, :], matrix.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("triangle", ["L", "U"])
+def test_eigh(triangle: str) -> None:
+    found, expected = nt.linalg.eigh(from_torch(S), triangle), torch.linalg.eigh(S, triangle)
+    np.testing.assert_allclose(found.eigenvalues.numpy(), expected.eigenvalues.numpy(), atol=1e-12)
+    vectors = found.eigenvectors.numpy()
+    assert_orthonormal(vectors)
+    lower = torch.tril(S, -1) if triangle == "L" else torch.triu(S, 1)
+    symmetric = (lower + lower.mT + torch.diag_embed(torch.diagonal(S, dim1=-2, dim2=-1))).numpy()
+    np.testing.assert_allclose(symmetric @ vectors, vectors * found.eigenvalues.numpy()[..., None, :], atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_lstsq(columns: tuple[int, ...]) -> None:
+    a, b = TALL[0], normal(5, *columns)
+    found = nt.linalg.lstsq(from_torch(a), from_torch(b))
+    expected = torch.linalg.lstsq(a, b.reshape(5, -1), driver="gelsd")
+    np.testing.assert_allclose(found.solution.numpy().reshape(3, -1), expected.solution.numpy(), atol=1e-12)
+    np.testing.assert_allclose(found.residuals.numpy(), expected.residuals.numpy(), atol=1e-12)
+    assert found.rank.item() == expected.rank.item() == 3
+    np.testing.assert_allclose(found.singular_values.numpy(), torch.linalg.svdvals(a).numpy(), atol=1e-12)
+
+
+def test_sixteen_bits_are_computed_in_32() -> None:
+    matrix = from_torch(S[0].float()).to(nt.bfloat16)
+    result = nt.linalg.inv(matrix)
+    exact = np.linalg.inv(matrix.double().numpy())
+    assert result.dtype is nt.bfloat16
+    np.testing.assert_allclose(result.double().numpy(), exact, rtol=2**-8, atol=1e-5)
+
+
+SINGULAR = nt.ones(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda: nt.linalg.inv(SINGULAR - SINGULAR), nt.ArgumentError),
+        (lambda: nt.linalg.solve(nt.zeros(2, 2), nt.ones(2)), nt.ArgumentError),
+        (lambda: nt.linalg.cholesky(-nt.eye(2)), nt.ArgumentError),
+        (lambda: nt.linalg.svd(nt.full((2, 2), float("nan"))), nt.ArgumentError),
+        (lambda: nt.linalg.qr(nt.eye(2), "full"), nt.ArgumentError),
+        (lambda: nt.linalg.eigh(nt.eye(2), "l"), nt.ArgumentError),
+        (lambda: nt.linalg.inv(nt.ones(2, 3)), nt.ShapeError),
+        (lambda: nt.linalg.det(nt.ones(3)), nt.ShapeError),
+        (lambda: nt.linalg.solve(nt.eye(2), nt.ones(3)), nt.ArgumentError),
+        (lambda: nt.linalg.lstsq(nt.ones(2, 3, 3), nt.ones(2, 3, 3)), nt.ShapeError),
+        (lambda: nt.linalg.lstsq(nt.ones(3, 2), nt.ones(2, 1)), nt.ArgumentError),
+        (lambda: nt.linalg.norm(nt.ones(2, 2, 2), "nuc"), nt.ArgumentError),
+        (lambda: nt.linalg.norm(nt.ones(2, 2), "max"), nt.ArgumentError),
+        (lambda: nt.linalg.inv(nt.eye(2, dtype=nt.int64)), nt.DTypeError),
+        (lambda: nt.linalg.solve(nt.eye(2), nt.ones(2, dtype=nt.float64)), nt.DTypeError),
+    ],
+)
+def test_what_has_no_result(call: Callable[[], Any], kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="linalg"):
+        call()
+
+
+def test_values_are_not_read_under_jit() -> None:
+    with pytest.raises(nt.CaptureError, match=r"test_linalg\.py"):
+        nt.jit(lambda x: nt.linalg.inv(x))(nt.eye(2))
+    assert nt.jit(lambda x: nt.linalg.norm(x))(nt.ones(4)).item() == 2.0
