@@ -9,14 +9,24 @@ import inspect
 import linecache
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor.ops.declare import Op, keep
+from npu_tensor.ops.declare import Attribute, Op, keep
 from npu_tensor.ops.rules import unpacked
 
-__all__ = ["compile_recorder"]
+__all__ = ["SYNONYMS", "compile_recorder"]
+
+SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims"}
+"""NumPy's names of parameters, which public functions take by keyword in place of these, as PyTorch's do."""
+
+
+class _Absent:
+    """The default of a parameter where None is a value of its own."""
+
+    def __repr__(self) -> str:
+        return "absent"
 
 
 def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
@@ -30,10 +40,12 @@ def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     namespace: dict[str, Any] = {
         **names,
+        "_absent": _Absent(),
         "_calls": {},
         "_flat": _flat,
         "_getframe": sys._getframe,
         "_keep": keep,
+        "_only": _only,
         "_op": op,
         **{f"_default{number}": attribute.default for number, attribute in enumerate(op.attributes)},
     }
@@ -57,9 +69,31 @@ def _parameters(op: Op) -> str:
         if attribute.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
             parts.append("*")
             keyword_only = True
-        default = f"=_default{number}" if attribute.default is not inspect.Parameter.empty else ""
-        parts.append(f"{attribute.name}{default}")
-    return ", ".join(parts)
+        default = _default(op, number)
+        parts.append(f"{attribute.name}={default}" if default else attribute.name)
+    synonyms = [f"{SYNONYMS[attribute.name]}=_absent" for attribute in op.attributes if _has_synonym(op, attribute)]
+    if synonyms and not keyword_only:
+        parts.append("*")
+    return ", ".join([*parts, *synonyms])
+
+
+def _has_synonym(op: Op, attribute: Attribute) -> bool:
+    return op.public and attribute.name in SYNONYMS
+
+
+def _default(op: Op, number: int) -> str:
+    """What stands for an attribute's default; nothing if it must be given, and under one name only."""
+    attribute = op.attributes[number]
+    if attribute.default is not inspect.Parameter.empty:
+        return f"_default{number}"
+    return "_absent" if _has_synonym(op, attribute) else ""
+
+
+def _only(value: Any, default: Any, name: str, synonym: Any) -> Any:
+    """The value of a parameter that was given as its synonym."""
+    if value is not default:
+        raise TypeError(f"{name} and {SYNONYMS[name]} mean the same: give one of them")
+    return synonym
 
 
 def _attribute_values(op: Op) -> str:
@@ -86,6 +120,13 @@ INT64 = np.iinfo(np.int64)
 def _source(op: Op) -> str:
     """Source of the recording function."""
     lines = [f"def {op.name}({_parameters(op)}):", "    frame = _getframe(1)"]
+    for number, attribute in enumerate(op.attributes):
+        if _has_synonym(op, attribute):
+            name, synonym, default = attribute.name, SYNONYMS[attribute.name], _default(op, number)
+            lines.append(f"    if {synonym} is not _absent: {name} = _only({name}, {default}, {name!r}, {synonym})")
+            if default == "_absent":
+                missing = f"{op.name}() missing 1 required argument: {name!r}"
+                lines.append(f"    if {name} is _absent: raise TypeError({missing!r})")
     names = [f"n{i}" for i in range(len(op.operands))]
     for i, operand in enumerate(op.operands):
         lines += [

@@ -13,6 +13,7 @@ import numpy as np
 from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
+from npu_tensor.recorders import SYNONYMS
 from npu_tensor.tensor import FUNCTIONS, NO_GRADIENTS, Tensor, from_array, internal_files, user_frame
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
@@ -42,10 +43,17 @@ def composite(
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
         public = name or body.__name__.rstrip("_")
-        internal_files.add(body.__code__.co_filename)
+        code = body.__code__
+        internal_files.add(code.co_filename)
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        synonyms = {synonym: known for known, synonym in SYNONYMS.items() if known in parameters}
 
         @functools.wraps(body)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            for synonym in kwargs.keys() & synonyms.keys() if kwargs else ():
+                if synonyms[synonym] in kwargs:
+                    raise TypeError(f"{synonyms[synonym]} and {synonym} mean the same: give one of them")
+                kwargs[synonyms[synonym]] = kwargs.pop(synonym)
             try:
                 return body(*args, **kwargs)
             except NpuTensorError as error:

@@ -213,6 +213,31 @@ def test_attributes_are_numbers() -> None:
     assert V.sum(keepdim=np.True_).shape == (1,)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **dim: X.sum(**dim),
+        lambda **dim: nt.softmax(X, **dim),
+        lambda **dim: nt.cat([X, X], **dim),
+        lambda **dim: X.max(**dim)[0],
+        lambda **dim: X.unsqueeze(**dim),
+    ],
+)
+def test_axis_is_another_name_of_dim(call: Callable[..., nt.Tensor]) -> None:
+    assert call(axis=1).tolist() == call(dim=1).tolist() != call(dim=0).tolist()
+    with pytest.raises(TypeError, match="dim and axis mean the same"):
+        call(dim=0, axis=1)
+
+
+def test_keepdims_is_another_name_of_keepdim() -> None:
+    for reduce in (nt.sum, nt.logsumexp):
+        assert reduce(X, axis=0, keepdims=True).shape == (1, 3)
+    with pytest.raises(TypeError, match="keepdim and keepdims mean the same"):
+        X.sum(0, True, keepdims=True)
+    with pytest.raises(TypeError, match=r"softmax\(\) missing 1 required argument: 'dim'"):
+        nt.softmax(X)
+
+
 def test_messages_name_value_and_dtype() -> None:
     for call in (lambda: nt.tensor(300, dtype="int8"), lambda: nt.zeros(1, dtype="int8").masked_fill(B, 300)):
         with pytest.raises(nt.ArgumentError, match="value 300 does not fit int8"):
