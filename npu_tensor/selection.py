@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from npu_tensor.config import Policy, config
 from npu_tensor.costs import MEASURES, Measure
-from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.forks import new_lock
 from npu_tensor.ops.declare import Call
 from npu_tensor.plan import Plan
@@ -87,7 +87,7 @@ def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
         try:
             _fill(selection, _opened(uris, alone=config.fallback == "error"))
         except DeviceError as error:
-            raise DeviceError(f"{config.origin('device')}={uris!r}: {error}", error.code) from None
+            raise reworded(error, f"{config.origin('device')}={uris!r}: {error}") from error.__cause__
         assert selection.accelerators is not None
     return selection.accelerators
 
