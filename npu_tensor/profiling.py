@@ -26,7 +26,7 @@ from npu_tensor.drawing import page, text
 from npu_tensor.errors import ArgumentError
 from npu_tensor.observed import Observed, PlanMade, StepRun, observed
 from npu_tensor.runtime.sim.timeline import recorded
-from npu_tensor.trace import write_trace
+from npu_tensor.trace_file import write_trace
 from npu_tensor.units import duration
 
 __all__ = ["Profile", "Row", "Table", "profile"]

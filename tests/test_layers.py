@@ -34,7 +34,7 @@ LAYERS = (
     ("kernels",),
     ("runtime",),
     ("fuse", "lifetimes", "observed", "placement", "plan"),
-    ("costs", "trace"),
+    ("costs", "trace_file"),
     ("selection",),
     ("explanation", "schedule"),
     ("_methods",),
@@ -130,6 +130,20 @@ def test_every_package_is_shipped() -> None:
     metadata = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
     sources = {module_name(path) for path in SOURCES if path.name == "__init__.py"}
     assert set(metadata["packages"]) == sources | set(metadata["package-dir"])
+
+
+def test_no_module_that_is_loaded_late_hides_a_function() -> None:
+    """Python makes a module an attribute of its package when it is first imported."""
+    program = (
+        "import importlib, pathlib, npu_tensor as nt\n"
+        "from npu_tensor.tensor import FUNCTIONS\n"
+        "modules = {path.stem for path in pathlib.Path(nt.__file__).parent.iterdir()}\n"
+        "[importlib.import_module(f'npu_tensor.{name}') for name in modules & FUNCTIONS.keys()]\n"
+        "print([name for name in FUNCTIONS if getattr(nt, name) is not FUNCTIONS[name]])"
+    )
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert output.stdout == "[]\n"
 
 
 def modules_after_import() -> set[str]:

@@ -19,7 +19,7 @@ from npu_tensor.observed import observed
 from npu_tensor.profiling import profile
 from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.timeline import Span, Timeline
-from npu_tensor.trace import trace_events
+from npu_tensor.trace_file import trace_events
 
 Entry = Mapping[str, Any]
 
