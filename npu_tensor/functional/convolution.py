@@ -105,7 +105,7 @@ def _convolved(
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
     parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     batch, elements, positions = math.prod(lead), math.prod(kernel), math.prod(counts)
-    columns = joined([part.reshape(batch, groups, per_group, 1, positions) for part in parts], 3)
+    columns = joined([part.reshape(batch, groups, per_group, 1, *counts) for part in parts], 3)
     products = RECORDERS["contract"](
         weight.reshape(groups, outputs // groups, per_group * elements),
         columns.reshape(batch, groups, per_group * elements, positions),
@@ -175,7 +175,7 @@ def unfold(
     dilations = each_place("dilation", dilation, 2)
     parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     *lead, channels = input.shape[:-2]
-    columns = joined([part.reshape(*lead, channels, 1, math.prod(counts)) for part in parts], len(lead) + 1)
+    columns = joined([part.reshape(*lead, channels, 1, *counts) for part in parts], len(lead) + 1)
     return columns.reshape(*lead, channels * len(parts), math.prod(counts))
 
 
