@@ -173,9 +173,9 @@ def test_ops_lists_every_op() -> None:
     assert "elementwise" in rows["silu"]
 
 
-def test_info_names_versions_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "cache_path", str(tmp_path))
-    result = invoke("info", columns=1000)
+def test_info_names_versions_and_settings(tmp_path: Path) -> None:
+    with config.scope(cache_path=str(tmp_path)):
+        result = invoke("info", columns=1000)
     assert result.exit_code == 0
     assert nt.__version__ in result.output
     assert np.__version__ in result.output

@@ -126,7 +126,10 @@ def demo(dtype: str, device: str) -> None:
 
 @main.command()
 def ops() -> None:
-    """List the ops (name, GGML name, dtypes, kernel family) and the functions that are made of several."""
+    """List the ops.
+
+    Each with its GGML name, dtypes and kernel family; then the functions that are made of several ops.
+    """
     title = f"{len(OPS)} ops; functions of other names record the internal ones"
     print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
     names = composites()
