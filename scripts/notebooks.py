@@ -21,22 +21,32 @@ HTML = ("image/svg+xml", "text/html")
 """Forms of a result that a page shows as they are; otherwise it shows the text."""
 
 
-def page(path: Path) -> str:
-    """The Markdown of a notebook that is run for it. Raises CellExecutionError for a cell that fails."""
+def page(path: Path, run: bool) -> str:
+    """The Markdown of a notebook, with the results of running it or without any.
+
+    Raises CellExecutionError for a cell that fails.
+    """
     notebook = nbformat.read(path, as_version=4)
+    if run:
+        _run(notebook)
+    title, *parts = (part for cell in notebook.cells for part in _parts(cell))
+    note = f"*This is the notebook `examples/{path.name}`.*"
+    if run:
+        note = (
+            f"*This is the notebook `examples/{path.name}`, run when these pages were built. "
+            "Measured times are those of the machine that built them.*"
+        )
+    heading, _, rest = title.partition("\n")
+    return "\n\n".join([heading, note, rest, *parts]) + "\n"
+
+
+def _run(notebook: Any) -> None:
     # Without directories of kernels there is only the one of this interpreter.
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     with TemporaryDirectory() as place:
         where = {"metadata": {"path": place}}
         client = NotebookClient(notebook, km=manager, timeout=SECONDS, resources=where, coalesce_streams=True)
         client.execute(cleanup_kc=True)
-    title, *parts = (part for cell in notebook.cells for part in _parts(cell))
-    note = (
-        f"*This is the notebook `examples/{path.name}`, run when these pages were built. "
-        "Measured times are those of the machine that built them.*"
-    )
-    heading, _, rest = title.partition("\n")
-    return "\n\n".join([heading, note, rest, *parts]) + "\n"
 
 
 def _parts(cell: Any) -> list[str]:

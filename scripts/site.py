@@ -28,7 +28,8 @@ def on_files(files: Files, config: Any) -> Files:
     page = LINK.sub(lambda link: f"[{link['text']}](../{link['target']}{link['anchor'] or ''})", text)
     files.append(File.generated(config, "contributing.md", content=page))
     for path in sorted((ROOT / "examples").glob("*.ipynb")):
-        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
+        content = notebook_page(path, config.extra["run_notebooks"])
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=content))
     return files
 
 
