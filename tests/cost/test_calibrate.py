@@ -100,7 +100,7 @@ def test_what_is_measured_is_one_kernel() -> None:
     data = nt.from_numpy(np.ones((8, 8), np.float32))
     for result, kernels in ((data.reshape(64), 0), (data @ data @ data, 2)):
         with pytest.raises(NpuTensorError, match=f"should be one kernel, and is {kernels}"):
-            probes.kernel(selection.host_devices()[0], result)
+            probes.kernel(host_devices()[0], result)
 
 
 def test_a_slow_moment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from npu_tensor.runtime.store import Store
 
 
 @pytest.fixture(autouse=True)
-def _cache_of_the_command(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "cache_path", str(root))
+def _cache_of_the_command(store: Store, root: Path) -> Iterator[None]:
+    with config.scope(cache_path=str(root)):
+        yield
 
 
 def invoke(*arguments: str, answer: str | None = None) -> Result:
@@ -73,10 +75,10 @@ def test_ls_as_a_table(store: Store, root: Path) -> None:
 
 
 def test_the_directory_that_took_its_place_is_listed_and_cleared_too(
-    tmp_path: Path, own_temporary_directory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_temporary_directory: Path
 ) -> None:
     cannot, instead = below_a_file(tmp_path), user_directory(own_temporary_directory)
-    monkeypatch.setattr(config, "cache_path", str(cannot))
+    config.cache_path = str(cannot)  # until the end of the scope around the test
     with pytest.warns(RuntimeWarning, match="not kept"):
         put(Store(cannot))
     result = invoke("ls")
