@@ -160,6 +160,10 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     The running statistics are not updated: there is no training here."""
 def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability in each element of input, or with p, else 0; NaN where that is outside [0, 1]."""
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
+    """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100."""
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
+    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
     """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
@@ -186,6 +190,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0) -> Tensor:
+    """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
 def ceil(input: Operand) -> Tensor:
     """The smallest integer not below input."""
 def chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -240,6 +246,8 @@ def diag_mask_zero(input: Tensor, n_past: builtins.int) -> Tensor:
     """Zero where column > row + n_past in the last two dimensions."""
 def diagonal(input: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
     """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
+    """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
 def div(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
     """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
 def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
@@ -352,6 +360,8 @@ def hardtanh(input: Operand, min_val: builtins.float = -1.0, max_val: builtins.f
     """input limited to [min_val, max_val]."""
 def hstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', delta: builtins.float = 1.0) -> Tensor:
+    """Half the squared distance up to delta, beyond it delta times the distance minus half of delta."""
 def hypot(input: Operand, other: Operand) -> Tensor:
     """sqrt(input^2 + other^2), without overflow."""
 def iinfo(type: Any) -> IntegerLimits:
@@ -387,6 +397,10 @@ def isinf(input: Operand) -> Tensor:
     """Whether input is plus or minus infinity."""
 def isnan(input: Operand) -> Tensor:
     """Whether input is NaN."""
+def kl_div(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', log_target: builtins.bool = False) -> Tensor:
+    """target * (log(target) - input) with log-probabilities as input; log_target: the target is given as them, too.
+
+    reduction "batchmean" divides the sum by the extent of the first dimension."""
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product: other times each element of input, laid out as input is."""
 def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
@@ -555,6 +569,10 @@ def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Product over dim (None = all); integers give int64."""
+def quantile(input: Tensor, q: builtins.float | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
+    """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+
+    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
 def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -647,6 +665,8 @@ def sin(input: Operand) -> Tensor:
     """Sine of radians."""
 def sinh(input: Operand) -> Tensor:
     """Hyperbolic sine."""
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', beta: builtins.float = 1.0) -> Tensor:
+    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta."""
 def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
     """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 

@@ -208,6 +208,8 @@ class Methods:
         """Zero where column > row + n_past in the last two dimensions."""
     def diagonal(self, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
         """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+    def diff(self, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
+        """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
     def div(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -562,6 +564,10 @@ class Methods:
         """In-place form of `pow`: this handle names the result, other handles keep the old value."""
     def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Product over dim (None = all); integers give int64."""
+    def quantile(self, q: builtins.float | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
+        """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+
+        interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     def reciprocal(self) -> Tensor:

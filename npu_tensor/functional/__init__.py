@@ -1,7 +1,7 @@
 """PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
 
 from npu_tensor.functional import arithmetic, creation, ggml, indexing, linalg, nn, random, reduce, shape  # isort: skip
-from npu_tensor.functional import convolution, grids, resizing, scattering, search  # isort: skip
+from npu_tensor.functional import convolution, grids, losses, resizing, scattering, search  # isort: skip
 from npu_tensor.functional import pytorch_arguments  # isort: skip  # after the functions that make tensors
 from npu_tensor.functional import numpy_protocol  # isort: skip  # after the functions that it looks up
 from npu_tensor.functional import inplace  # isort: skip  # after everything that has an in-place form
@@ -20,6 +20,7 @@ __all__ = [
     "indexing",
     "inplace",
     "linalg",
+    "losses",
     "manual_seed",
     "nn",
     "numpy_protocol",

@@ -24,10 +24,11 @@ from npu_tensor.dtypes import (
     promote,
     uint8,
 )
-from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functional.creation import check_device
 from npu_tensor.functional.register import Operand, composite, fitting, register
 from npu_tensor.ops import OPS
+from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import ACCEPTED, FUNCTIONS, RECORDERS, UFUNCS, Tensor, define_operator
 
 __all__ = ["result_type"]
@@ -167,6 +168,21 @@ for _alias, _name in {
 def rsub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input."""
     return RECORDERS["sub"](other, input, alpha=alpha)
+
+
+@composite()
+def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+    """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
+    if n < 0:
+        raise ArgumentError(f"n must not be negative: {n}")
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor has no neighbours")
+    dim = dimension(dim, input.ndim)
+    for _ in range(n):
+        steps = max(input.shape[dim] - 1, 0)
+        after, before = input.narrow(dim, input.shape[dim] - steps, steps), input.narrow(dim, 0, steps)
+        input = after != before if input.dtype is bool_ else after - before
+    return input
 
 
 @composite()

@@ -135,6 +135,15 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return (coarse * fine).reshape([a * b for a, b in zip(outer_shape, inner_shape, strict=True)])
 
 
+@composite(method=False)
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+    """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError("needs (..., n, m) and (..., k, m)")
+    distances: Tensor = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    return distances
+
+
 @composite()
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""

@@ -18,7 +18,7 @@ from npu_tensor.functional.register import composite
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import RECORDERS, Tensor
 
-__all__ = ["require_float", "wide"]
+__all__ = ["reduced", "require_float", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -172,7 +172,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
 # --- losses
 
 
-def _reduced(losses: Tensor, reduction: str) -> Tensor:
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """The losses ("none"), their mean or their sum. ArgumentError for another word."""
     if reduction == "none":
         return losses
     if reduction == "mean":
@@ -191,7 +192,7 @@ def _refuse_deprecated(size_average: bool | None, reduce: bool | None) -> None:
 
 def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
     losses = difference(wide(input) - wide(target))
-    return _reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
+    return reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
 
 
 @composite(method=False)
@@ -234,7 +235,7 @@ def _along(per_class: Tensor, scores: Tensor) -> Tensor:
 
 
 def _weighted(losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
-    return losses.sum() / weights.sum() if reduction == "mean" else _reduced(losses, reduction)
+    return losses.sum() / weights.sum() if reduction == "mean" else reduced(losses, reduction)
 
 
 @composite(method=False)
@@ -287,7 +288,7 @@ def cross_entropy(
     losses = -(scores * wanted).sum(classes)
     if reduction == "mean":
         return (losses.sum() / max(losses.numel(), 1)).to(dtype)
-    return _reduced(losses, reduction).to(dtype)
+    return reduced(losses, reduction).to(dtype)
 
 
 # --- embedding and attention

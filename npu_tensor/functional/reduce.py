@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, float32
+from npu_tensor.dtypes import as_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
-from npu_tensor.functional.register import Operand, composite
+from npu_tensor.functional.register import Operand, composite, tensor_of
 from npu_tensor.functional.shape import ValuesIndices, gather, take_along_dim
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import RECORDERS, Tensor
@@ -155,6 +155,49 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: An
         raise DTypeError(f"takes floats, not {target.name}; convert with .to(npu_tensor.float32)")
     values = input.to(float32 if target.itemsize == 2 else target)
     return (nansum(values, dim, keepdim) / (~values.isnan()).sum(dim, keepdim)).to(target)
+
+
+# The weight of the upper neighbour of a rank between two elements, from the rank and the lower neighbour's.
+_INTERPOLATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "linear": lambda rank, lower: rank - lower,
+    "lower": lambda rank, lower: (rank - lower) * 0,
+    "higher": lambda rank, lower: (rank - lower).ceil(),
+    "nearest": lambda rank, lower: rank.round() - lower,
+    "midpoint": lambda rank, lower: (rank - lower).ceil() * 0.5,
+}
+
+
+@composite()
+def quantile(
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+
+    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+    """
+    if interpolation not in _INTERPOLATIONS:
+        raise ArgumentError(f"interpolation must be one of {', '.join(_INTERPOLATIONS)}, not {interpolation!r}")
+    if isinstance(q, (int, float)) and not 0 <= q <= 1:
+        raise ArgumentError(f"q must be from 0 to 1, not {q}")
+    if input.dtype not in (float32, float64):
+        raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
+    place = 0 if dim is None else dimension(dim, input.ndim)
+    rows = input.reshape(input.numel()) if dim is None else input
+    if not rows.ndim or not rows.shape[place]:
+        raise DimensionError("an empty row has no quantile")
+    ordered = rows.movedim(place, -1).sort(-1).values
+    rank = tensor_of(q).to(input.dtype) * (ordered.shape[-1] - 1)
+    lower = rank.floor()
+    low, high = (RECORDERS["take"](ordered, edge.long(), -1) for edge in (lower, rank.ceil()))
+    result = RECORDERS["lerp"](low, high, _INTERPOLATIONS[interpolation](rank, lower))
+    last = ordered[..., -1]
+    result = RECORDERS["where"]((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
+    if rank.ndim:
+        result = result.movedim(-1, 0)
+    if not keepdim:
+        return result
+    kept = (1,) * input.ndim if dim is None else (*input.shape[:place], 1, *input.shape[place + 1 :])
+    return result.reshape(*rank.shape, *kept)
 
 
 @composite()

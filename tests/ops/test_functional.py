@@ -74,6 +74,7 @@ def resolve(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
         "pad",
         "embedding",
         "dropout",
+        *("binary_cross_entropy_with_logits", "kl_div"),
         *("conv1d", "conv2d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "pixel_shuffle"),
         *("pixel_unshuffle", "adaptive_avg_pool2d", "interpolate", "unfold"),
     ):
@@ -219,6 +220,27 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("inner", (X, M[:2, :5]), {}),
     ("inner", (V, V), {}),
     ("inner", (V, S), {}),
+    *(("cdist", (X, normal(6, 5), p), {}) for p in (2.0, 1.0, math.inf)),
+    *(("diff", (x,), {}) for x in (V, I, M > 0)),
+    *(("diff", (X,), {"n": n, "dim": 1}) for n in (0, 2, 9)),
+    *(("quantile", (M, q, dim), {}) for q in (0.3, torch.tensor([0.0, 0.25, 1.0])) for dim in (None, 0, -1)),
+    *(
+        ("quantile", (normal(7, 6), 0.4), {"dim": 0, "keepdim": True, "interpolation": name})
+        for name in ("linear", "lower", "higher", "nearest", "midpoint")
+    ),
+    ("quantile", (NAN, 0.5, 1), {}),
+    ("quantile", (M, torch.tensor([0.5, 0.1])), {"keepdim": True}),
+    *(("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0.5, "reduction": r}) for r in ("mean", "sum", "none")),
+    ("huber_loss", (M, V.expand(4, 6)), {"delta": 0.5}),
+    ("binary_cross_entropy", (torch.sigmoid(M), torch.sigmoid(normal(4, 6)), V.abs()), {}),
+    ("binary_cross_entropy", (torch.tensor([0.0, 1.0, 0.5]), torch.tensor([1.0, 1.0, 0.0])), {"reduction": "none"}),
+    ("binary_cross_entropy_with_logits", (M * 60, torch.sigmoid(normal(4, 6))), {"pos_weight": V.abs()}),
+    ("binary_cross_entropy_with_logits", (M, (M > 0.3).float(), V.abs()), {"reduction": "sum"}),
+    *(
+        ("kl_div", (torch.log_softmax(M, 1), torch.softmax(normal(4, 6), 1)), {"reduction": r})
+        for r in ("batchmean", "sum", "none")
+    ),
+    ("kl_div", (torch.log_softmax(M, 1), torch.log_softmax(normal(4, 6), 1)), {"reduction": "sum", "log_target": True}),
     ("trace", (M,), {}),
     ("trace", (I,), {}),
     *((name, (NAN, *dim), {}) for name in ("nansum", "nanmean") for dim in ((), (0,), (1, True))),
