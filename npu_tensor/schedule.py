@@ -18,6 +18,7 @@ from npu_tensor.ops.declare import keep
 from npu_tensor.plan import Placed, Plan, Timings
 from npu_tensor.runtime.background import builds, finish_builds
 from npu_tensor.runtime.host import host_devices, host_kernel
+from npu_tensor.runtime.memory import Buffer
 from npu_tensor.selection import Selection
 from npu_tensor.task import Accelerator, AsynchronousDevice, Kernel, Refusal, Task
 from npu_tensor.user_warnings import warn
@@ -32,6 +33,10 @@ MAX_PLANS = 4096
 
 USER_ERRORS = (NpuTensorError, MemoryError)
 """Failures of a step that come from the user's values or machine and keep their class."""
+
+LASTING_RUNS = 2
+"""A value from outside that so many runs have read is expected to be read by more, as weights are: what is computed
+anew for every run is read by one, and by a second one where it is looked at as well."""
 
 
 class _Draft(NamedTuple):
@@ -48,10 +53,10 @@ class _Draft(NamedTuple):
     work: list[tuple[Task, Sequence[Kernel | Refusal]]]
 
 
-def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int] = frozenset()) -> Plan:
+def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int] | None = None) -> Plan:
     """The plan of a captured structure, from the cache or new. Other threads may plan while kernels are built.
 
-    chosen: for other devices than the default ones. lasting: see `Costs`.
+    chosen: for other devices than the default ones. lasting: see `Costs`; None for what some runs have read already.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:
@@ -61,6 +66,8 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
     signature = found.signature
     if chosen.measure is not None:
         resident = tuple(_resident(found.leaves))
+        if lasting is None:
+            lasting = _lasting(found.leaves)
         signature = (signature, resident, lasting)
     ready = chosen.plans.get(signature)
     if ready is not None and not ready.outdated:
@@ -68,7 +75,7 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
     config.read_followed()
     start, ended = time.perf_counter(), builds.finished
     with selection.lock:
-        draft, plans = _draft(found, chosen, resident, lasting), chosen.plans
+        draft, plans = _draft(found, chosen, resident, lasting or frozenset()), chosen.plans
     drafted = time.perf_counter()
     exact = chosen.key.without_host or config.fallback == "error"
     _prepare(draft, all_takers=exact)
@@ -95,6 +102,21 @@ def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
         if home is not None:
             fetched = getattr(leaf.value, "host", None) is not None
             yield DeviceValue(item, home, 0 if fetched else leaf.value.nbytes)
+
+
+def _lasts(value: Any) -> bool:
+    return getattr(value, "runs", 0) >= LASTING_RUNS
+
+
+def _lasting(leaves: Iterable[tuple[int, Any]]) -> frozenset[int]:
+    return frozenset(item for item, leaf in leaves if isinstance(leaf, Node) and _lasts(leaf.value))
+
+
+def _count_run(values: Iterable[Any]) -> None:
+    """Note that a run has read some values, as far as they are in the processor's memory."""
+    for value in values:
+        if isinstance(value, Buffer) and value.home is None and not _lasts(value):
+            value.runs = getattr(value, "runs", 0) + 1
 
 
 def _draft(
@@ -273,13 +295,16 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
     found = capture(nodes)
     if not found.nodes:
         return
-    made = plan(found, chosen)
+    lasting = frozenset() if chosen.measure is None else _lasting(found.leaves)
+    made = plan(found, chosen, lasting)
     values: list[Any] = [None] * made.size
     for item, leaf in found.leaves:
         value = leaf.value if isinstance(leaf, Node) else leaf
         if value is PLACEHOLDER:
             raise no_value_yet()
         values[item] = value
+    if chosen.measure is not None:
+        _count_run(values)  # which are those from outside
     _run(made, values, found.nodes, wait)
     for item, node in found.nodes:
         value = values[item]
@@ -291,18 +316,19 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
         return
     ((_, last),) = found.nodes
     # A plan by cost is kept for operands that the host has. Another thread may have forgotten all plans meanwhile.
-    signature = found.signature if chosen.measure is None else (found.signature, (), frozenset())
-    lasting = chosen.plans.get(signature) is made and not made.provisional
-    if lasting and last.call is not None and len(last.call.operands) == made.size - 1:
-        keep(chosen.single_plans, last.call, made)
+    signature = found.signature if chosen.measure is None else (found.signature, (), lasting)
+    stays = chosen.plans.get(signature) is made and not made.provisional
+    if stays and last.call is not None and len(last.call.operands) == made.size - 1:
+        keep(chosen.single_plans, (last.call, *sorted(lasting)) if lasting else last.call, made)
 
 
 def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
     """The short way for one op whose operands are all data: most of what a user does line by line."""
-    made = chosen.single_plans.get(node.call)  # type: ignore[arg-type]
+    made = chosen.single_plans.get(node.call)
     if made is None:
         return False
-    values = []
+    values: list[Any] = []
+    lasting: list[int] = []
     inputs = node.inputs
     if node.value is not None:  # another thread was faster; it sets the value before it drops the inputs
         return True
@@ -311,9 +337,18 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
             operand = operand.value
             if operand is None or operand is PLACEHOLDER:
                 return False
-            if chosen.measure is not None and getattr(operand, "home", None) is not None:
-                return False
+            if chosen.measure is not None:
+                if getattr(operand, "home", None) is not None:
+                    return False
+                if _lasts(operand):
+                    lasting.append(len(values))
         values.append(operand)
+    if chosen.measure is not None:
+        if lasting:
+            made = chosen.single_plans.get((node.call, *lasting))
+            if made is None:
+                return False
+        _count_run(values)
     values.append(None)
     _run(made, values, ((len(inputs), node),), wait)
     node.value = values[-1]

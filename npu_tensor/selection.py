@@ -10,7 +10,6 @@ from npu_tensor.config import Policy, config
 from npu_tensor.costs import MEASURES, Measure
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.forks import new_lock
-from npu_tensor.ops.declare import Call
 from npu_tensor.plan import Plan
 from npu_tensor.runtime.host import allocator, forget_host_devices, host_step
 from npu_tensor.task import Accelerator, AsynchronousDevice
@@ -51,15 +50,15 @@ class Selection:
     """Devices in order of preference, and the plans made for them.
 
     accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
-    for the first one that takes a task. single_plans: plans of one op on data, by call: item i is operand i, the
-    result comes last.
+    for the first one that takes a task. single_plans: plans of one op on data, by call, and by the operands that last
+    if there are any: item i is operand i, the result comes last.
     """
 
     key: Key
     accelerators: tuple[Accelerator, ...] | None = None
     measure: Measure | None = None
     plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict, repr=False)
-    single_plans: dict[Call, Plan] = field(default_factory=dict, repr=False)
+    single_plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
 
 lock = new_lock()

@@ -96,16 +96,18 @@ class Buffer:
     home     the device that reaches the memory best; None for this machine's processor.
     copies   what devices have made of the contents, by their own keys; not there until a device needs it. A buffer
              that a device has read is never written again.
+    runs     of plans by cost that have read it, up to those that matter; not there before the first.
 
     NumPy arrays made by `as_array` share the memory and keep the buffer alive. Contents start undefined.
     """
 
-    __slots__ = ("__weakref__", "_give_back", "_owner", "address", "copies", "nbytes")
+    __slots__ = ("__weakref__", "_give_back", "_owner", "address", "copies", "nbytes", "runs")
 
     address: int
     nbytes: int
     home: Any = None
     copies: dict[int, Any]
+    runs: int
     _give_back: Callable[[int], object]
     _owner: npt.NDArray[Any]  # set by from_array only
 

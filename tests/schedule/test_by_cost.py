@@ -277,6 +277,22 @@ def test_jit_does_not_count_bringing_weights(accelerator: Make) -> None:
     assert [event.device for event in found if isinstance(event, events.KernelRan)] == ["npu:0", "cpu"]
 
 
+def test_what_many_runs_read_is_there_already(accelerator: Make) -> None:
+    """Weights that two runs have read stay; what is new in every run is brought, and counts."""
+    accelerator({"contract": expense(0.01 * MS)}, move=0, moves=(0, 1000))
+    weights = ones(*BIG)
+    found: list[events.Event] = []
+    with events.listen(found.append):
+        for _ in range(5):
+            (ones(*BIG) @ weights).realize()
+        for _ in range(5):
+            (weights @ ones(*BIG)).realize()
+    devices = [event.device for event in found if isinstance(event, events.KernelRan) and event.kernel == "contract"]
+    assert devices == ["cpu"] * 2 + ["npu:0"] * 3 + ["cpu"] * 5
+    plans = [event.plan for event in found if isinstance(event, events.PlanBuilt) and isinstance(event.plan, Plan)]
+    assert [plan.placed[0].task.name for plan in plans].count("contract") == 3
+
+
 def test_plans_are_cached_by_structure(accelerator: Make) -> None:
     device = accelerator({"contract": expense(0.2 * MS)})
     a = ones(*BIG)
