@@ -35,6 +35,7 @@ from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import Store
 from npu_tensor.runtime.store_upkeep import clear, collect
+from npu_tensor.runtime.xrt.checked import CheckedKernels
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
@@ -192,6 +193,27 @@ def test_a_cache_that_can_only_be_read_is_read(
     assert built
     assert again.files[".so"].read_bytes() == b"machine code"
     assert any(isinstance(event, events.CacheDamaged) for event in emitted)
+
+
+def test_checked_kernels_are_known_to_the_next_process_where_the_cache_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with config.scope(cache_path=str(below_a_file(tmp_path))):
+        with pytest.warns(RuntimeWarning, match="nothing can be written"):
+            CheckedKernels("a driver").add(KEY)
+        monkeypatch.setattr(store_directories, "_writable", {})
+        assert KEY in CheckedKernels("a driver")  # Without a warning: nothing is to be written.
+        assert KEY not in CheckedKernels("another driver")
+
+
+def test_checked_kernels_in_a_cache_that_can_only_be_read(small_disk: Path) -> None:
+    with config.scope(cache_path=str(small_disk / "cache")):
+        CheckedKernels("a driver").add(KEY)
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        store_directories._writable.clear()
+        with pytest.warns(RuntimeWarning, match="Read-only"):
+            CheckedKernels("a driver").add(key_of("b"))
+        assert all(key in CheckedKernels("a driver") for key in (KEY, key_of("b")))
 
 
 def test_objects_of_the_cpu_device_go_the_same_way(tmp_path: Path, own_temporary_directory: Path) -> None:

@@ -1,6 +1,7 @@
 """Which kernels gave right results here: each is compared with the CPU once, with one version of XRT and the driver.
 
-The list is a file of keys in the cache, one per driver; without a cache it lasts as long as the process.
+The list is a file of keys in the cache, one per driver. Where that can only be read, the list goes on in the temporary
+directory of this user; see `store_directories`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from npu_tensor.config import config
 from npu_tensor.runtime.discovery import PhysicalDevice
+from npu_tensor.runtime.store_directories import existing, writable
 from npu_tensor.runtime.system import driver_version
 
 __all__ = ["CheckedKernels", "driver_identity"]
@@ -34,10 +36,12 @@ class CheckedKernels:
     """The keys of checked kernels. driver: what `driver_identity` says."""
 
     def __init__(self, driver: str) -> None:
-        self._path = Path(config.cache_dir) / f"checked-{hashlib.sha256(driver.encode()).hexdigest()[:16]}.txt"
-        self._keys = set()
-        with suppress(OSError, UnicodeDecodeError):
-            self._keys.update(self._path.read_text("ascii").split())
+        self._root = config.cache_dir.absolute()
+        self._name = f"checked-{hashlib.sha256(driver.encode()).hexdigest()[:16]}.txt"
+        self._keys: set[str] = set()
+        for directory in existing(self._root):
+            with suppress(OSError, UnicodeDecodeError):
+                self._keys.update((directory / self._name).read_text("ascii").split())
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
@@ -46,8 +50,8 @@ class CheckedKernels:
         """Note that a kernel gave the right result."""
         self._keys.add(key)
         with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            path = writable(self._root) / self._name
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(descriptor, f"{key}\n".encode())  # One call: processes that append do not mix their lines.
             finally:
