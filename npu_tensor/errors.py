@@ -79,9 +79,13 @@ class BuildError(NpuTensorError, RuntimeError):
     in the background, and may be there when it is asked for again.
     """
 
-    transient: bool = False
-    remembered: bool = False
-    pending: bool = False
+    def __init__(
+        self, message: str, *, transient: bool = False, remembered: bool = False, pending: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.remembered = remembered
+        self.pending = pending
 
 
 class LaunchError(NpuTensorError, RuntimeError):

@@ -21,7 +21,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import in_child
 from npu_tensor.runtime.artifact import Artifact
-from npu_tensor.runtime.build.process import Group, ended
+from npu_tensor.runtime.build.process import Group
 
 __all__ = ["Build", "Builds", "builds", "finish_builds"]
 
@@ -94,7 +94,7 @@ class Builds:
                 try:
                     thread.start()
                 except RuntimeError as error:
-                    raise ended(f"no thread can be started for a build: {error}") from None
+                    raise BuildError(f"no thread can be started for a build: {error}", transient=True) from None
                 self._threads.add(thread)
             build = Build()
             self._waiting.append((build, make))

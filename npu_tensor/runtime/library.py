@@ -148,9 +148,7 @@ class KernelLibrary:
             warn(f"{request.name} could not be built in the background, so it stays on the CPU: {build.error}")
         if build.transient:
             builds.forget(key)  # The next plan tries again.
-        error = BuildError(build.error)
-        error.transient = build.transient
-        raise error
+        raise BuildError(build.error, transient=build.transient)
 
     def _need_compiler(self) -> None:
         missing = self.backend.missing()
@@ -193,16 +191,12 @@ class KernelLibrary:
 
 
 def _pending(request: Request) -> BuildError:
-    error = BuildError(f"{request.name} is being built in the background")
-    error.pending = True
-    return error
+    return BuildError(f"{request.name} is being built in the background", pending=True)
 
 
 def _with(error: BuildError, *reasons: str) -> BuildError:
     """The error with further reasons behind its text."""
-    longer = BuildError("; ".join((str(error), *reasons)))
-    longer.transient = error.transient
-    return longer
+    return BuildError("; ".join((str(error), *reasons)), transient=error.transient)
 
 
 def _emit_hit(request: Request, artifact: Artifact, where: str) -> None:

@@ -138,12 +138,11 @@ class Store:
         failed = found.failure()
         if failed is not None:
             pattern = shlex.quote(glob.escape(name))
-            error = BuildError(
+            raise BuildError(
                 f"{failed.message}\nThis build failed on {found.description['created']} and is not tried again; to try "
-                f"again: npu-tensor cache clear {pattern}, or NPU_TENSOR_FORCE_RECOMPILE=1"
+                f"again: npu-tensor cache clear {pattern}, or NPU_TENSOR_FORCE_RECOMPILE=1",
+                remembered=True,
             )
-            error.remembered = True
-            raise error
         return found.entry(), False
 
     def _find(self, folder: str, name: str, key: str) -> _Found | None:
@@ -198,7 +197,7 @@ class Store:
             own = store_directories.process_directory()
             stack.enter_context(locked(own, key))
         except OSError as error:
-            raise _transient(f"there is no place for compiled kernels: {reason}; {error}") from None
+            raise BuildError(f"there is no place for compiled kernels: {reason}; {error}", transient=True) from None
         store_directories.not_kept(root, reason)
         return own
 
@@ -220,7 +219,7 @@ class Store:
                     contents = {suffix: path.read_bytes() for suffix, path in made.items()}
                 log = read_log(scratch)
         except OSError as error:
-            raise _transient(f"{name} could not be built: {error}") from error
+            raise BuildError(f"{name} could not be built: {error}", transient=True) from error
         for suffix in contents:
             if SUFFIX.fullmatch(suffix) is None or suffix in (SIDECAR, LOG):
                 raise ArgumentError(f"a build must not return a file {suffix!r}")
@@ -251,15 +250,10 @@ class Store:
             own = store_directories.process_directory()
             write_entry(own / folder, stem, contents, sidecar)
         except OSError as error:
-            raise _transient(f"{name} was built, but there is no place for it: {reason}; {error}") from None
+            message = f"{name} was built, but there is no place for it: {reason}; {error}"
+            raise BuildError(message, transient=True) from None
         store_directories.not_kept(root, reason)
         return _Found(own / folder, stem, parse_sidecar(sidecar))
-
-
-def _transient(message: str) -> BuildError:
-    error = BuildError(message)
-    error.transient = True
-    return error
 
 
 store: Final = Store()

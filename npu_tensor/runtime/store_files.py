@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from npu_tensor.errors import BuildError
 from npu_tensor.forks import new_lock
 from npu_tensor.version import VERSION
 
@@ -97,7 +98,7 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    from npu_tensor.runtime.build.process import ended, is_ended
+    from npu_tensor.runtime.build.process import is_cancelled
 
     path = root / LOCKS / f"{key[:16]}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,10 +109,10 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     try:
         lock = FileLock(path, timeout=-1 if wait else 0, poll_interval=0.01)
         try:
-            lock.acquire(cancel_check=is_ended)
+            lock.acquire(cancel_check=is_cancelled)
         except Timeout:
-            if is_ended():
-                raise ended(f"{path} was not waited for any longer") from None
+            if is_cancelled():
+                raise BuildError(f"{path} was not waited for any longer", transient=True) from None
             raise BlockingIOError(f"{path} is held by somebody else") from None
         try:
             yield

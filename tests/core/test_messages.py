@@ -1,11 +1,13 @@
 """Errors that say on the user's line what is wrong and what to do."""
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.errors import reworded
 
 X, N = nt.tensor([1.5]), nt.tensor([1])
 
@@ -25,6 +27,15 @@ X, N = nt.tensor([1.5]), nt.tensor([1])
 def test_numbers_that_are_too_large_fail_where_they_are_recorded(call: Callable[[], Any]) -> None:
     with pytest.raises(nt.ArgumentError, match=r"does not fit (int8|int64|float32).*recorded at test_messages\.py"):
         call()
+
+
+@pytest.mark.parametrize("flag", ["transient", "remembered", "pending"])
+def test_build_errors_keep_what_is_known_about_them(flag: str) -> None:
+    error = nt.BuildError("it failed", **{flag: True})
+    flags = {name: name == flag for name in ("transient", "remembered", "pending")}
+    for copied in (error, pickle.loads(pickle.dumps(error)), reworded(error, "it failed, in line 3")):
+        assert {name: getattr(copied, name) for name in flags} == flags
+    assert str(copied) == "it failed, in line 3"
 
 
 def test_numbers_that_fit_after_all() -> None:

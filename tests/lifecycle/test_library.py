@@ -381,9 +381,7 @@ def test_an_accident_counts_until_the_next_plan() -> None:
         def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
             if not self.built:
                 self.built.append(request.name)
-                failed = BuildError("killed")
-                failed.transient = True
-                raise failed
+                raise BuildError("killed", transient=True)
             return super().build(request, directory, force)
 
     backend, wanted = Unlucky(), request()

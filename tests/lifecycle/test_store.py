@@ -304,9 +304,7 @@ def test_what_fails_because_of_another_build_is_not_remembered_too(store: Store,
 
 
 def signalled() -> BuildError:
-    error = BuildError("the compiler was ended by signal 9")
-    error.transient = True
-    return error
+    return BuildError("the compiler was ended by signal 9", transient=True)
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,9 @@ class IronBackend:
         except BuildError as error:
             if not (work / REASON).is_file():
                 raise
-            failed = BuildError((work / REASON).read_text("utf-8"))
-            failed.transient = error.transient or _ENDED.search(str(failed)) is not None
-            raise failed from None
+            reason = (work / REASON).read_text("utf-8")
+            transient = error.transient or _ENDED.search(reason) is not None
+            raise BuildError(reason, transient=transient) from None
         return {suffix: work / f"{KERNEL}{suffix}" for suffix in (*FILES[format], PROGRAM)}
 
 

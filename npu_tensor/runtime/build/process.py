@@ -24,7 +24,7 @@ from npu_tensor.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["Group", "build_threads", "ended", "is_ended", "run"]
+__all__ = ["Group", "build_threads", "is_cancelled", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
@@ -90,14 +90,7 @@ def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def ended(message: str) -> BuildError:
-    """The error of what ended with its group."""
-    failed = BuildError(message)
-    failed.transient = True
-    return failed
-
-
-def is_ended() -> bool:
+def is_cancelled() -> bool:
     """Whether nobody waits any more for what this thread does."""
     return _thread.group.ended
 
@@ -148,9 +141,7 @@ def run(
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 limit = f"{command[0]} was ended after {seconds:g} s (NPU_TENSOR_BUILD_SECONDS sets the limit)"
-                failed = BuildError(f"{limit}\n{_tail(log, before)}".rstrip())
-                failed.transient = True
-                raise failed from None
+                raise BuildError(f"{limit}\n{_tail(log, before)}".rstrip(), transient=True) from None
             raise
         finally:
             group.running.discard(process)
@@ -158,9 +149,8 @@ def run(
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
         said = _tail(log, before).rstrip()
-        failed = BuildError(said or f"{shlex.join(command)} failed with exit code {code}")
-        failed.transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", said)) is not None
-        raise failed
+        transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", said)) is not None
+        raise BuildError(said or f"{shlex.join(command)} failed with exit code {code}", transient=transient)
 
 
 def _tail(log: Path, start: int) -> str:

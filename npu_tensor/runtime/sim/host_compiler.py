@@ -306,7 +306,6 @@ def _build(
     try:
         run(command, directory, directory / "build.log", config.build_seconds)
     except BuildError as error:
-        failed = BuildError(f"the source {source.name} does not compile for this machine:\n{error}")
-        failed.transient = error.transient
-        raise failed from None
+        message = f"the source {source.name} does not compile for this machine:\n{error}"
+        raise BuildError(message, transient=error.transient) from None
     return {SUFFIX: directory / "library.so"}
