@@ -80,13 +80,14 @@ def test_every_worker_has_one_model_and_captures_once(client: Any, model: Classi
 def test_each_worker_takes_its_device(model: Classifier) -> None:
     before, threads = nt.get_default_device(), nt.get_num_threads()
     runtime = Runtime(model, ["cpu", "sim:npu2"], threads=1)
-    try:
-        for name, expected in ((0, "cpu"), (1, "sim:npu2"), (3, "sim:npu2"), ("tcp://127.0.0.1:1", "cpu")):
-            runtime.setup(SimpleNamespace(name=name))
-            assert (nt.get_default_device(), nt.get_num_threads()) == (expected, 1)
-    finally:
-        nt.set_default_device(before)
-        nt.set_num_threads(threads)
+    with nt.config.scope(threads=0):
+        try:
+            for name, expected in ((0, "cpu"), (1, "sim:npu2"), (3, "sim:npu2"), ("tcp://127.0.0.1:1", "cpu")):
+                runtime.setup(SimpleNamespace(name=name))
+                assert (nt.get_default_device(), nt.get_num_threads()) == (expected, 1)
+        finally:
+            nt.set_default_device(before)
+            nt.set_num_threads(threads)
 
 
 def test_the_program_runs_and_closes_cleanly() -> None:
