@@ -50,7 +50,7 @@ def _interruptible() -> None:
 def less_optimised() -> Iterator[None]:
     """Kernels are compiled for this machine with -O1, for tests of many kernels that run each of them on little.
 
-    That takes a third less time. All other tests, and those too with NPU_TENSOR_TEST_ALL, compile as users do.
+    That takes a quarter less processor time. All other tests, and those too with NPU_TENSOR_TEST_ALL, compile as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("NPU_TENSOR_TEST_ALL"):
@@ -77,7 +77,9 @@ def _nothing_stays() -> Iterator[None]:
         left.append(f"listeners: {events.listeners}, before: {listeners}")
         events.listeners[:] = listeners
     _forget_other_environments()
-    assert not left, "this test leaves other " + "; ".join(left)
+    assert not left, (
+        f"this test leaves other {'; '.join(left)}. config.scope, nt.default_device and events.listen put them back"
+    )
 
 
 def _assigned() -> dict[str, Any]:
