@@ -50,7 +50,7 @@ def _interruptible() -> None:
 def less_optimised() -> Iterator[None]:
     """Kernels are compiled for this machine with -O1, for tests of many kernels that run each of them on little.
 
-    That takes a quarter less processor time. All other tests, and those too with NPU_TENSOR_TEST_ALL, compile as users do.
+    That takes a quarter less processor time. All others, and with NPU_TENSOR_TEST_ALL these too, compile as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("NPU_TENSOR_TEST_ALL"):
