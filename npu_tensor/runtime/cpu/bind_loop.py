@@ -1,0 +1,233 @@
+"""Binds a program to the shapes and layouts of its operands: one compiled loop, and the step that runs it.
+
+Everything that depends only on structure (addresses of code, strides, grains) is worked out here; a step only allocates
+its outputs and launches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.runtime.cpu.collapse import Space, collapse
+from npu_tensor.runtime.cpu.cost import grain
+from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_kernel import length_class
+from npu_tensor.runtime.cpu.tile_kernel import tile_count
+from npu_tensor.task import Input, Output, Step
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.cpu.device import CpuDevice
+
+__all__ = ["bind_loop", "number_types"]
+
+# Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
+STREAMING_BYTES = 24 << 20
+
+# The transposed inputs of a map that are copied to the stack tile by tile, which takes up to 32 KiB for each.
+MOST_TRANSPOSED = 4
+
+
+def bind_loop(
+    owner: CpuDevice,
+    program: Program,
+    shape: tuple[int, ...],
+    rows: int,
+    inputs: Sequence[Input],
+    outputs: Sequence[Output],
+) -> Step:
+    """Compile a program for the collapsed form of `shape` and return the step that runs it."""
+    program, slots = _with_row_length(program, len(inputs))
+    layouts = [output.layout for output in outputs]
+    layouts += [source.layout for source in inputs if source.layout is not None]
+    space = collapse(shape, layouts, rows)
+    assert space is not None
+    columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
+    space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
+    streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
+    operands, order = _operands(program, space, inputs, outputs, slots, columns, tiles)
+    length = length_class(program, space.inner, owner.target.lanes)
+    kernel = owner.loop(program, operands, len(space.outer), streaming and not space.outer, columns, length)
+    meta = _meta(space, operands, order)
+    elements = math.prod(space.outer) * space.inner
+    n = math.prod(space.outer) if rows else tile_count(space.outer, space.inner) if tiles else elements
+    piece = grain(n, elements, program, owner.pool.threads)
+    numbers = number_types(program)
+    arguments = [
+        (source.item, None if source.layout is not None else numbers.get(slot, float))
+        for slot, source in enumerate(inputs)
+    ]
+    row_length = [numbers[slot](space.inner) for slot in slots[len(inputs) :]]
+    return _step(owner, kernel, meta, n, piece, outputs, arguments, row_length)
+
+
+def _with_row_length(program: Program, inputs: int) -> tuple[Program, tuple[int, ...]]:
+    """The program with the row length as one more scalar operand, if it uses it; and all operand slots."""
+    used = any(i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT for i in program.instructions)
+    if not used:
+        return program, tuple(range(inputs))
+    instructions = tuple(
+        i._replace(value=inputs) if i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT else i
+        for i in program.instructions
+    )
+    return program._replace(instructions=instructions), tuple(range(inputs + 1))
+
+
+def number_types(program: Program) -> dict[int, type]:
+    """Scalar slot -> float or int, whichever bits the kernel expects."""
+    return {
+        i.value: float if i.dtype.startswith("float") else int for i in program.instructions if i.primitive == "scalar"
+    }
+
+
+def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], outputs: int) -> bool:
+    """Whether lanes should run across rows: when the large operands jump along a row but not across rows.
+
+    That form stores what does not vary along a row once, so every result with one value per element must vary.
+    """
+    if not space.outer or space.inner <= 1:
+        return False
+    along = sum(stride not in (0, 1) for stride in space.inner_strides)
+    across = sum(strides[-1] not in (0, 1) for strides in space.outer_strides)
+    if not along or across:
+        return False
+    strides = iter(space.inner_strides[outputs:])
+    moving = {slot for slot, source in enumerate(inputs) if source.layout is not None and next(strides)}
+    varies: list[bool] = []
+    for primitive, arguments, _, value in program.instructions:
+        if primitive == "load":
+            varies.append(value in moving)
+        else:
+            within_row = any(varies[argument] for argument in arguments) and not PRIMITIVES[primitive].reduces
+            varies.append(primitive == "index" or within_row)
+    return all(
+        varies[value] or not stride
+        for value, stride in zip(program.outputs, space.inner_strides[:outputs], strict=True)
+    )
+
+
+def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space, bool]:
+    """Whether a map should walk over tiles: when some inputs jump along rows but are contiguous across them.
+
+    The outer dimension along which most of these are contiguous becomes the innermost one.
+    """
+    if rows or space.inner < lanes or any(stride != 1 for stride in space.inner_strides[:outputs]):
+        return space, False
+    jumping = [
+        strides
+        for strides, inner in zip(space.outer_strides[outputs:], space.inner_strides[outputs:], strict=True)
+        if inner not in (0, 1)
+    ]
+    counts = [
+        sum(strides[axis] == 1 for strides in jumping) if extent >= lanes else 0
+        for axis, extent in enumerate(space.outer)
+    ]
+    if not any(counts):
+        return space, False
+    best = counts.index(max(counts))
+    order = [*(axis for axis in range(len(space.outer)) if axis != best), best]
+    moved = space._replace(
+        outer=tuple(space.outer[axis] for axis in order),
+        outer_strides=tuple(tuple(strides[axis] for axis in order) for strides in space.outer_strides),
+    )
+    return moved, True
+
+
+# Stride along the lanes -> access; "strided" for all others.
+_OUTPUT_ACCESS = {0: "row", 1: "contiguous"}
+_INPUT_ACCESS = _OUTPUT_ACCESS | {-1: "reversed", 2: "alternate"}
+
+
+def _operands(
+    program: Program,
+    space: Space,
+    inputs: Sequence[Input],
+    outputs: Sequence[Output],
+    slots: tuple[int, ...],
+    columns: bool,
+    tiles: bool,
+) -> tuple[tuple[Operand, ...], list[int | None]]:
+    """What the kernel is told of its operands, and for each its number in `space`; None for a scalar."""
+    numbers = number_types(program)
+    found: list[Operand] = []
+    order: list[int | None] = []
+    position = transposed = 0
+    tensors: list[Input | Output] = [*outputs, *inputs]
+    for tensor in tensors:
+        if tensor.layout is None:
+            slot = len(found) - len(outputs)
+            found.append(Operand("float64" if numbers.get(slot, float) is float else "int64", "scalar"))
+            order.append(None)
+            continue
+        assert tensor.dtype is not None
+        stride = space.outer_strides[position][-1] if columns else space.inner_strides[position]
+        access = (_OUTPUT_ACCESS if position < len(outputs) else _INPUT_ACCESS).get(stride, "strided")
+        if tiles and stride not in (0, 1) and space.outer_strides[position][-1] == 1 and transposed < MOST_TRANSPOSED:
+            access = "transposed"
+            transposed += 1
+        found.append(Operand(tensor.dtype.name, access))
+        order.append(position)
+        position += 1
+    if len(slots) > len(inputs):
+        found.append(Operand("float64" if numbers[len(inputs)] is float else "int64", "scalar"))
+        order.append(None)
+    return tuple(found), order
+
+
+def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]) -> np.ndarray[Any, Any]:
+    """The array of sizes and strides that the kernel reads; see loop_kernel."""
+    entries = [space.inner, *space.outer]
+    for number in order:
+        if number is None:
+            entries += [0] * (len(space.outer) + 2)
+        else:
+            entries += [space.offsets[number], *space.outer_strides[number], space.inner_strides[number]]
+    return np.array(entries, np.int64)
+
+
+def _step(
+    owner: CpuDevice,
+    kernel: int,
+    meta: np.ndarray[Any, Any],
+    n: int,
+    grain: int,
+    outputs: Sequence[Output],
+    arguments: Sequence[tuple[int, type | None]],
+    constants: Sequence[float],
+) -> Step:
+    """The closure that runs a kernel. The common arities are spelled out: this is the hot path of small tensors."""
+    launch = owner.pool.launch
+    address = meta.ctypes.data
+    new_buffers = [owner.allocator.allocation(output.nbytes) for output in outputs]
+    simple = len(outputs) == 1 and outputs[0].donor is None and not constants
+    if simple and all(kind is None for _, kind in arguments) and len(arguments) in (1, 2):
+        out, new_buffer = outputs[0].item, new_buffers[0]
+        first, last = arguments[0][0], arguments[-1][0]
+
+        def run_one(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            launch(kernel, address, n, grain, buffer.address, values[first].address)
+
+        def run_two(values: list[Any], keep: object = meta) -> None:
+            values[out] = buffer = new_buffer()
+            launch(kernel, address, n, grain, buffer.address, values[first].address, values[last].address)
+
+        return run_one if len(arguments) == 1 else run_two
+
+    results = [(output.item, output.donor, new) for output, new in zip(outputs, new_buffers, strict=True)]
+
+    def run(values: list[Any], keep: object = meta) -> None:
+        slots: list[Any] = []
+        for item, donor, new in results:
+            values[item] = buffer = new() if donor is None else values[donor]
+            slots.append(buffer.address)
+        for item, kind in arguments:
+            slots.append(values[item].address if kind is None else kind(values[item]))
+        launch(kernel, address, n, grain, *slots, *constants)
+
+    return run
