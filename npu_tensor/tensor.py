@@ -21,6 +21,7 @@ from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
+from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
 from npu_tensor.recorders import compile_recorder
@@ -297,6 +298,8 @@ class Tensor(Methods):
             _note_change(self, sys._getframe(1))
         self._node = result._node
         self._node.handle = weakref.ref(self)
+        if sys.getrefcount(self) <= UNNAMED:
+            warn_if_lost(item=False)
         return self
 
 

@@ -25,7 +25,7 @@ SOURCES = [  # rglob does not follow the links to top-level folders
 LAYERS = (
     ("affinity", "errors", "forks", "units", "user_warnings", "version"),
     ("config", "events"),
-    ("debugging", "dtypes", "logs"),
+    ("debugging", "dtypes", "logs", "lost_writes"),
     ("dlpack", "spec", "tensor_desc"),
     ("ops",),
     ("graph", "recorders", "task"),

@@ -6,6 +6,7 @@ Steps may be negative, as in NumPy. A boolean mask reads the mask's value, becau
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from npu_tensor.dtypes import bool_, int64
 from npu_tensor.errors import DimensionError, ShapeError
 from npu_tensor.functional.register import Operand, composite, converted, fitting
+from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
 from npu_tensor.spec import broadcast_shapes
@@ -262,6 +264,8 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, accumulate
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
     self._assign(put(self, index, value))
+    if sys.getrefcount(self) <= UNNAMED:
+        warn_if_lost(item=True)
 
 
 def _iterate(self: Tensor) -> Iterator[Tensor]:
