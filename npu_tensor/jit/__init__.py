@@ -24,7 +24,7 @@ from npu_tensor.explanation import Explanation
 from npu_tensor.graph import watches
 from npu_tensor.jit.capture import Captured, capture_call
 from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
-from npu_tensor.jit.trees import flatten
+from npu_tensor.jit.trees import call_text, flatten
 from npu_tensor.plan import Plan
 from npu_tensor.selection import before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor, internal_files
@@ -206,12 +206,18 @@ class Jitted(Generic[P, R]):
 
     def _warn_if_many(self) -> None:
         if self._captures == MANY_SIGNATURES + 1:
-            shown = "; ".join(str(arguments) for _, *arguments in list(self._replays)[-3:])
+            name = self._function.__name__
+            shown = "; ".join(f"{name}({_arguments(*key[1:])})" for key in list(self._replays)[-3:])
             warn(
                 f"{self._function.__qualname__} has been captured {self._captures} times. Pass what changes "
-                f"as a tensor of one shape. The latest arguments were: {shown}",
+                f"as a tensor of one shape. The latest calls were: {shown}",
                 UserWarning,
             )
+
+
+def _arguments(*signature: Any) -> str:
+    """The arguments of a call, from its key: specs alone, or a structure and specs."""
+    return call_text(*signature) if len(signature) > 1 else ", ".join(map(str, signature[0]))
 
 
 def _goes_by_value(module: str, caller: dict[str, Any]) -> bool:

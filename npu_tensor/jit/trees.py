@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = ["flatten", "rebuild"]
+__all__ = ["call_text", "flatten", "rebuild"]
 
 
 class _Slot(NamedTuple):
@@ -36,8 +37,31 @@ def flatten(value: Any, tensors: list[Tensor]) -> Any:
         return (type(value), value.tobytes())
     if isinstance(value, float):
         return (type(value), float.__repr__(value))
+    if isinstance(value, np.ndarray):
+        raise TypeError("jit takes and gives tensors, not arrays; use npu_tensor.from_numpy(array)")
     hash(value)  # raises the TypeError that names the type
     return (type(value), value)
+
+
+def call_text(structure: Any, specs: Sequence[Spec]) -> str:
+    """The flattened (args, kwargs) of a call as a program would write them, with specs in place of tensors."""
+    _, (_, *args), (_, _, *kwargs) = structure
+    named = (f"{name}={_text(part, specs)}" for name, part in kwargs)
+    return ", ".join([*(_text(part, specs) for part in args), *named])
+
+
+def _text(structure: Any, specs: Sequence[Spec]) -> str:
+    if isinstance(structure, _Slot):
+        return str(specs[structure.number])
+    kind, *parts = structure
+    if issubclass(kind, np.generic):
+        return str(np.frombuffer(parts[0], kind)[0])
+    if issubclass(kind, (tuple, list)):
+        inside = ", ".join(_text(part, specs) for part in parts)
+        return f"({inside})" if issubclass(kind, tuple) else f"[{inside}]"
+    if issubclass(kind, dict):
+        return f"{{{', '.join(f'{key!r}: {_text(part, specs)}' for key, part in parts[1:])}}}"
+    return parts[0] if issubclass(kind, float) else repr(parts[0])
 
 
 def rebuild(value: Any, tensors: list[Tensor]) -> Any:

@@ -539,6 +539,39 @@ def test_many_signatures_warn() -> None:
         f(nt.ones(9))
 
 
+def test_the_warning_shows_the_latest_calls() -> None:
+    @nt.jit
+    def step(x: nt.Tensor, number: float, *rest: Any, **named: Any) -> nt.Tensor:
+        return x + number
+
+    for n in range(MANY_SIGNATURES - 2):
+        step(nt.ones(2), n)
+    step(nt.ones(2), 0.5, [nt.ones(1), True], scale=nt.zeros(3, dtype=nt.int8))
+    step(nt.ones(2), np.float32(1.5), ("a", None), by={"k": 3})
+    with pytest.warns(UserWarning, match="captured 9 times") as caught:
+        step(nt.ones(9), 1)
+    calls = (
+        "step(float32[2], 0.5, [float32[1], True], scale=int8[3])",
+        "step(float32[2], 1.5, ('a', None), by={'k': 3})",
+        "step(float32[9], 1)",
+    )
+    assert str(caught[0].message).endswith(f"The latest calls were: {'; '.join(calls)}")
+
+
+def test_the_warning_shows_calls_with_tensors_alone() -> None:
+    f = nt.jit(lambda x: x + 1)
+    for n in range(MANY_SIGNATURES):
+        f(nt.ones(n + 1))
+    with pytest.warns(UserWarning, match=r"float32\[7\]\); <lambda>\(float32\[8\]\); <lambda>\(float32\[9\]\)$"):
+        f(nt.ones(9))
+
+
+def test_arrays_are_refused_with_the_way_out() -> None:
+    for call in (lambda: nt.jit(lambda x: x * 2)(np.ones(2)), lambda: nt.jit(lambda x: np.ones(2))(nt.ones(2))):
+        with pytest.raises(TypeError, match=r"not arrays; use npu_tensor\.from_numpy"):
+            call()
+
+
 def test_wrong_arguments_raise_like_the_function() -> None:
     f = nt.jit(lambda x: x + 1)
     with pytest.raises(TypeError):
