@@ -7,7 +7,6 @@ Only files whose names the cache itself makes are seen, whatever else lies in th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,25 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.runtime.store_files import (
-    DAMAGED,
-    FILE,
-    FOLDER,
-    OBJECT_CHECKSUM_BYTES,
-    SIDECAR,
-    TEMPORARY,
-    Damage,
-    locked,
-    read_entry,
-)
+from npu_tensor.runtime import store_objects
+from npu_tensor.runtime.store_files import DAMAGED, FILE, FOLDER, SIDECAR, TEMPORARY, Damage, locked, read_entry
 
 __all__ = ["Contents", "File", "Item", "Leftover", "damage", "describe", "scan"]
 
 _OBJECT: Final = re.compile(
-    rf"(?P<stem>(?P<key>[0-9a-f]{{16}})[0-9a-f]{{48}})(?P<suffix>\.object|\.so)?"
+    rf"(?P<stem>(?P<key>[0-9a-f]{{16}})[0-9a-f]{{48}})(?P<suffix>\{store_objects.SUFFIX}|\.so)?"
     rf"(?P<leftover>{TEMPORARY.pattern}|\{DAMAGED})?"
 )
-_OBJECTS: Final = "cpu"
 _OLD_LIBRARIES: Final = "sim"  # Where version 0.1 kept what it had compiled for the simulator, read no more.
 
 
@@ -71,7 +60,7 @@ class Item(NamedTuple):
     @property
     def is_object(self) -> bool:
         """Objects have neither name nor sidecar nor lock."""
-        return self.folder == _OBJECTS
+        return self.folder == store_objects.FOLDER
 
 
 class Contents(NamedTuple):
@@ -88,11 +77,11 @@ def scan(root: Path) -> Contents:
     """All files of the cache `root`, except for locks; nothing if there is no such directory. Raises OSError."""
     contents = Contents([], [], [])
     for folder in _subdirectories(root):
-        objects = folder.name in (_OBJECTS, _OLD_LIBRARIES)
+        objects = folder.name in (store_objects.FOLDER, _OLD_LIBRARIES)
         if not objects and FOLDER.fullmatch(folder.name) is None:
             continue
         contents.folders.append(folder)
-        first = SIDECAR if not objects else ".object" if folder.name == _OBJECTS else None
+        first = SIDECAR if not objects else store_objects.SUFFIX if folder.name == store_objects.FOLDER else None
         groups: defaultdict[str, dict[str, File]] = defaultdict(dict)
         for found, file in _files(folder, _OBJECT if objects else FILE):
             if found["leftover"]:
@@ -163,10 +152,11 @@ def _entry_damage(directory: Path, stem: str) -> str | None:
 
 def _object_damage(path: Path) -> str | None:
     try:
-        content = path.read_bytes()
+        store_objects.read_object(path)
+    except Damage as found:
+        return str(found)
     except FileNotFoundError:
-        return None
+        pass
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}"
-    whole = hashlib.sha256(content[OBJECT_CHECKSUM_BYTES:]).digest() == content[:OBJECT_CHECKSUM_BYTES]
-    return None if whole else f"{path.name} does not have its checksum"
+    return None

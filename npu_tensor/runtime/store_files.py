@@ -35,7 +35,6 @@ __all__ = [
     "KEY",
     "LOCKS",
     "LOG",
-    "OBJECT_CHECKSUM_BYTES",
     "SIDECAR",
     "SUFFIX",
     "TEMPORARY",
@@ -69,7 +68,6 @@ FILE: Final = re.compile(
 
 # With key, suffix and ".temporary" below 143 bytes, the longest file name in a home directory encrypted by eCryptfs.
 _LONGEST_NAME: Final = 80
-OBJECT_CHECKSUM_BYTES: Final = hashlib.sha256().digest_size
 _LONGEST_LOG: Final = 1 << 20
 _CHECKSUM_START: Final = b',\n "checksum": "'
 _CHECKSUM_END: Final = b'"\n}\n'

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.cpu.engine import Engine, read_symbols
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.object_file import read_symbols
 from npu_tensor.runtime.cpu.target import host_target
 
 

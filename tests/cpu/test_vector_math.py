@@ -11,9 +11,9 @@ import torch
 from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import PRIMITIVES, Builder, Program, Symbol
-from npu_tensor.runtime.cpu.engine import read_symbols
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.object_file import read_symbols
 from npu_tensor.runtime.cpu.primitives import UnsupportedProgram
 from npu_tensor.runtime.cpu.target import Target
 

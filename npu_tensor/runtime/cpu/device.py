@@ -10,6 +10,7 @@ from npu_tensor.config import config
 from npu_tensor.forks import new_lock
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
+from npu_tensor.runtime import store_objects
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
 from npu_tensor.runtime.cpu.engine import Engine
@@ -38,7 +39,7 @@ class CpuDevice:
         self.target = host_target(config.cpu_features)
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
-        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / "cpu")
+        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / store_objects.FOLDER)
         # By what they compute: the layers of a model, and the turns of a loop, share them.
         self.product = lru_cache(maxsize=1024)(partial(Gemm, self.engine, self.target))
         self.loop = lru_cache(maxsize=4096)(self._loop)

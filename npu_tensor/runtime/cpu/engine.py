@@ -10,28 +10,21 @@ own optimisation (level 2) is all that is needed and half the compile time.
 LLVM's MCJIT ends the process when it meets a symbol that it cannot resolve. The code generator itself can
 introduce one: converting float to bfloat on a CPU without that instruction becomes a call of `__truncsfbf2`.
 Every object is therefore read before it reaches the JIT, and one with an unexpected undefined symbol raises
-BuildError instead.
-
-This check reads ELF, the format on Linux and, because llvmlite asks for it, on Windows. On macOS (Mach-O)
-only the functions *declared* in the IR are checked: calls that the code generator introduces are not seen
-there.
+BuildError instead. See `object_file` for where that is not possible.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -39,11 +32,10 @@ import llvmlite.binding as llvm
 from npu_tensor import debugging
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import held_at_fork
-from npu_tensor.runtime.store_directories import not_kept, readable, writable
-from npu_tensor.runtime.store_files import DAMAGED, OBJECT_CHECKSUM_BYTES, write_atomically
-from npu_tensor.runtime.store_upkeep import clear_once, wrote
+from npu_tensor.runtime.cpu.object_cache import ObjectCache
+from npu_tensor.runtime.cpu.object_file import read_symbols
 
-__all__ = ["Engine", "EngineStatistics", "Symbols", "read_symbols"]
+__all__ = ["Engine", "EngineStatistics"]
 
 # All of llvmlite works in one LLVM context, so one lock serves every engine. Holding it across fork() gives
 # the child an LLVM that is not in the middle of a compilation.
@@ -53,61 +45,6 @@ held_at_fork(_lock)
 # Machine code must outlive every Python object that might call it, and the pool's threads, which are still
 # running while the interpreter shuts down. LLVM engines are therefore never disposed of.
 _immortal: list[Any] = []
-
-
-class Symbols(NamedTuple):
-    """The global symbols of one object file."""
-
-    defined: frozenset[str]
-    undefined: frozenset[str]
-
-
-# Sizes and codes of the ELF64 format.
-_ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
-_SECTION_HEADER_TABLE_OFFSET = 0x28
-_SECTION_COUNT_OFFSET = 0x3C
-_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_SYMBOL_TABLE_SECTION = 2
-_UNDEFINED_SECTION = 0
-_LOCAL_BINDING = 0
-
-
-def read_symbols(data: bytes) -> Symbols | None:
-    """The global symbols of a 64-bit little-endian ELF object, or None when `data` is in another format.
-
-    Raises BuildError when the object is cut short or its tables point outside it.
-    """
-    if data[:6] != _ELF64_LITTLE_ENDIAN:
-        return None
-    defined, undefined = set(), set()
-    try:
-        for name, information, section in _elf_symbols(data):
-            if section == _UNDEFINED_SECTION:
-                undefined.add(name)
-            elif information >> 4 != _LOCAL_BINDING:
-                defined.add(name)
-    except (struct.error, ValueError, IndexError) as error:
-        raise BuildError(f"damaged ELF object: {error}") from error
-    return Symbols(frozenset(defined), frozenset(undefined))
-
-
-def _elf_symbols(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """(name, st_info, section index) of every named symbol."""
-    (table,) = struct.unpack_from("<Q", data, _SECTION_HEADER_TABLE_OFFSET)
-    (count,) = struct.unpack_from("<H", data, _SECTION_COUNT_OFFSET)
-    headers = [_SECTION_HEADER.unpack_from(data, table + i * _SECTION_HEADER.size) for i in range(count)]
-    for header in headers:
-        _, kind, _, _, offset, size, names_section, *_ = header
-        if kind != _SYMBOL_TABLE_SECTION:
-            continue
-        names_offset = headers[names_section][4]
-        for position in range(offset, offset + size, _SYMBOL.size):
-            name, information, _, section, _, _ = _SYMBOL.unpack_from(data, position)
-            start = names_offset + name
-            text = data[start : data.index(b"\0", start)].decode("utf-8", "replace")
-            if text:
-                yield text, information, section
 
 
 @dataclass
@@ -135,7 +72,7 @@ class Engine:
         self._target_machine = target_machine
         version = ".".join(map(str, llvm.llvm_version_info))
         self._key_prefix = f"{llvmlite.__version__}\0{version}\0{self.triple}\0{key}\0".encode()
-        self._objects = _ObjectCache(cache_dir)
+        self._objects = ObjectCache(cache_dir)
         self._functions: dict[bytes, dict[str, int]] = {}
         with _lock:
             self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
@@ -254,50 +191,3 @@ def _refuse_undefined(names: Iterable[str], symbols: Mapping[str, int]) -> None:
     unknown = sorted(set(names) - symbols.keys())
     if unknown:
         raise BuildError(f"the compiled code needs symbols that nothing provides: {', '.join(unknown)}")
-
-
-class _ObjectCache:
-    """Object files by key, in a directory below that of the cache. Each file is the SHA-256 of the object, then the
-    object.
-    """
-
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = None if directory is None else directory.absolute()
-        self.damaged = 0
-
-    def load(self, key: str) -> bytes | None:
-        """The object, or None when there is none or it is damaged; a damaged file is moved aside."""
-        if self._directory is None:
-            return None
-        clear_once(self._directory.parent)
-        for root in readable(self._directory.parent):
-            path = root / self._directory.name / f"{key}.object"
-            try:
-                content = path.read_bytes()
-            except OSError:
-                continue
-            checksum, data = content[:OBJECT_CHECKSUM_BYTES], content[OBJECT_CHECKSUM_BYTES:]
-            if hashlib.sha256(data).digest() == checksum:
-                with suppress(OSError):  # For the order of eviction. Read-only, or just removed.
-                    os.utime(path)
-                return data
-            self.damaged += 1
-            with suppress(OSError):  # Another process was faster, or the directory is read-only.
-                os.replace(path, path.with_suffix(DAMAGED))
-        return None
-
-    def store(self, key: str, data: bytes) -> None:
-        """Write the object so that other processes see all of it or nothing; give up the cache on failure."""
-        if self._directory is None:
-            return
-        root = self._directory.parent
-        try:
-            root = writable(root)
-            directory = root / self._directory.name
-            directory.mkdir(parents=True, exist_ok=True)
-            write_atomically(directory / f"{key}.object", hashlib.sha256(data).digest() + data)
-        except OSError as error:
-            self._directory = None
-            not_kept(root, error)
-        else:
-            wrote(root, len(data))
