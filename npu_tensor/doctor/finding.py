@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.builtin import no_kernels
 from npu_tensor.runtime.discovery import Discovery, discover
-from npu_tensor.runtime.libraries import HSA, XRT, RuntimeLibrary
+from npu_tensor.runtime.shared_libraries import HSA, XRT, RuntimeLibrary
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.xrt.bindings import pyxrt
 

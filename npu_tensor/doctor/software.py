@@ -13,7 +13,7 @@ from npu_tensor.doctor.tested import against_tested
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices import not_allowed
-from npu_tensor.runtime.libraries import Found
+from npu_tensor.runtime.shared_libraries import Found
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
 
 __all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xrt"]

@@ -11,7 +11,7 @@ from npu_tensor.doctor import System
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.build.mlir_aie import Toolchain
 from npu_tensor.runtime.discovery import Discovery, LeftOut, PhysicalDevice
-from npu_tensor.runtime.libraries import HSA, XRT, RuntimeLibrary
+from npu_tensor.runtime.shared_libraries import HSA, XRT, RuntimeLibrary
 
 # By names that the system's loader does not know, whatever this machine has.
 FAKE_XRT = XRT._replace(names=("libnt_fake_xrt.so.2",))

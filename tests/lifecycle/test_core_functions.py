@@ -15,10 +15,8 @@ import pytest
 from npu_tensor import dtypes
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
-from npu_tensor.runtime.cache import CacheManager
-from npu_tensor.runtime.manager import KernelManager, Module
+from npu_tensor.runtime.core_functions import CacheManager, KernelManager, Module, Source, symbol
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.source import Source, symbol
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
