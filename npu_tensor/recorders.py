@@ -54,7 +54,15 @@ def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
     function.__doc__ = op.doc
     function.__module__ = "npu_tensor"
     function.__qualname__ = op.name
+    function.__signature__ = _signature(op)  # type: ignore[attr-defined]
     return function
+
+
+def _signature(op: Op) -> inspect.Signature:
+    """What help and documentation show: the declaration, without synonyms."""
+    operands = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in op.operands]
+    attributes = [inspect.Parameter(each.name, each.kind, default=each.default) for each in op.attributes]
+    return inspect.Signature([*operands, *attributes])
 
 
 def _parameters(op: Op) -> str:

@@ -40,6 +40,7 @@ else:
 __all__ = [
     "ACCEPTED",
     "FUNCTIONS",
+    "NO_GRADIENTS",
     "UFUNCS",
     "Tensor",
     "define_operator",
@@ -310,8 +311,6 @@ _HINTS = {
     "cuda": _NO_TRANSFER,
     "grad": NO_GRADIENTS,
     "npu": _NO_TRANSFER,
-    "requires_grad": NO_GRADIENTS,
-    "requires_grad_": NO_GRADIENTS,
 }
 """What to say where PyTorch's tensors have an attribute that these cannot have."""
 

@@ -17,11 +17,11 @@ import numpy as np
 from npu_tensor.dtypes import as_dtype, bool_, float32
 from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functional.register import METHODS, composite, register
-from npu_tensor.tensor import FUNCTIONS, Tensor
+from npu_tensor.tensor import FUNCTIONS, NO_GRADIENTS, Tensor
 
 __all__: list[str] = []
 
-_NO_GRADIENTS = "there is no automatic differentiation here; leave requires_grad False"
+_LEAVE_IT = f"{NO_GRADIENTS}; leave requires_grad False"
 
 
 # --- functions that make tensors
@@ -43,7 +43,7 @@ def _with_pytorchs_arguments(function: Callable[..., Tensor]) -> Callable[..., T
     @functools.wraps(function)
     def made(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
         if requires_grad:
-            raise ArgumentError(f"{function.__name__}: {_NO_GRADIENTS}")
+            raise ArgumentError(f"{function.__name__}: {_LEAVE_IT}")
         if takes_numbers and "size" in kwargs:
             args = (*args, kwargs.pop("size"))
         return function(*args, **kwargs)
@@ -92,7 +92,7 @@ def inference_mode(mode: Any = True) -> Any:
 def leave_without_gradients(input: Tensor, requires_grad: bool = True) -> Tensor:
     """The tensor itself if requires_grad is False; ArgumentError otherwise."""
     if requires_grad:
-        raise ArgumentError(_NO_GRADIENTS)
+        raise ArgumentError(_LEAVE_IT)
     return input
 
 

@@ -14,7 +14,7 @@ from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.recorders import SYNONYMS
-from npu_tensor.tensor import FUNCTIONS, NO_GRADIENTS, Tensor, from_array, internal_files, user_frame
+from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
 
@@ -58,10 +58,6 @@ def composite(
                 return body(*args, **kwargs)
             except NpuTensorError as error:
                 raise _named(error, public, args) from error.__cause__
-            except TypeError as error:
-                if "requires_grad" in kwargs:
-                    raise TypeError(f"{error}: {NO_GRADIENTS}") from None
-                raise
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
