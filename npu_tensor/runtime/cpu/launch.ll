@@ -1,0 +1,118 @@
+$messages
+@PyExc_TypeError = external global ptr
+@PyExc_ValueError = external global ptr
+@PyFloat_Type = external global i8
+@PyLong_Type = external global i8
+@_Py_NoneStruct = external global i8
+declare i64 @PyLong_AsLongLong(ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i32 @PyType_IsSubtype(ptr, ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_SetString(ptr, ptr)
+declare void @Py_IncRef(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+
+; Store the 64 bits of a Python int or, where allowed, float. Returns 1, or 0 with an exception set.
+define internal i1 @convert(ptr %object, ptr %target, i1 %allow_float) {
+entry:
+  %type.at = getelementptr i8, ptr %object, i64 $type_offset
+  %type = load ptr, ptr %type.at
+  %is_int = icmp eq ptr %type, @PyLong_Type
+  %only_int = xor i1 %allow_float, true
+  %as_int = or i1 %is_int, %only_int
+  br i1 %as_int, label %integer, label %other
+other:
+  %is_float = icmp eq ptr %type, @PyFloat_Type
+  br i1 %is_float, label %float, label %derived
+derived:
+  ; NumPy's float64 is a subclass of float. Anything else must know how to be an int (__index__).
+  %subtype = call i32 @PyType_IsSubtype(ptr %type, ptr @PyFloat_Type)
+  %is_derived = icmp ne i32 %subtype, 0
+  br i1 %is_derived, label %float, label %integer
+integer:
+  %value = call i64 @PyLong_AsLongLong(ptr %object)
+  store i64 %value, ptr %target
+  %suspect = icmp eq i64 %value, -1
+  br i1 %suspect, label %inspect, label %good
+float:
+  %number = call double @PyFloat_AsDouble(ptr %object)
+  store double %number, ptr %target
+  %suspect.float = fcmp oeq double %number, -1.0
+  br i1 %suspect.float, label %inspect, label %good
+inspect:
+  %error = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  ret i1 %fine
+good:
+  ret i1 true
+}
+
+define ptr @launch(ptr %self, ptr %arguments, i64 %count) {
+entry:
+  %values = alloca [$most_arguments x i64], align 64
+  %too_few = icmp slt i64 %count, 4
+  %too_many = icmp sgt i64 %count, $most_arguments
+  %bad_count = or i1 %too_few, %too_many
+  br i1 %bad_count, label %refuse_count, label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
+  %argument.at = getelementptr ptr, ptr %arguments, i64 %i
+  %argument = load ptr, ptr %argument.at
+  %value.at = getelementptr i64, ptr %values, i64 %i
+  %is_slot = icmp sge i64 %i, 4
+  %converted = call i1 @convert(ptr %argument, ptr %value.at, i1 %is_slot)
+  br i1 %converted, label %next, label %raise
+next:
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %loop, label %check
+check:
+  %meta.at = getelementptr i64, ptr %values, i64 1
+  %n.at = getelementptr i64, ptr %values, i64 2
+  %grain.at = getelementptr i64, ptr %values, i64 3
+  %slots = getelementptr i64, ptr %values, i64 4
+  %kernel = load ptr, ptr %values
+  %meta = load ptr, ptr %meta.at
+  %n = load i64, ptr %n.at
+  %grain = load i64, ptr %grain.at
+  %no_kernel = icmp eq ptr %kernel, null
+  br i1 %no_kernel, label %refuse_kernel, label %check_range
+check_range:
+  %bad_n = icmp slt i64 %n, 0
+  %bad_grain = icmp slt i64 %grain, 1
+  %bad_range = or i1 %bad_n, %bad_grain
+  br i1 %bad_range, label %refuse_range, label %check_work
+check_work:
+  %empty = icmp eq i64 %n, 0
+  br i1 %empty, label %done, label %choose
+choose:
+  %large = icmp sgt i64 %n, %grain
+  br i1 %large, label %run_large, label %run_small
+run_small:
+  ; Not worth letting another Python thread in.
+  call void %kernel(ptr %slots, ptr %meta, i64 0, i64 %n)
+  br label %done
+run_large:
+  %thread_state = call ptr @PyEval_SaveThread()
+  call void @parallel_for(ptr %kernel, ptr %slots, ptr %meta, i64 %n, i64 %grain)
+  call void @PyEval_RestoreThread(ptr %thread_state)
+  br label %done
+done:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+refuse_count:
+  %type_error = load ptr, ptr @PyExc_TypeError
+  call void @PyErr_SetString(ptr %type_error, ptr @message.count)
+  ret ptr null
+refuse_kernel:
+  %value_error.kernel = load ptr, ptr @PyExc_ValueError
+  call void @PyErr_SetString(ptr %value_error.kernel, ptr @message.kernel)
+  ret ptr null
+refuse_range:
+  %value_error.range = load ptr, ptr @PyExc_ValueError
+  call void @PyErr_SetString(ptr %value_error.range, ptr @message.range)
+  ret ptr null
+raise:
+  ret ptr null
+}
