@@ -6,6 +6,7 @@ import errno
 import gc
 import itertools
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
 from npu_tensor.graph import capture
+from npu_tensor.runtime import store_directories
 from npu_tensor.runtime.agreement import disagreement
 from npu_tensor.runtime.operands import pack
 from npu_tensor.runtime.sim import host_compiler
@@ -541,8 +543,14 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     blocked = tmp_path / "file"
     blocked.touch()
     monkeypatch.setattr(checked, "config", SimpleNamespace(cache_dir=blocked / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(store_directories, "_writable", {})
     with checks() as compared:
+        with pytest.warns(RuntimeWarning, match="nothing can be written"):
+            compute(0)
         compute(0)
+        assert len(compared) == 1
+        started_anew()
         compute(0)
         assert len(compared) == 1
 
