@@ -1,18 +1,18 @@
 """Every exception the package raises on purpose.
 
-    NpuTensorError
+    NpuTensorError          (RuntimeError)
     ├── ShapeError      (ValueError)    operands whose shapes do not fit
     ├── DTypeError      (TypeError)     a dtype the op does not take
     ├── DimensionError  (IndexError)    a dimension or index out of range
     ├── DivisionError   (ZeroDivisionError) an integer was divided by zero
     ├── ArgumentError   (ValueError)    any other bad argument value
-    ├── DeviceError     (RuntimeError)  a device that does not exist or cannot be used
-    ├── BuildError      (RuntimeError)  a kernel that could not be compiled
-    ├── LaunchError     (RuntimeError)  a kernel that failed while it ran
+    ├── DeviceError                     a device that does not exist or cannot be used
+    ├── BuildError                      a kernel that could not be compiled
+    ├── LaunchError                     a kernel that failed while it ran
     │   └── LaunchTimeout               a kernel that did not end
-    └── CaptureError    (RuntimeError)  a value was asked for while `jit` captures
+    └── CaptureError                    a value was asked for while `jit` captures
 
-Each is also the built-in exception that NumPy and PyTorch users catch.
+Each is also the built-in exception that NumPy users catch, and RuntimeError, which PyTorch raises nearly always.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-class NpuTensorError(Exception):
+class NpuTensorError(RuntimeError):
     """The base of all exceptions of the package. `call` is the op that failed while it ran, where there is one."""
 
     call: object = None
@@ -61,7 +61,7 @@ class ArgumentError(NpuTensorError, ValueError):
     """An argument has a value that the op does not take."""
 
 
-class DeviceError(NpuTensorError, RuntimeError):
+class DeviceError(NpuTensorError):
     """The device does not exist on this machine or cannot be used.
 
     code: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE or INCOMPATIBLE where a device was asked for; UNAVAILABLE if it
@@ -73,7 +73,7 @@ class DeviceError(NpuTensorError, RuntimeError):
         self.code = code
 
 
-class BuildError(NpuTensorError, RuntimeError):
+class BuildError(NpuTensorError):
     """A kernel could not be compiled. `transient`: for a reason that may not come again, such as a signal.
     `remembered`: the cache knows it, and lets the same build fail at once the next time. `pending`: it is being built
     in the background, and may be there when it is asked for again.
@@ -88,7 +88,7 @@ class BuildError(NpuTensorError, RuntimeError):
         self.pending = pending
 
 
-class LaunchError(NpuTensorError, RuntimeError):
+class LaunchError(NpuTensorError):
     """A kernel failed while it ran; names the op, its specs and the line that recorded it."""
 
 
@@ -96,7 +96,7 @@ class LaunchTimeout(LaunchError):
     """A kernel did not end; of a simulated one the message says who waits for what."""
 
 
-class CaptureError(NpuTensorError, RuntimeError):
+class CaptureError(NpuTensorError):
     """`jit` captures the structure of a function; values do not exist yet.
 
     Fails:

@@ -58,7 +58,7 @@ _AVAILABLE: Final[dict[str, Callable[..., Any]]] = {
 }
 globals().update(_AVAILABLE)
 
-__all__ = sorted(_AVAILABLE)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_AVAILABLE)
 
 
 def __getattr__(name: str) -> Any:

@@ -103,3 +103,28 @@ def test_values_that_a_captured_function_reads_are_named_by_their_line(
     with pytest.raises(nt.CaptureError) as caught:
         nt.jit(function)(nt.ones(2))
     assert f"at test_messages.py:{number}: {line}" in str(caught.value)
+
+
+def _failures(t: Any) -> list[Callable[[], object]]:
+    """Mistakes, with the functions of `t`."""
+    x = t.ones(2, 3)
+    return [
+        lambda: x + t.ones(4),
+        lambda: x @ x,
+        lambda: x.view(7),
+        lambda: t.cat([x, t.ones(3, 4)]),
+        lambda: x.item(),
+        lambda: bool(x),
+        lambda: t.arange(3) @ t.ones(3),
+        lambda: x.permute(0, 0),
+        lambda: (t.tensor([1]) // t.tensor([0])).tolist(),
+    ]
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_what_pytorch_raises_is_raised(number: int) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(RuntimeError):
+        _failures(torch)[number]()
+    with pytest.raises(RuntimeError):
+        _failures(nt)[number]()
