@@ -32,7 +32,7 @@ from npu_tensor.runtime import store_directories
 from npu_tensor.runtime.agreement import disagreement
 from npu_tensor.runtime.operands import pack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import bindings, checked, engine, engines, health, launches, residency, site
+from npu_tensor.runtime.xrt import bindings, checked, engine, engines, health, launches, notices, residency, site
 from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -66,7 +66,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (engine, health, launches, bindings):
+    for module in (engine, health, launches, bindings, notices):
         monkeypatch.setattr(module, "time", made)
     return made
 
@@ -80,7 +80,9 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> list[events.DeviceFault]:
         if isinstance(event, events.DeviceFault):
             found.append(event)
 
-    monkeypatch.setattr(engine, "events", SimpleNamespace(**{**vars(events), "listeners": [found], "emit": emit}))
+    listening = SimpleNamespace(**{**vars(events), "listeners": [found], "emit": emit})
+    for module in (engine, notices):
+        monkeypatch.setattr(module, "events", listening)
     return found
 
 

@@ -17,9 +17,10 @@ from npu_tensor import events
 from npu_tensor.observed import observed
 from npu_tensor.profiling import profile
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines
+from npu_tensor.runtime.xrt import engine, engines, notices
 from npu_tensor.runtime.xrt.engine import Engine
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
+from npu_tensor.runtime.xrt.recovery import Recovery
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -97,7 +98,7 @@ def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, mon
         abandon = opened._abandon
 
         def abandoned(*launches: Launch) -> None:
-            noted.append([event.name for event in opened._events if isinstance(event, events.Phase)])
+            noted.append([event.name for event in opened.notices._events if isinstance(event, events.Phase)])
             abandon(*launches)
 
         monkeypatch.setattr(opened, "_abandon", abandoned)
@@ -134,13 +135,14 @@ class Waiting(SimpleNamespace):
 def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(engine, "time", clock)
+    monkeypatch.setattr(notices, "time", clock)
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
     waits: Any = Engine.__new__(Engine)
-    waits.uri, waits.progress, waits._batches, waits._events = "npu", 0.0, [first, second], []
+    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu", Recovery())
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):
         waits.wait(second)
     assert (first.phase, second.phase, clock.now) == ("done", "done", 5)
     # Until it looks at what is before it, then that one, then the rest.
-    assert [phase.seconds for phase in waits._events] == [2, 2, 1]
+    assert [phase.seconds for phase in waits.notices._events] == [2, 2, 1]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from npu_tensor import events
@@ -30,6 +30,7 @@ from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Cont
 from npu_tensor.runtime.xrt.health import Health
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit, sync_to_device
+from npu_tensor.runtime.xrt.notices import Notices
 from npu_tensor.runtime.xrt.program import Program, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
 from npu_tensor.runtime.xrt.residency import host_form
@@ -61,7 +62,9 @@ class Engine:
         self.allocator = allocator
         self.driver: Any = None
         self.device: Any = None
-        self.contexts = Contexts(arch, self._load, self._settle, self._tell)
+        self.recovery = Recovery()
+        self.notices = Notices(uri, self.recovery)
+        self.contexts = Contexts(arch, self._load, self._settle, self.notices.add_context)
         self.pool = self._new_pool()
         self.health = Health()
         self.faults = 0
@@ -74,10 +77,8 @@ class Engine:
         """When something was last seen to have ended."""
         self.keepalive: KeepAlive | None = None
         self.programs: WeakValueDictionary[str, Program] = WeakValueDictionary()
-        self.recovery = Recovery()
         self._queue: list[Launch] = []
         self._batches: list[Batch] = []
-        self._events: list[events.Event] = []
         self.reopen()
 
     @property
@@ -125,10 +126,10 @@ class Engine:
                 since = time.perf_counter()
                 resident.host = host_form(resident, self.allocator)
                 if events.listeners:
-                    self.note_phase("convert", since)
+                    self.notices.add_phase("convert", since)
             host = resident.host
-        if self._events:
-            self._say()
+        if self.notices.pending:
+            self.notices.say()
         return host
 
     def _sync_from(self, block: Block) -> None:
@@ -139,7 +140,7 @@ class Engine:
             raise LaunchError(f"a result on {self.uri} cannot be read any more: {error}") from None
         block.device_dirty = False
         if events.listeners:
-            self.note_phase("sync", since)
+            self.notices.add_phase("sync", since)
 
     # --- launches
 
@@ -188,12 +189,12 @@ class Engine:
             if batch.phase == "submitting":  # No fault meanwhile.
                 observed = bool(events.listeners)
                 if observed:
-                    since = self.note_phase("dispatch", since)
+                    since = self.notices.add_phase("dispatch", since)
                     sync_to_device(batch.launches, self.driver)  # Otherwise each launch does it when it is prepared.
-                    since = self.note_phase("sync", since)
+                    since = self.notices.add_phase("sync", since)
                 submit(batch, context, self.driver)
                 if observed:
-                    self.note_phase("dispatch", since)
+                    self.notices.add_phase("dispatch", since)
                 self.latest = time.monotonic()
         except BuildError as error:
             program.refused = str(error)
@@ -242,7 +243,7 @@ class Engine:
 
     def _note_waiting(self, since: float) -> None:
         if events.listeners:
-            self.note_phase("run", since)
+            self.notices.add_phase("run", since)
 
     def _complete(self, batch: Batch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
@@ -285,7 +286,7 @@ class Engine:
         if error is not None:
             with lock:
                 self.recovery.take_error(error)
-        self._say()
+        self.notices.say()
         if error is not None:
             raise error.with_traceback(None)  # Otherwise it holds the frames of all that have raised it.
 
@@ -306,11 +307,11 @@ class Engine:
             with lock:
                 self.recovery.recover()
                 error = self.recovery.take_error()
-            self._say()
+            self.notices.say()
             if error is not None:
                 raise error.with_traceback(None)
-        elif self._events:
-            self._say()
+        elif self.notices.pending:
+            self.notices.say()
 
     # --- faults
 
@@ -326,7 +327,7 @@ class Engine:
         if _LOST.search(cause) is not None:
             bindings.forget_device(self.index)
             self._let_go()
-        self._note(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
+        self.notices.add(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
 
     def _abandon(self, *launches: Launch) -> None:
         """Give up all that has not ended, and the contexts in which it may still run. With the lock.
@@ -362,7 +363,7 @@ class Engine:
         if lost:
             with lock:
                 self._fault(cause, program)
-            self._say()
+            self.notices.say()
         elif events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
         if is_strict():
@@ -376,7 +377,7 @@ class Engine:
             self._fault(cause, launch.site.program)
             launch.replaced(right)
             self.recovery.recover()
-        self._say()
+        self.notices.say()
         if is_strict():
             raise LaunchError(f"{launch.site.program.name} failed on {self.uri}: {cause}")
 
@@ -447,34 +448,6 @@ class Engine:
                 self._let_go()
                 self.health.recovered()
                 self.health.cause = "it was closed"
-                self._events.clear()
+                self.notices.forget()
                 self.programs = WeakValueDictionary()
                 self.recovery.forget()
-
-    # --- what others hear
-
-    def _note(self, event: events.Event) -> None:
-        """An event of something done with the lock: listeners are called without it."""
-        if events.listeners:
-            self._events.append(event)
-
-    def note_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
-        """Something was done from then, by time.perf_counter, until now, which is returned."""
-        now = time.perf_counter()
-        self._note(events.Phase(name, self.uri, now - since, when=now))
-        return now
-
-    def _tell(self, kind: type[events.ContextOpened | events.ContextClosed], kernel: str, contexts: int) -> None:
-        self._note(kind(kernel, self.uri, contexts))
-
-    def _say(self) -> None:
-        """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
-        if self.recovery.running:
-            return
-        while self._events:
-            try:
-                event = self._events.pop(0)
-            except IndexError:  # Another thread emits it.
-                break
-            events.emit(event)
-        self.recovery.warn()

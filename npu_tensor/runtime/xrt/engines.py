@@ -29,7 +29,7 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> Engine:
             engine = _engines[index] = Engine(index, arch, uri, allocator)
         elif not engine.ready:
             engine.check_process()
-            engine.uri = uri
+            engine.uri = engine.notices.uri = uri
             engine.reopen()
         return engine
 

@@ -139,7 +139,7 @@ class Site:
         since = time.perf_counter()
         lease = leased_copy(value, operand, engine.pool)
         if events.listeners:
-            engine.note_phase("convert", since)
+            engine.notices.add_phase("convert", since)
         return lease
 
     def launch_with_care(self, values: list[Any]) -> None:
