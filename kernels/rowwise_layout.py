@@ -44,7 +44,7 @@ class RowLayout(NamedTuple):
             return math.prod(self.rows.shape)
         return math.prod(self.rows.shape[skipped:])
 
-    def host(self, number: int, output: bool, dtype: str, rows: int, pitch: int, padding: float = 0) -> HostOperand:
+    def host(self, number: int, output: bool, dtype: str, rows: int, pitch: int) -> HostOperand:
         """A host buffer of at least `rows` rows of `pitch` elements.
 
         Fewer rows than the tensor has are its period. A row that all share is repeated by the host.
@@ -58,7 +58,7 @@ class RowLayout(NamedTuple):
         inner = math.prod(shape[1:])
         padded = (max(shape[0], -(-rows // inner)), *shape[1:], pitch // self.inner, *self.inside.shape[1:])
         layout = Layout((*shape, *self.inside.shape), (*strides, *self.inside.strides), self.offset)
-        return HostOperand(number, output, layout, padded, dtype, padding)
+        return HostOperand(number, output, layout, padded, dtype)
 
     def host_numbers(self, number: int, output: bool, dtype: str, rows: int, shape: tuple[int, ...]) -> HostOperand:
         """A host buffer with a block of `shape` for each row. Inputs fill it with the row's element, and results are

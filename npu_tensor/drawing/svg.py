@@ -28,7 +28,7 @@ MEMBER_GAP = 12.0
 LONGEST = 40
 """Letters of a line; the tip has all of it."""
 
-DASHED: Final = {"sim": ' stroke-dasharray="5 3"', "view": ' stroke-dasharray="2 2"', "leaf": ""}
+DASHED: Final = {"sim": ' stroke-dasharray="5 3"', "view": ' stroke-dasharray="2 2"'}
 
 
 class _Block(NamedTuple):

@@ -147,9 +147,7 @@ class CacheManager:
         name = device.removeprefix("sim:").partition("?")[0]
         self.arch: Arch = arch_of(name)
 
-    def get_or_compile(
-        self, name: str, source: str, functions: Sequence[KernelFunction] = (), flags: tuple[str, ...] = ()
-    ) -> CompiledBinary:
+    def get_or_compile(self, name: str, source: str, functions: Sequence[KernelFunction] = ()) -> CompiledBinary:
         """The binary of C++ with extern "C" functions: from the cache, or compiled and kept there.
 
         name: what the file is called, with the digest of everything that it depends on: text, headers, flags, compiler.
@@ -158,7 +156,7 @@ class CacheManager:
         """
         if not name or not name.replace("_", "").replace("-", "").isalnum():
             raise ArgumentError(f"a binary is named by letters, digits, - and _, not by {name!r}")
-        made = host_compiler.library(design.Source(name, source, flags), self.arch, functions)
+        made = host_compiler.library(design.Source(name, source), self.arch, functions)
         record = made.description["files"][host_compiler.SUFFIX]
         return CompiledBinary(name, made.files[host_compiler.SUFFIX], made.key, record["sha256"])
 

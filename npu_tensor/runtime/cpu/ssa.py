@@ -76,9 +76,9 @@ class SsaBuilder:
         """The vector 0, 1, 2, ..."""
         return self.literals(range(self.lanes), element)
 
-    def define_table(self, numbers: Sequence[Number], element: str = "float") -> str:
-        """Give the module a constant array, once however often it is used. Its name."""
-        contents = f"[{len(numbers)} x {element}] [{literal_list(numbers, element)}]"
+    def define_table(self, numbers: Sequence[Number]) -> str:
+        """Give the module a constant array of floats, once however often it is used. Its name."""
+        contents = f"[{len(numbers)} x float] [{literal_list(numbers, 'float')}]"
         return self._tables.setdefault(contents, f"@table{len(self._tables)}")
 
     def define_helper(self, name: str, result: str, argument: str, body: Callable[[Self, Value], Value]) -> str:
