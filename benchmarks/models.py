@@ -40,9 +40,9 @@ class Model(NamedTuple):
     torch: Callable[[str], Callable[[torch.Tensor], torch.Tensor]]
 
 
-def mlp_weights(seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+def mlp_weights() -> list[tuple[np.ndarray, np.ndarray]]:
     """(weight, bias) of every layer in float32; rows of a weight are outputs."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     return [
         (
             random.standard_normal((outputs, inputs), np.float32) / np.float32(np.sqrt(inputs)),
@@ -55,7 +55,7 @@ def mlp_weights(seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
 class Mlp:
     """Images of 784 pixels to scores of 10 classes, by two hidden layers with ReLU."""
 
-    def __init__(self, dtype: str = "float32") -> None:
+    def __init__(self, dtype: str) -> None:
         self.layers = [
             (nt.from_numpy(weight).to(dtype).realize(), nt.from_numpy(bias).to(dtype).realize())
             for weight, bias in mlp_weights()

@@ -21,7 +21,7 @@ class TorchBlock:
     Tables of sines and cosines for `tokens` positions are made once, as implementations of Llama for PyTorch do.
     """
 
-    def __init__(self, weights: Mapping[str, np.ndarray], tokens: int, dtype: str = "float32") -> None:
+    def __init__(self, weights: Mapping[str, np.ndarray], tokens: int, dtype: str) -> None:
         stored = getattr(torch, dtype)
         self.weights = {name: torch.from_numpy(value).to(stored) for name, value in weights.items()}
         features = DIM // HEADS
@@ -60,7 +60,7 @@ class TorchBlock:
 class TorchMlp:
     """The twin of `models.Mlp`: (images, 784) to (images, 10)."""
 
-    def __init__(self, weights: Sequence[tuple[np.ndarray, np.ndarray]], dtype: str = "float32") -> None:
+    def __init__(self, weights: Sequence[tuple[np.ndarray, np.ndarray]], dtype: str) -> None:
         stored = getattr(torch, dtype)
         self.layers = [
             (torch.from_numpy(weight).to(stored), torch.from_numpy(bias).to(stored)) for weight, bias in weights
