@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 import statistics
@@ -16,11 +15,12 @@ import click
 
 import npu_tensor as nt
 from npu_tensor import events
+from npu_tensor.calibrate.probes import no_garbage_collection
 from npu_tensor.graph import capture
 from npu_tensor.runtime.artifact import Artifact, Request
 from npu_tensor.runtime.build.host import HostBackend
 from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.precompiled import MANIFEST
+from npu_tensor.runtime.precompiled import FORMAT, MANIFEST
 from npu_tensor.runtime.sim.device import SimulatedKernel
 from npu_tensor.schedule import plan
 from npu_tensor.selection import accelerators, current
@@ -52,16 +52,12 @@ def requests() -> list[Request]:
 def seconds(call: Callable[[Request], object], wanted: list[Request], repeats: int) -> list[float]:
     """Of every look-up, the requests taking turns."""
     taken = []
-    gc.collect()
-    gc.disable()
-    try:
+    with no_garbage_collection():
         for number in range(repeats):
             request = wanted[number % len(wanted)]
             start = time.perf_counter()
             call(request)
             taken.append(time.perf_counter() - start)
-    finally:
-        gc.enable()
     return taken
 
 
@@ -73,7 +69,7 @@ def publish(kernels: list[Artifact], directory: Path) -> None:
         for suffix, path in kernel.files.items():
             shutil.copyfile(path, folder / f"{kernel.name}{suffix}")
     described = {kernel.name: dict(kernel.description) for kernel in kernels}
-    (folder / MANIFEST).write_text(json.dumps({"format": 1, "kernels": described}))
+    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "kernels": described}))
 
 
 class LookUps(NamedTuple):

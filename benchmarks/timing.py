@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_tensor.calibrate.probes import no_garbage_collection
+from npu_tensor.calibrate.probes import block, calls_that_fill, no_garbage_collection
 
 __all__ = [
     "FULL",
@@ -57,25 +57,6 @@ REST_SECONDS = 12e-3
 WARM_UP_SECONDS = 3e-3
 
 
-def _block(call: Call, repeats: int) -> float:
-    """Seconds of `repeats` calls. Each result lives until the next one replaces it, as in a user's loop."""
-    start = time.perf_counter()
-    for _ in range(repeats):
-        result = call()
-    seconds = time.perf_counter() - start
-    del result
-    return seconds
-
-
-def _calibrate(call: Call, block_seconds: float) -> int:
-    """Calls that fill a block. The first call, which compiles, does not count."""
-    call()
-    repeats = 1
-    while (seconds := _block(call, repeats)) < block_seconds:
-        repeats = max(2 * repeats, int(repeats * block_seconds / max(seconds, 1e-9)))
-    return repeats
-
-
 def _settle(call: Call) -> None:
     time.sleep(REST_SECONDS)
     end = time.perf_counter() + WARM_UP_SECONDS
@@ -106,13 +87,13 @@ def interleaved(
     with no_garbage_collection():
         for name, call in contenders.items():
             with _turn(name, around):
-                repeats[name] = _calibrate(call, effort.block_seconds)
+                repeats[name] = calls_that_fill(effort.block_seconds, call)
         for _ in range(effort.rounds):
             for name in order:
                 with _turn(name, around):
                     _settle(contenders[name])
                     for _ in range(effort.blocks):
-                        samples[name].append(_block(contenders[name], repeats[name]) / repeats[name])
+                        samples[name].append(block(contenders[name], repeats[name]) / repeats[name])
             order.reverse()
     return samples
 
@@ -137,7 +118,7 @@ def after_pauses(
             for name, call in contenders.items():
                 with _turn(name, around):
                     time.sleep(pauses[name])
-                    samples[name].append(_block(call, 1))
+                    samples[name].append(block(call, 1))
     return {name: statistics.median(found) for name, found in samples.items()}
 
 

@@ -15,7 +15,16 @@ from npu_tensor.graph import Node, capture
 from npu_tensor.task import Device, Refusal, Task
 from npu_tensor.tensor import Tensor
 
-__all__ = ["BLOCK_SECONDS", "Probe", "Unclear", "kernel", "no_garbage_collection", "positive", "typical"]
+__all__ = [
+    "Probe",
+    "Unclear",
+    "block",
+    "calls_that_fill",
+    "kernel",
+    "no_garbage_collection",
+    "positive",
+    "typical",
+]
 
 
 class Unclear(NpuTensorError):
@@ -34,12 +43,12 @@ ROUNDS: Final = 25
 def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float]:
     """Seconds of each: the lower quartile of blocks that take turns, because all else that runs only adds."""
     with no_garbage_collection():
-        repeats = {name: _repeats(probe) for name, probe in probes.items()}
+        repeats = {name: calls_that_fill(BLOCK_SECONDS, probe) for name, probe in probes.items()}
         blocks: dict[str, list[float]] = {name: [] for name in probes}
         for _ in range(QUICK_ROUNDS if quick else ROUNDS):
             for name, probe in probes.items():
-                _block(probe, 1)  # brings its operands back into the caches
-                blocks[name].append(_block(probe, repeats[name]) / repeats[name])
+                block(probe, 1)  # brings its operands back into the caches
+                blocks[name].append(block(probe, repeats[name]) / repeats[name])
     return {name: statistics.quantiles(found, n=4)[0] for name, found in blocks.items()}
 
 
@@ -56,19 +65,22 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _block(probe: Probe, repeats: int) -> float:
+def block(probe: Probe, repeats: int) -> float:
+    """Seconds of `repeats` calls. Each result lives until the next one replaces it, as in a user's loop."""
     start = time.perf_counter()
     for _ in range(repeats):
-        probe()
-    return time.perf_counter() - start
+        result = probe()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
 
 
-def _repeats(probe: Probe) -> int:
-    """Calls that fill a block. The first one, which may compile, does not count."""
+def calls_that_fill(block_seconds: float, probe: Probe) -> int:
+    """How many calls a block of this length takes. The first call, which may compile, does not count."""
     probe()
     repeats = 1
-    while _block(probe, repeats) < BLOCK_SECONDS:
-        repeats *= 2
+    while (seconds := block(probe, repeats)) < block_seconds:
+        repeats = max(2 * repeats, int(repeats * block_seconds / max(seconds, 1e-9)))
     return repeats
 
 
