@@ -19,7 +19,7 @@ from npu_tensor.affinity import available_cores
 from .cases import Case, cases
 from .ops import contenders
 from .report import Session, headline, show, verdict, write_json
-from .timing import FULL, QUICK, Effort, medians
+from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, medians
 
 __all__ = ["busy_core", "main", "measure"]
 
@@ -73,9 +73,8 @@ def main(json_path: Path | None, quick: bool) -> None:
         raise click.ClickException("on one core this measures only that two processes share it")
     session = Session()
     sizes = QUICK_SIZES if quick else SIZES
-    rows = [
-        measure(case, QUICK if quick else FULL) for case in cases(WORKLOADS, sizes) if case.dtype == "float32"
-    ]
+    effort = QUICK_EFFORT if quick else FULL_EFFORT
+    rows = [measure(case, effort) for case in cases(WORKLOADS, sizes) if case.dtype == "float32"]
     about = session.machine()
     print(headline(about))
     show(

@@ -23,7 +23,7 @@ from npu_tensor.plan import Plan
 from npu_tensor.runtime.host import host_kernel
 
 from .report import Session, headline, show, write_json
-from .timing import FULL, QUICK, Effort, interleaved
+from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, interleaved
 
 __all__ = ["Case", "cases", "main", "percentiles"]
 
@@ -121,7 +121,7 @@ def measured(effort: Effort) -> list[dict[str, Any]]:
         for case, made, values in found
     ]
     with TemporaryDirectory() as directory, nt.config.scope(cache_path=directory):
-        calibrate("cpu", quick=effort.rounds < FULL.rounds)
+        calibrate("cpu", quick=effort.rounds < FULL_EFFORT.rounds)
         selection.reset()
         for row, (_, made, _) in zip(rows, found, strict=True):
             row["calibrated_us"] = _predicted(made)
@@ -147,7 +147,7 @@ def main(json_path: Path | None, quick: bool) -> None:
     """The predicted time of CPU kernels over the measured one: each, and percentiles by kind."""
     session = Session()
     with nt.default_device("cpu"):
-        rows = measured(QUICK if quick else FULL)
+        rows = measured(QUICK_EFFORT if quick else FULL_EFFORT)
     about = session.machine()
     print(headline(about))
     show(

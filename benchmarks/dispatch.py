@@ -22,7 +22,7 @@ from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.numpy import NumPy
 from .peers.torch import PyTorch
 from .report import Session, headline, show, verdict, write_json
-from .timing import FULL, QUICK, Call, Effort, medians
+from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["Measure", "import_seconds", "main", "measured", "measures", "ops_of"]
 
@@ -101,7 +101,7 @@ def main(json_path: Path | None, quick: bool) -> None:
     """The cost of a call on 16 elements."""
     session = Session()
     with nt.default_device("cpu"):
-        rows = measured(QUICK if quick else FULL, 1 if quick else IMPORT_RUNS)
+        rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, 1 if quick else IMPORT_RUNS)
     about = session.machine()
     print(headline(about))
     show(

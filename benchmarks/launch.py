@@ -26,7 +26,7 @@ from npu_tensor import selection
 from npu_tensor.runtime.xrt import bindings
 
 from .report import Session, headline, show, verdict, write_json
-from .timing import FULL, QUICK, Call, Effort, medians
+from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["Case", "cases", "main", "measured", "recorded"]
 
@@ -178,7 +178,7 @@ def _number(value: float | None) -> str:
 def main(device: str | None, json_path: Path | None, quick: bool) -> None:
     """The cost of a launch to the host: microseconds per launch; calls of pyxrt per plan."""
     session = Session()
-    rows = measured(QUICK if quick else FULL, device)
+    rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, device)
     about = session.machine()
     print(headline(about))
     if device is None:

@@ -23,7 +23,7 @@ from .cases import GROUPS, TOLERANCE, Case, cases, disagreement
 from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.torch import PyTorch
 from .report import Session, headline, show, verdict, write_json
-from .timing import FULL, QUICK, Call, Effort, medians
+from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["BATCH", "contenders", "main", "measure", "summary"]
 
@@ -231,10 +231,10 @@ def main(peer: str, json_path: Path | None, only: str | None, quick: bool) -> No
     if unknown := set(names) - set(WORKLOADS):
         raise click.BadParameter(f"no such workload: {', '.join(sorted(unknown))}", param_hint="--only")
     session = Session()
-    sizes = QUICK_SIZES if quick else ()
+    sizes, effort = (QUICK_SIZES, QUICK_EFFORT) if quick else ((), FULL_EFFORT)
     chosen = (case for suite in SUITES for case in cases(names, sizes, suite))
     with nt.default_device("cpu"):
-        rows = [measure(case, QUICK if quick else FULL) for case in track(chosen, "measuring", total=None)]
+        rows = [measure(case, effort) for case in track(chosen, "measuring", total=None)]
     found = summary(rows)
     about = session.machine()
     print(headline(about))

@@ -25,7 +25,7 @@ from .peers.library import Library
 from .peers.npu_tensor import JITTED, NAME, OURS, Jitted, NpuTensor
 from .report import Session, headline, show
 from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
-from .session import FULL, QUICK
+from .session import FULL_AMOUNT, QUICK_AMOUNT
 from .suites import SUITES, Suite, Task
 
 __all__ = ["Options", "run"]
@@ -119,7 +119,8 @@ def measured(chosen: Sequence[str], options: Options) -> dict[str, Any]:
     """The results, as schema.json has them."""
     session = Session()
     libraries, simulators, absent = _contenders(options)
-    task = Task(libraries, simulators, QUICK if options.quick else FULL, options.quick, frozenset(options.only))
+    amount = QUICK_AMOUNT if options.quick else FULL_AMOUNT
+    task = Task(libraries, simulators, amount, options.quick, frozenset(options.only))
     rows: list[Row] = []
     left_out = [LeftOut(reason, contender=name) for name, reason in absent.items()]
     for name in chosen:

@@ -19,13 +19,25 @@ from .peers.npu_tensor import NAME, Jitted, NpuTensor
 from .results import Kind, LeftOut, Row
 from .timing import Call, CallFailed, Effort, after_pauses, interleaved, percentiles
 
-__all__ = ["FULL", "QUICK", "Amount", "Contest", "Failed", "Found", "left_out", "measured", "row", "simulated"]
+__all__ = [
+    "FULL_AMOUNT",
+    "QUICK_AMOUNT",
+    "Amount",
+    "Contest",
+    "Failed",
+    "Found",
+    "left_out",
+    "measured",
+    "row",
+    "simulated",
+]
 
 
 class Amount(NamedTuple):
-    """How much to measure. slowest: seconds of a call; a peer that takes longer is left out.
+    """What a session measures of every contest.
 
-    pause, npu_pause: seconds, `pauses` times, before a call of a contender on the processor and on another device.
+    effort: of warm calls. slowest: seconds of a call; a peer that takes longer is left out. pause,
+    npu_pause: seconds, `pauses` times, before a call of a contender on the processor and on another device.
     """
 
     effort: Effort
@@ -36,8 +48,8 @@ class Amount(NamedTuple):
 
 
 # An NPU powers down after about 10 s, and its next run takes 136 ms more (mlir-aie issue 2944).
-FULL: Final = Amount(Effort(rounds=30, block_seconds=20e-6, blocks=4), 3.0, pause=1.0, npu_pause=12.0, pauses=3)
-QUICK: Final = Amount(Effort(rounds=10, block_seconds=20e-6, blocks=3), 0.05, pause=0.0, npu_pause=0.0, pauses=0)
+FULL_AMOUNT: Final = Amount(Effort(rounds=30, block_seconds=20e-6, blocks=4), 3.0, pause=1.0, npu_pause=12.0, pauses=3)
+QUICK_AMOUNT: Final = Amount(Effort(rounds=10, block_seconds=20e-6, blocks=3), 0.05, pause=0.0, npu_pause=0.0, pauses=0)
 
 LONGEST_SIMULATION: Final = 1 << 28
 """Flops. The simulator runs every call of every core on one thread of this machine."""

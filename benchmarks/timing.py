@@ -13,8 +13,8 @@ import numpy as np
 from npu_tensor.calibrate.probes import block, calls_that_fill, no_garbage_collection
 
 __all__ = [
-    "FULL",
-    "QUICK",
+    "FULL_EFFORT",
+    "QUICK_EFFORT",
     "Call",
     "CallFailed",
     "Effort",
@@ -40,15 +40,15 @@ class CallFailed(Exception):
 
 
 class Effort(NamedTuple):
-    """How much to measure: turns of every contender, blocks in each of them, and the least length of a block."""
+    """How warm calls are timed: turns of every contender, blocks in each of them, and the least length of a block."""
 
     rounds: int
     block_seconds: float
     blocks: int = 1
 
 
-FULL = Effort(rounds=15, block_seconds=400e-6)
-QUICK = Effort(rounds=3, block_seconds=50e-6)
+FULL_EFFORT = Effort(rounds=15, block_seconds=400e-6)
+QUICK_EFFORT = Effort(rounds=3, block_seconds=50e-6)
 
 # OpenMP's threads, idle after a call of PyTorch, watch for work for 8 ms of processor time and take a core
 # meanwhile: before a block, the calling thread sleeps until they have given up. Then untimed calls bring the

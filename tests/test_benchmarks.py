@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from benchmarks import contention, dispatch, memory, ops
 from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
 from benchmarks.peers.torch import PyTorch
-from benchmarks.timing import QUICK, Effort, interleaved
+from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
 from npu_tensor.runtime.sim import host_compiler
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +80,7 @@ def made_up(ours: float, peer: float) -> Case:
 
 def test_a_row_that_compares_different_things_is_refused() -> None:
     with pytest.raises(AssertionError, match=r"results differ by 3\.3e-01"):
-        ops.measure(made_up(2, 3), QUICK)
+        ops.measure(made_up(2, 3), QUICK_EFFORT)
 
 
 def test_every_contender_returns_the_result() -> None:

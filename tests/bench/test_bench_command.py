@@ -21,11 +21,11 @@ from benchmarks.cases import SIDE, Case, cases
 from benchmarks.peers import PEERS
 from benchmarks.peers.npu_tensor import NpuTensor
 from benchmarks.results import LeftOut, Row, load, save
-from benchmarks.session import QUICK, measured
+from benchmarks.session import QUICK_AMOUNT, measured
 from benchmarks.timing import Effort
 from npu_tensor.runtime import rates
 
-LITTLE = QUICK._replace(effort=Effort(rounds=2, block_seconds=1e-6, blocks=15))
+LITTLE = QUICK_AMOUNT._replace(effort=Effort(rounds=2, block_seconds=1e-6, blocks=15))
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,7 +65,7 @@ def test_a_suite_writes_rows_machine_and_contenders(tmp_path: Path) -> None:
 
 def test_the_sweep_predicts_where_there_is_no_npu() -> None:
     """The crossover needs a figure of an NPU at every size; none of them is called measured."""
-    found = list(suites.SUITES["matmul"].run(suites.Task([], (), QUICK, True, frozenset())))
+    found = list(suites.SUITES["matmul"].run(suites.Task([], (), QUICK_AMOUNT, True, frozenset())))
     rows = [entry for entry in found if isinstance(entry, Row)]
     assert {(entry.device, entry.dtype, entry.size, entry.kind) for entry in rows} == {
         (device, "bfloat16", f"{n}x{n}", "predicted")
