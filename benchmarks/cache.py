@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.calibrate.probes import no_garbage_collection
@@ -25,7 +23,7 @@ from npu_tensor.runtime.sim.device import SimulatedKernel
 from npu_tensor.schedule import plan
 from npu_tensor.selection import accelerators, current
 
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 
 __all__ = ["DEVICE", "PLACES", "LookUps", "look_ups", "main", "measured"]
 
@@ -113,12 +111,9 @@ def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
     ]
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-@click.option("--quick", is_flag=True, help="Few look-ups.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("Few look-ups.")
+def main(quick: bool) -> Outcome:
     """Microseconds to find a kernel of the simulated NPU, two kernels taking turns, after both were built."""
-    session = Session()
     with (
         tempfile.TemporaryDirectory() as empty,
         tempfile.TemporaryDirectory() as ready,
@@ -128,9 +123,7 @@ def main(json_path: Path | None, quick: bool) -> None:
     for row in rows:
         asked = ASKED_MICROSECONDS.get(row["place"])
         row |= {"asked": asked, "met": asked is None or row["microseconds"] < asked}
-    about = session.machine()
-    print(headline(about))
-    show(
+    table = Table(
         "median of one look-up",
         ["place", "us", "asked", "met", "rebuilds"],
         [
@@ -144,7 +137,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    write_json(json_path, {"machine": about, "rows": rows})
+    return Outcome({"rows": rows}, [table])
 
 
 if __name__ == "__main__":

@@ -5,16 +5,14 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.events import Event, PlanBuilt, listen
 
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 
 __all__ = ["EXPRESSIONS", "main", "measured"]
 
@@ -59,21 +57,14 @@ def measured(dtypes: tuple[str, ...] = DTYPES) -> list[dict[str, Any]]:
     return rows
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-)
-@click.option("--quick", is_flag=True, help="float32 only.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("float32 only.")
+def main(quick: bool) -> Outcome:
     """Milliseconds from a new structure to a plan that can run: fusion, LLVM IR, machine code."""
-    session = Session()
     with tempfile.TemporaryDirectory() as empty, nt.config.scope(cache_path=empty):
         rows = measured(DTYPES[:1] if quick else DTYPES)
     median = statistics.median(row["milliseconds"] for row in rows)
     summary = {"milliseconds": median, "asked": ASKED_MILLISECONDS, "met": median < ASKED_MILLISECONDS}
-    about = session.machine()
-    print(headline(about))
-    show(
+    table = Table(
         "plan and compile, empty cache directory",
         ["expression", "dtype", "ms", "asked", "met"],
         [
@@ -81,7 +72,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             ["median", "", f"{median:.1f}", f"{ASKED_MILLISECONDS:.1f}", verdict(summary["met"])],
         ],
     )
-    write_json(json_path, {"machine": about, "rows": rows, "summary": summary})
+    return Outcome({"rows": rows, "summary": summary}, [table])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +17,7 @@ from npu_tensor.affinity import available_cores
 
 from .cases import Case, cases
 from .ops import contenders
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, medians
 
 __all__ = ["busy_core", "main", "measure"]
@@ -62,22 +61,15 @@ def measure(case: Case, effort: Effort) -> dict[str, Any]:
     }
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-)
-@click.option("--quick", is_flag=True, help="Few rounds, one size: to see that it works, not for figures.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("Few rounds, one size: to see that it works, not for figures.")
+def main(quick: bool) -> Outcome:
     """Kernels beside a process that keeps one core busy."""
     if available_cores() < 2:
         raise click.ClickException("on one core this measures only that two processes share it")
-    session = Session()
     sizes = QUICK_SIZES if quick else SIZES
     effort = QUICK_EFFORT if quick else FULL_EFFORT
     rows = [measure(case, effort) for case in cases(WORKLOADS, sizes) if case.dtype == "float32"]
-    about = session.machine()
-    print(headline(about))
-    show(
+    table = Table(
         "quiet, and beside a process that keeps one core busy: microseconds",
         ["op", "size", "quiet", "busy", "ratio", "asked", "met", "PyTorch quiet", "busy", "ratio"],
         [
@@ -96,7 +88,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    write_json(json_path, {"machine": about, "rows": rows})
+    return Outcome({"rows": rows}, [table])
 
 
 if __name__ == "__main__":

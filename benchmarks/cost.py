@@ -8,11 +8,9 @@ of 2 either way moves the size from which on the NPU is chosen by as much.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-import click
 import numpy as np
 
 import npu_tensor as nt
@@ -22,7 +20,7 @@ from npu_tensor.graph import capture
 from npu_tensor.plan import Plan
 from npu_tensor.runtime.host import host_kernel
 
-from .report import Session, headline, show, write_json
+from .report import Outcome, Table, benchmark
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, interleaved
 
 __all__ = ["Case", "cases", "main", "percentiles"]
@@ -140,17 +138,12 @@ def _timed(made: Plan, values: list[Any], effort: Effort) -> float:
     return 1e6 * min(interleaved({"ours": run}, effort)["ours"])
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-@click.option("--quick", is_flag=True, help="Few rounds: to see that it works, not for figures.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("Few rounds: to see that it works, not for figures.")
+def main(quick: bool) -> Outcome:
     """The predicted time of CPU kernels over the measured one: each, and percentiles by kind."""
-    session = Session()
     with nt.default_device("cpu"):
         rows = measured(QUICK_EFFORT if quick else FULL_EFFORT)
-    about = session.machine()
-    print(headline(about))
-    show(
+    times = Table(
         "cost: predicted and measured microseconds of CPU kernels",
         ["what", "measured", "predicted", "ratio", "calibrated", "ratio"],
         [
@@ -166,14 +159,14 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    table = []
+    lines = []
     for kind in (*dict.fromkeys(row["kind"] for row in rows), "all"):
         for key in ("predicted_us", "calibrated_us"):
             ratios = [row[key] / row["measured_us"] for row in rows if kind in (row["kind"], "all")]
             name = f"{kind}, {'measured rates' if key == 'calibrated_us' else 'rates as found'}"
-            table.append([name, len(ratios), *(f"{value:.2f}" for value in percentiles(ratios))])
-    show("predicted over measured", ["", "cases", *(f"p{value}" for value in PERCENTILES)], table)
-    write_json(json_path, {"machine": about, "rows": rows})
+            lines.append([name, len(ratios), *(f"{value:.2f}" for value in percentiles(ratios))])
+    ratios_by_kind = Table("predicted over measured", ["", "cases", *(f"p{value}" for value in PERCENTILES)], lines)
+    return Outcome({"rows": rows}, [times, ratios_by_kind])
 
 
 if __name__ == "__main__":

@@ -10,10 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import click
 
 import npu_tensor as nt
 
@@ -21,7 +18,7 @@ from .cases import SIDE, Case, cases
 from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.numpy import NumPy
 from .peers.torch import PyTorch
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["Measure", "import_seconds", "main", "measured", "measures", "ops_of"]
@@ -94,17 +91,12 @@ def measured(effort: Effort, import_runs: int) -> list[dict[str, Any]]:
     return [*rows, _row("import", imports, IMPORT_ASKED)]
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-@click.option("--quick", is_flag=True, help="Few rounds: to see that it works, not for figures.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("Few rounds: to see that it works, not for figures.")
+def main(quick: bool) -> Outcome:
     """The cost of a call on 16 elements."""
-    session = Session()
     with nt.default_device("cpu"):
         rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, 1 if quick else IMPORT_RUNS)
-    about = session.machine()
-    print(headline(about))
-    show(
+    table = Table(
         f"dispatch: microseconds per op on {SIDE * SIDE} elements",
         ["what", "npu_tensor", "PyTorch", "NumPy", "asked", "met"],
         [
@@ -117,7 +109,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    write_json(json_path, {"machine": about, "rows": rows})
+    return Outcome({"rows": rows}, [table])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -27,7 +26,7 @@ from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.task import Task
 
 from . import published_gemm
-from .report import show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 
 __all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
 
@@ -184,7 +183,7 @@ def _met(arch: str, row: dict[str, Any]) -> bool | None:
     return bool((row["tera_per_second"] or 0) >= asked.tera and row["roofline_fraction"] >= asked.fraction)
 
 
-def _show_kernels(arch: str, columns: int, rows: list[dict[str, Any]]) -> None:
+def _kernels_table(arch: str, columns: int, rows: list[dict[str, Any]]) -> Table:
     lines = []
     for row in rows:
         first = [row["kernel"], row["dtype"], row["shape"]]
@@ -205,10 +204,10 @@ def _show_kernels(arch: str, columns: int, rows: list[dict[str, Any]]) -> None:
             ]
         )
     headings = ["kernel", "dtype", "shape", "cores", "us", "us of the array", "its limit", "of roofline", "TOPS", "met"]
-    show(f"predicted for {arch}, {columns} columns; us with the dispatch", headings, lines)
+    return Table(f"predicted for {arch}, {columns} columns; us with the dispatch", headings, lines)
 
 
-def _show_published(rows: list[dict[str, Any]]) -> None:
+def _published_table(rows: list[dict[str, Any]]) -> Table:
     lines = [
         [
             f"{row['arch']} {row['dtype']}",
@@ -223,22 +222,19 @@ def _show_published(rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]
     headings = ["product", "M x K x N", "tile", "published ms", "predicted ms", "ratio", "limit", "within 25 %"]
-    show("the model on published tiles (arXiv 2512.13282)", headings, lines)
-    for row in rows:
-        if row["remark"]:
-            print(f"{row['arch']} {row['dtype']} {row['tile']}: {row['remark']}")
-    print(
-        "Two constants are fitted to these figures: cycles around a register block (to the kernels of the first row of "
-        "each generation)\nand the cost of short rows (to the two of bfloat16 on aie2)."
-    )
+    return Table("the model on published tiles (arXiv 2512.13282)", headings, lines)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+FITTED: Final = (
+    "Two constants are fitted to these figures: cycles around a register block (to the kernels of the first row of "
+    "each generation)\nand the cost of short rows (to the two of bfloat16 on aie2)."
+)
+
+
+@benchmark("Only workloads with less than 8 million elements in an operand.", timed=False)
 @click.option("--arch", type=click.Choice(list(ARRAYS)), default="aie2p", show_default=True)
 @click.option("--columns", type=int, help="Columns of the array that may be used; all by default.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-@click.option("--quick", is_flag=True, help="Only workloads with less than 8 million elements in an operand.")
-def main(arch: str, columns: int | None, json_path: Path | None, quick: bool) -> None:
+def main(arch: str, columns: int | None, quick: bool) -> Outcome:
     """Predicted times of the NPU kernels, and the model beside published matrix products."""
     columns = columns or ARRAYS[arch].columns
     chosen = tuple(w for w in WORKLOADS if not quick or max(map(math.prod, w.shapes)) < 8 * M)
@@ -246,9 +242,12 @@ def main(arch: str, columns: int | None, json_path: Path | None, quick: bool) ->
     for row in rows:
         row["met"] = _met(arch, row)
     published = published_gemm.comparison()
-    _show_kernels(arch, columns, rows)
-    _show_published(published)
-    write_json(json_path, {"arch": arch, "columns": columns, "predicted": True, "rows": rows, "published": published})
+    remarks = [f"{row['arch']} {row['dtype']} {row['tile']}: {row['remark']}" for row in published if row["remark"]]
+    return Outcome(
+        {"arch": arch, "columns": columns, "predicted": True, "rows": rows, "published": published},
+        [_kernels_table(arch, columns, rows), _published_table(published)],
+        [*remarks, FITTED],
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import npu_tensor as nt
 from npu_tensor import selection
 from npu_tensor.runtime.xrt import bindings
 
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["Case", "cases", "main", "measured", "recorded"]
@@ -171,19 +171,13 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.2f}"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@benchmark("Few rounds: to see that it works, not for figures.")
 @click.option("--device", metavar="URI", help="The NPU to measure. Without it: a stand-in that runs nothing.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-@click.option("--quick", is_flag=True, help="Few rounds: to see that it works, not for figures.")
-def main(device: str | None, json_path: Path | None, quick: bool) -> None:
+def main(device: str | None, quick: bool) -> Outcome:
     """The cost of a launch to the host: microseconds per launch; calls of pyxrt per plan."""
-    session = Session()
     rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, device)
-    about = session.machine()
-    print(headline(about))
-    if device is None:
-        print("Nothing here ran on an NPU: this is a stand-in for pyxrt, and its kernels are empty.")
-    show(
+    remark = "Nothing here ran on an NPU: this is a stand-in for pyxrt, and its kernels are empty."
+    table = Table(
         f"launch: microseconds per launch on {device or 'a stand-in'}; calls of pyxrt per plan",
         ["what", "in all", "of it the stand-in", "asked", "met", "set_arg", "sync", "submissions"],
         [
@@ -198,7 +192,7 @@ def main(device: str | None, json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    write_json(json_path, {"machine": about, "device": device or "stand-in", "rows": rows})
+    return Outcome({"device": device or "stand-in", "rows": rows}, [table], [] if device else [remark])
 
 
 if __name__ == "__main__":

@@ -14,12 +14,11 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import click
 import numpy as np
 
 import npu_tensor as nt
 
-from .report import Session, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 
 __all__ = ["main", "measure", "peak"]
 
@@ -77,17 +76,12 @@ def measure(elements: int, dtype: str) -> dict[str, Any]:
     }
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-)
-@click.option("--quick", is_flag=True, help="1 M elements: to see that it works.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("1 M elements: to see that it works.", timed=False)
+def main(quick: bool) -> Outcome:
     """Peak memory of the chain (a*b+c).gelu()*d - a."""
-    session = Session()
     rows = [measure(QUICK_ELEMENTS if quick else ELEMENTS, dtype) for dtype in DTYPES]
     columns = ("inputs", "output", "added", "total", "asked")
-    show(
+    table = Table(
         f"peak memory of the chain on {rows[0]['elements']:,} elements, MiB",
         ["dtype", *columns, "met"],
         [
@@ -95,7 +89,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    write_json(json_path, {"machine": session.machine(), "rows": rows})
+    return Outcome({"rows": rows}, [table])
 
 
 if __name__ == "__main__":

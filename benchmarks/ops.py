@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -22,7 +21,7 @@ import npu_tensor as nt
 from .cases import GROUPS, TOLERANCE, Case, cases, disagreement
 from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.torch import PyTorch
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["BATCH", "contenders", "main", "measure", "summary"]
@@ -220,30 +219,25 @@ def _cell(row: dict[str, Any], column: str) -> str:
 QUICK_SIZES: Final = ("1024", "1048576", "4096x1024", "256x256", "1024x1024")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@benchmark("Few rounds, no large sizes: to see that it works, not for figures.")
 @click.option("--peer", type=click.Choice(["torch"]), default="torch", show_default=True, help="What to compare with.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
 @click.option("--only", help="Comma-separated workloads: " + ", ".join(WORKLOADS))
-@click.option("--quick", is_flag=True, help="Few rounds, no large sizes: to see that it works, not for figures.")
-def main(peer: str, json_path: Path | None, only: str | None, quick: bool) -> None:
+def main(peer: str, only: str | None, quick: bool) -> Outcome:
     """Every workload beside the peer."""
     names = only.split(",") if only else []
     if unknown := set(names) - set(WORKLOADS):
         raise click.BadParameter(f"no such workload: {', '.join(sorted(unknown))}", param_hint="--only")
-    session = Session()
     sizes, effort = (QUICK_SIZES, QUICK_EFFORT) if quick else ((), FULL_EFFORT)
     chosen = (case for suite in SUITES for case in cases(names, sizes, suite))
     with nt.default_device("cpu"):
         rows = [measure(case, effort) for case in track(chosen, "measuring", total=None)]
     found = summary(rows)
-    about = session.machine()
-    print(headline(about))
-    show(
+    times = Table(
         f"npu_tensor and {peer}",
         list(COLUMNS.values()),
         [[_cell(row, name) for name in COLUMNS] for row in rows],
     )
-    show(
+    goals = Table(
         "summary (speedups)",
         ["what", "value", "asked", "met"],
         [
@@ -251,7 +245,7 @@ def main(peer: str, json_path: Path | None, only: str | None, quick: bool) -> No
             for goal in found.values()
         ],
     )
-    write_json(json_path, {"machine": about, "peer": peer, "rows": rows, "summary": found})
+    return Outcome({"peer": peer, "rows": rows, "summary": found}, [times, goals])
 
 
 if __name__ == "__main__":

@@ -12,14 +12,11 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import click
 
 from npu_tensor.placement import Answer, Job, Movement, place, weight
 
-from .report import Session, headline, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 
 __all__ = ["FAMILIES", "Graph", "best_weight", "main", "random_graph", "rules"]
 
@@ -405,20 +402,13 @@ def _seconds(graph: Graph) -> float:
     return time.thread_time() - start
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
-)
-@click.option("--quick", is_flag=True, help="Few graphs: to see that it works, not for figures.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("Few graphs: to see that it works, not for figures.")
+def main(quick: bool) -> Outcome:
     """Placements of random graphs against the best ones, against simple rules, and what finding them takes."""
-    session = Session()
     near = _near_the_best(4 if quick else 60)
     beside = _beside_rules(1 if quick else 5)
     planning = _planning(2 if quick else 10)
-    about = session.machine()
-    print(headline(about))
-    show(
+    small = Table(
         f"small graphs: the part of them whose predicted time is the least, or at most {NEAR} times the least",
         ["family", "NPUs", "graphs", "best", "near", "worst", "asked", "met"],
         [
@@ -435,7 +425,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in near
         ],
     )
-    show(
+    large = Table(
         "large graphs, one NPU: the predicted time as part of that of simple rules (medians, and the worst of all)",
         ["family", "graphs", "all on the processor", "all on the NPU", "job after job", "worst", "met"],
         [
@@ -448,7 +438,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in beside
         ],
     )
-    show(
+    finding = Table(
         "finding a placement: microseconds of processor time per job",
         ["jobs", "NPUs", "graphs", "median", "p90", "asked", "met"],
         [
@@ -464,7 +454,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in planning
         ],
     )
-    write_json(json_path, {"machine": about, "small": near, "large": beside, "planning": planning})
+    return Outcome({"small": near, "large": beside, "planning": planning}, [small, large, finding])
 
 
 if __name__ == "__main__":

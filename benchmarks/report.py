@@ -1,18 +1,20 @@
-"""What every benchmark prints and writes: the machine, a table, a JSON file."""
+"""What all benchmarks share: the options of the command, the description of the machine, tables, a JSON file."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import click
 from rich.text import Text
 
 import npu_tensor as nt
@@ -20,7 +22,7 @@ from npu_tensor.drawing.terminal import print_table
 from npu_tensor.runtime.system import processor_name
 from npu_tensor.selection import accelerators, selection_of
 
-__all__ = ["Session", "headline", "show", "verdict", "write_json"]
+__all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "verdict"]
 
 # Cores. An idle system needs less; a process of somebody else that computes needs a whole one.
 MUCH = 0.1
@@ -134,10 +136,10 @@ def verdict(met: bool | None) -> Text:
     return {None: Text(), True: Text("yes", "green"), False: Text("no", "bold red")}[met]
 
 
-def headline(machine: Mapping[str, Any]) -> str:
-    """One line on the machine, with a warning when others were using it."""
+def headline(machine: Mapping[str, Any], timed: bool = True) -> str:
+    """One line on the machine, with a warning when others were using it while something was timed."""
     line = f"{machine['processor']}, {machine['threads']} of {machine['cores']} cores, {machine['date']}"
-    if (machine["others"] or 0) > MUCH:
+    if timed and (machine["others"] or 0) > MUCH:
         line += f"\nOther processes used {machine['others']:.2f} cores meanwhile: these figures say little."
     return line
 
@@ -147,7 +149,52 @@ def show(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) 
     print_table(title, headings, rows, figures=headings[1:])
 
 
-def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
-    """Write `content` to `path`, if there is one."""
-    if path is not None:
-        path.write_text(json.dumps(content, indent=1) + "\n")
+class Table(NamedTuple):
+    """What `show` prints."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Iterable[Sequence[object]]
+
+
+class Outcome(NamedTuple):
+    """What a benchmark has found.
+
+    content: of the JSON file, which describes the machine as well. remarks: lines below the tables.
+    """
+
+    content: Mapping[str, Any]
+    tables: Sequence[Table]
+    remarks: Sequence[str] = ()
+
+
+def benchmark(quick: str, timed: bool = True) -> Callable[[Callable[..., Outcome]], click.Command]:
+    """A decorator that makes a command of a function that takes `quick` and returns an `Outcome`.
+
+    The command has the options --json and --quick, and those that are declared below the decorator; it prints the
+    machine, the tables and the remarks. quick: what --quick does. timed: whether the figures are times of this machine,
+    which other processes disturb.
+    """
+
+    def command(measure: Callable[..., Outcome]) -> click.Command:
+        @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+        @click.option(
+            "--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file."
+        )
+        @click.option("--quick", is_flag=True, help=quick)
+        @functools.wraps(measure)
+        def main(json_path: Path | None, **options: Any) -> None:
+            session = Session()
+            content, tables, remarks = measure(**options)
+            machine = session.machine()
+            print(headline(machine, timed))
+            for table in tables:
+                show(*table)
+            for remark in remarks:
+                print(remark)
+            if json_path is not None:
+                json_path.write_text(json.dumps({"machine": machine, **content}, indent=1) + "\n")
+
+        return main
+
+    return command

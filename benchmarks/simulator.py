@@ -8,14 +8,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 import npu_tensor as nt
 
-from .report import Session, show, verdict, write_json
+from .report import Outcome, Table, benchmark, verdict
 
 __all__ = ["main", "measure", "workloads"]
 
@@ -68,14 +67,11 @@ def measure(uri: str, runs: int) -> list[dict[str, Any]]:
     return found
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-@click.option("--quick", is_flag=True, help="One run: to see that it works.")
-def main(json_path: Path | None, quick: bool) -> None:
+@benchmark("One run: to see that it works.")
+def main(quick: bool) -> Outcome:
     """Time of the simulation itself, in bfloat16, on both arrays."""
-    session = Session()
     rows = [row for uri in URIS for row in measure(uri, QUICK_RUNS if quick else RUNS)]
-    show(
+    table = Table(
         "host time of simulated runs in bfloat16",
         ["workload", "device", "first, s", "median, s", "asked, s", "met", "predicted for the array, us"],
         [
@@ -91,7 +87,7 @@ def main(json_path: Path | None, quick: bool) -> None:
             for row in rows
         ],
     )
-    write_json(json_path, {"machine": session.machine(), "rows": rows})
+    return Outcome({"rows": rows}, [table])
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from benchmarks import contention, dispatch, memory, ops
 from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
 from benchmarks.peers.torch import PyTorch
+from benchmarks.report import headline
 from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
 from npu_tensor.runtime.sim import host_compiler
 
@@ -135,6 +136,13 @@ def test_summary_of_known_rows() -> None:
 
 
 # --- commands
+
+
+def test_others_disturb_times_and_nothing_else() -> None:
+    machine = {"processor": "a processor", "threads": 2, "cores": 2, "date": "a day", "others": 0.5}
+    assert "Other processes used 0.50 cores" in headline(machine)
+    assert "Other processes" not in headline(machine, timed=False)
+    assert "Other processes" not in headline({**machine, "others": 0.05})
 
 
 def test_ops(tmp_path: Path) -> None:
