@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from click.testing import CliRunner
 
-from benchmarks import contention, dispatch, memory, ops
+from benchmarks import contention, dispatch, memory, ops, placement
 from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
 from benchmarks.peers.torch import PyTorch
+from benchmarks.placement_graphs import FAMILIES
 from benchmarks.report import headline
 from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
 from npu_tensor.runtime.sim import host_compiler
@@ -194,6 +195,13 @@ def test_contention(tmp_path: Path) -> None:
     for row in rows:
         assert row["ratio"] == pytest.approx(row["ours_busy_us"] / row["ours_quiet_us"], rel=1e-2)
         assert row["met"] == (row["ratio"] <= row["asked"])
+
+
+def test_placement(tmp_path: Path) -> None:
+    found = run(placement.main, tmp_path)
+    assert {row["family"] for row in found["small"]} == {row["family"] for row in found["large"]} == set(FAMILIES)
+    assert min(row["worst"] for row in found["small"]) >= 1 - 1e-9  # No placement beats the best of all.
+    assert all(row["median_us"] > 0 for row in found["planning"])
 
 
 def test_the_busy_process_ends_with_its_block() -> None:

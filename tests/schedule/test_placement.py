@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import pytest
 
-from benchmarks.placement import FAMILIES, Graph, best_weight, random_graph, rules
+from benchmarks.placement_graphs import FAMILIES, Graph, random_graph
+from benchmarks.placement_rivals import best_weight, rules
 from npu_tensor.placement import Answer, Job, Movement, Placement, place, weight
 from npu_tensor.placement.moves import Moves
 from npu_tensor.placement.order import kept

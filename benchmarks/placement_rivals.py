@@ -1,0 +1,142 @@
+"""What placements are compared with: the best of all, found by trying every one, and what simple rules find."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Sequence
+
+from npu_tensor.placement import Job, Movement, weight
+
+from .placement_graphs import Graph
+
+__all__ = ["best_weight", "rules"]
+
+
+def best_weight(graph: Graph) -> float:
+    """The least weight of all placements, by trying all."""
+    jobs, switches, wanted, resident = graph
+    free = [0.0] * len(switches)
+    found = []
+    choices = [[device for device, answer in enumerate(job.answers) if answer is not None] for job in jobs]
+    for devices in itertools.product(*choices):
+        own = weight(jobs, free, devices, range(len(jobs)), wanted, resident)
+        contexts = [
+            {_context(jobs, devices, job) for job, on in enumerate(devices) if on == device}
+            for device in range(len(free))
+        ]
+        least = sum(s * len(used) for s, used in zip(switches, contexts, strict=True) if len(used) > 1)
+        found.append((own + least, own, devices))
+    found.sort()
+    best = found[0][1] + _least_switches(jobs, switches, found[0][2])
+    for bound, own, devices in found[1:]:
+        if bound >= best:
+            break
+        best = min(best, own + _least_switches(jobs, switches, devices))
+    return best
+
+
+def _context(jobs: Sequence[Job], devices: Sequence[int], number: int) -> Hashable:
+    answer = jobs[number].answers[devices[number]]
+    assert answer is not None
+    return answer.context
+
+
+def _least_switches(jobs: Sequence[Job], switches: Sequence[float], devices: Sequence[int]) -> float:
+    """What the switches take in the best of all topological orders.
+
+    Orders that have run the same jobs, and began and ended with the same contexts on all devices, continue alike.
+    """
+    maker = {value: number for number, job in enumerate(jobs) for value in job.outputs}
+    needs = [sum({1 << maker[value] for value in job.inputs if value in maker}) for job in jobs]
+    nothing: tuple[Hashable, ...] = (None,) * len(switches)
+    states: dict[tuple[int, tuple[Hashable, ...], tuple[Hashable, ...]], float] = {(0, nothing, nothing): 0.0}
+    for _ in jobs:
+        following: dict[tuple[int, tuple[Hashable, ...], tuple[Hashable, ...]], float] = {}
+        for (done, first, last), taken in states.items():
+            for number, needed in enumerate(needs):
+                if done >> number & 1 or needed & ~done:
+                    continue
+                device, now, begun, ended = devices[number], taken, first, last
+                if device < len(switches):
+                    context = _context(jobs, devices, number)
+                    if last[device] is None:
+                        begun = (*first[:device], context, *first[device + 1 :])
+                    elif last[device] != context:
+                        now += switches[device]
+                    ended = (*last[:device], context, *last[device + 1 :])
+                state = (done | 1 << number, begun, ended)
+                following[state] = min(now, following.get(state, now))
+        states = following
+    return min(
+        taken + sum(s for s, one, other in zip(switches, first, last, strict=True) if one != other)
+        for (_, first, last), taken in states.items()
+    )
+
+
+def rules(graph: Graph) -> dict[str, float]:
+    """The weights that simple rules reach, in the better of two orders: the one of the jobs, and one that switches only
+    when everything left needs it.
+    """
+    jobs, switches, wanted, resident = graph
+    found = {"processor": [len(switches)] * len(jobs), "npu": [_first(job) for job in jobs], "greedy": _greedy(graph)}
+    return {
+        name: min(
+            weight(jobs, switches, devices, order, wanted, resident)
+            for order in (range(len(jobs)), _grouped(jobs, devices))
+        )
+        for name, devices in found.items()
+    }
+
+
+def _first(job: Job) -> int:
+    return next(device for device, answer in enumerate(job.answers) if answer is not None)
+
+
+def _greedy(graph: Graph) -> list[int]:
+    """Job after job to where it takes least, with moves and switches, given where those before it went."""
+    jobs, switches, _, resident = graph
+    left = {value: (device, Movement(back)) for value, (device, back) in resident.items()}
+    last: dict[int, Hashable] = {}
+    chosen: list[int] = []
+    for job in jobs:
+        found = []
+        for device, answer in enumerate(job.answers):
+            if answer is None:
+                continue
+            takes = answer.weight
+            if device < len(switches) and last.get(device, answer.context) != answer.context:
+                takes += switches[device]
+            for number, value in enumerate(job.inputs):
+                lies_at, how = left.get(value, (len(switches), Movement(0.0)))
+                read = answer.reads[number] if answer.reads else Movement(0.0)
+                if (lies_at, how.form, read.form) != (device, None, None):
+                    takes += how.weight + read.weight
+            found.append((takes, device))
+        device = min(found)[1]
+        chosen.append(device)
+        if device < len(switches):
+            answer = job.answers[device]
+            assert answer is not None
+            last[device] = answer.context
+            left.update({value: (device, move) for value, move in zip(job.outputs, answer.writes, strict=True)})
+    return chosen
+
+
+def _grouped(jobs: Sequence[Job], devices: Sequence[int]) -> list[int]:
+    made_by = {value: number for number, job in enumerate(jobs) for value in job.outputs}
+    needs = [{made_by[value] for value in job.inputs if value in made_by} for job in jobs]
+    left = dict.fromkeys(range(len(jobs)))
+    current: dict[int, Hashable] = {len(jobs[0].answers) - 1: None}
+    order: list[int] = []
+    done: set[int] = set()
+    while left:
+        before = len(order)
+        for number in list(left):
+            if needs[number] <= done and current.get(devices[number]) == _context(jobs, devices, number):
+                order.append(number)
+                done.add(number)
+                del left[number]
+        if len(order) == before:
+            number = next(number for number in left if needs[number] <= done)
+            current[devices[number]] = _context(jobs, devices, number)
+    return order
