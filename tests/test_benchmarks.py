@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from click.testing import CliRunner
 
-from benchmarks import contention, dispatch, memory, ops, placement
+import npu_tensor as nt
+from benchmarks import contention, dispatch, loops, memory, ops, placement
 from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
 from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
@@ -197,7 +198,37 @@ def test_contention(tmp_path: Path) -> None:
         assert row["met"] == (row["ratio"] <= row["asked"])
 
 
-def test_placement(tmp_path: Path) -> None:
+def test_loops(tmp_path: Path) -> None:
+    rows = run(loops.main, tmp_path)["rows"]
+    assert [row["what"].split()[0] for row in rows] == ["read", "write", "decode", "decode"]
+    assert all(row[ratio] > 0 for row in rows for ratio in loops.RATIOS)
+
+
+@pytest.mark.parametrize("library", [nt, torch], ids=["npu_tensor", "torch"])
+def test_loops_compute_what_they_say(library: Any) -> None:
+    read, write, *decoding = loops.loops(quick=True)
+    for loop in (read, write):
+        assert loop.run(library, *map(library.from_numpy, loop.operands)) == loop.operands[0].tolist()
+    for loop in decoding:
+        tokens, query, key, value = (operand.astype(np.float64) for operand in loop.operands)
+        scores = tokens @ query @ (tokens @ key).T / math.sqrt(tokens.shape[1])
+        weights = np.tril(np.exp(scores))
+        expected = weights / weights.sum(1, keepdims=True) @ (tokens @ value)
+        found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
+        assert disagreement(found, expected) <= TOLERANCE["float32"]
+
+
+def test_loops_without_pytorch_have_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "benchmarks.peers.torch", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (row,) = loops.measured(loops.loops(quick=True)[:1], QUICK_EFFORT)
+    assert row["first_speedup"] is row["later_speedup"] is None
+    assert row["first_over_later"] > 0
+
+
+def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for sizes, few in (("SMALL", {1: range(2, 5), 2: range(2, 4)}), ("LARGE", (50,)), ("TIMED", (1, 9))):
+        monkeypatch.setattr(placement, sizes, few)
     found = run(placement.main, tmp_path)
     assert {row["family"] for row in found["small"]} == {row["family"] for row in found["large"]} == set(FAMILIES)
     assert min(row["worst"] for row in found["small"]) >= 1 - 1e-9  # No placement beats the best of all.

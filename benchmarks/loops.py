@@ -1,0 +1,117 @@
+"""python -m benchmarks.loops: Python loops that read or write one element or one row at a time.
+
+The same program runs with npu_tensor and, where it is installed, with PyTorch eager: its first pass, which plans and
+compiles with an empty cache directory, and later ones. The figures are ratios of times of one session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+import npu_tensor as nt
+
+from . import peers
+from .cases import TOLERANCE, disagreement
+from .peers.npu_tensor import NAME, NpuTensor
+from .report import Outcome, Table, benchmark
+from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
+
+__all__ = ["Loop", "loops", "main", "measured"]
+
+RATIOS: Final = ("first_speedup", "later_speedup", "first_over_later")
+
+
+class Loop(NamedTuple):
+    """run: a program that takes the module npu_tensor or torch and its tensors of the operands, and returns numbers."""
+
+    what: str
+    run: Callable[..., Any]
+    operands: tuple[np.ndarray, ...]
+
+
+def _read(library: Any, vector: Any) -> Any:
+    return [float(element) for element in vector]
+
+
+def _write(library: Any, values: Any) -> Any:
+    """Python numbers to where they belong in a matrix of zeros."""
+    matrix = library.zeros(*values.shape)
+    for i, row in enumerate(values.tolist()):
+        for j, value in enumerate(row):
+            matrix[i, j] = value
+    return matrix.tolist()
+
+
+def _decode(library: Any, tokens: Any, query: Any, key: Any, value: Any, *, grows: bool) -> Any:
+    """Attention of one head, token by token; caches grow, or have all rows from the start and are read with a mask."""
+    length, width = tokens.shape
+    positions = library.arange(length)
+    keys, values = (library.zeros(0 if grows else length, width) for _ in range(2))
+    found = []
+    for position, token in enumerate(tokens):
+        if grows:
+            keys = library.cat([keys, (token @ key)[None]])
+            values = library.cat([values, (token @ value)[None]])
+        else:
+            keys[position], values[position] = token @ key, token @ value
+        scores = keys @ (token @ query) / math.sqrt(width)
+        if not grows:
+            scores = library.where(positions <= position, scores, -math.inf)
+        found.append((library.softmax(scores, -1) @ values).tolist())
+    return found
+
+
+def loops(quick: bool) -> list[Loop]:
+    """Everything that is timed."""
+    elements, side, tokens = (64, 8, 6) if quick else (4096, 32, 128)
+    normal = np.random.default_rng(0).standard_normal
+    decoding = tuple(normal((4, tokens, tokens), np.float32) / np.float32(math.sqrt(tokens)))
+    return [
+        Loop(f"read {elements} elements of a vector", _read, (normal(elements, np.float32),)),
+        Loop(f"write {side} x {side} elements of a matrix", _write, (normal((side, side), np.float32),)),
+        Loop(f"decode {tokens} tokens, cache of fixed size", partial(_decode, grows=False), decoding),
+        Loop(f"decode {tokens} tokens, cache that grows", partial(_decode, grows=True), decoding),
+    ]
+
+
+def measured(chosen: Iterable[Loop], effort: Effort) -> Iterator[dict[str, Any]]:
+    """A row per loop, for a fresh process: speedups over PyTorch, None without it, and first pass over later ones."""
+    libraries = [NpuTensor(), *peers.load(["torch"], nt.get_num_threads())[0]]
+    for loop in chosen:
+        calls: dict[str, Call] = {}
+        first: dict[str, float] = {}
+        results = []
+        for library in libraries:
+            operands = [library.operand(values, "float32") for values in loop.operands]
+            call = calls[library.name] = partial(loop.run, importlib.import_module(library.name), *operands)
+            with library.around():
+                start = time.perf_counter()
+                results.append(call())
+                first[library.name] = time.perf_counter() - start
+        if disagreement(np.array(results[0]), np.array(results[-1])) > TOLERANCE["float32"]:
+            raise AssertionError(f"{loop.what}: results differ")
+        later = medians(calls, effort, {library.name: library.around for library in libraries})
+        speedups = (seconds["torch"] / seconds[NAME] if "torch" in calls else None for seconds in (first, later))
+        yield {"what": loop.what, **dict(zip(RATIOS, (*speedups, first[NAME] / later[NAME]), strict=True))}
+
+
+@benchmark("Few rounds, small loops: to see that it works, not for figures.")
+def main(quick: bool) -> Outcome:
+    """Loops over elements and tokens: time of PyTorch over that of npu_tensor."""
+    with tempfile.TemporaryDirectory() as empty, nt.config.scope(cache_path=empty), nt.default_device("cpu"):
+        rows = list(measured(loops(quick), QUICK_EFFORT if quick else FULL_EFFORT))
+    lines = [[row["what"], *("" if row[key] is None else f"{row[key]:.2f}" for key in RATIOS)] for row in rows]
+    headings = ["loop", "first pass, speedup", "later passes, speedup", "first over later"]
+    return Outcome({"rows": rows}, [Table("PyTorch's time over npu_tensor's", headings, lines)])
+
+
+if __name__ == "__main__":
+    main()
