@@ -31,8 +31,10 @@ def sinh(input, /):
 @op(kind="map", rule=rules.floating, ufunc=np.cosh)
 def cosh(input, /):
     """Hyperbolic cosine."""
-    half = np.exp(abs(input) * 0.5)
-    return 0.5 * half * half + 0.5 / half / half
+    magnitude = abs(input)
+    whole = np.exp(magnitude)
+    half = np.exp(magnitude * 0.5)  # its square overflows where the result does, not before
+    return np.where(magnitude > 88, 0.5 * half * half, 0.5 * whole + 0.5 / whole)
 
 
 @op(kind="map", rule=rules.floating, ufunc=np.arcsinh)
