@@ -8,7 +8,7 @@ __all__ = ["available_cores"]
 
 
 def available_cores() -> int:
-    """The cores that this process may run on, which `taskset` and containers make fewer than those of the machine."""
+    """The cores that this process may run on, which `taskset` and cpusets make fewer than those of the machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -6,6 +6,7 @@ are looked at: print, item, numpy, tolist, bool, int, float, or realize.
 
 from __future__ import annotations
 
+import ctypes
 import reprlib
 import sys
 import weakref
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from npu_tensor import dlpack
+from npu_tensor import dlpack, selection
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
@@ -25,9 +26,9 @@ from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
 from npu_tensor.recorders import compile_recorder
+from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
-from npu_tensor.selection import forced
 from npu_tensor.spec import Spec
 from npu_tensor.user_warnings import warn
 
@@ -334,7 +335,7 @@ def _note_change(tensor: Tensor, frame: FrameType) -> None:
 
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
     """Compute several tensors at once; what they share is computed once. wait, device: see `Tensor.realize`."""
-    chosen = None if device is None else forced(device)
+    chosen = None if device is None else selection.forced(device)
     nodes = pending("realize", tensors)
     if nodes:
         _realize_nodes(nodes, wait, chosen)
@@ -445,6 +446,10 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     return tensor
 
 
+SMALL_PART = 4096
+"""Parts of at most so many bytes are copied, which takes less than a microsecond, instead of shared."""
+
+
 def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType) -> Tensor:
     """As `_finish`, for a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
 
@@ -453,7 +458,16 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType) 
     value = inputs[0].value
     if call.start is None or type(value) is not Buffer or watches:
         return _finish(call, inputs, depth, frame)
-    return wrap(Data(call.spec, value.part(call.start * call.spec.dtype.itemsize, call.spec.nbytes)))
+    start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
+    if nbytes == value.nbytes:
+        return wrap(Data(call.spec, value))
+    if nbytes <= SMALL_PART and 8 * nbytes <= value.nbytes:  # which would keep the whole alive
+        part = allocator().allocate(nbytes)
+        ctypes.memmove(part.address, value.address + start, nbytes)
+        return wrap(Data(call.spec, part))
+    if selection.active.accelerators:  # An NPU keeps copies of whole values, and reads parts of them.
+        return _finish(call, inputs, depth, frame)
+    return wrap(Data(call.spec, value.part(start, nbytes)))
 
 
 def _run_early(tensor: Tensor, depth: int) -> None:
@@ -559,8 +573,8 @@ def _install() -> None:
                 define_operator(f"__{dunder}__", _unary(function), function)
             else:
                 define_operator(f"__{dunder}__", _forward(function), function)
-                define_operator(f"__i{dunder}__", _in_place(function), function)
                 if op.rule is not comparison:
+                    define_operator(f"__i{dunder}__", _in_place(function), function)
                     define_operator(f"__r{dunder}__", _reflected(function), function)
         RECORDERS[op.name] = function
         if op.public:

@@ -88,6 +88,19 @@ def test_parts_are_values_of_their_own() -> None:
     assert not row.numpy().flags.writeable
 
 
+def test_a_small_part_does_not_keep_a_large_value() -> None:
+    before = nt.memory_stats()["in_use"]
+    parts = [nt.ones(1024, 1024).realize()[0, :4] for _ in range(4)]
+    gc.collect()
+    assert nt.memory_stats()["in_use"] - before < 1 << 20
+    assert [part.tolist() for part in parts] == [[1.0] * 4] * 4
+
+
+def test_another_shape_of_a_value_is_the_same_memory() -> None:
+    x = nt.arange(6).realize()
+    assert x.reshape(2, 3)._node.value is x._node.value
+
+
 def test_parts_with_gaps_are_recorded() -> None:
     x = nt.arange(6).reshape(2, 3).realize()
     for part in (x[:, 1], x[:, ::-1], x[::-1], x.T, x[0, ::2], x[:, :2], x[0].expand(2, 3)):

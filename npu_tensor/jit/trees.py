@@ -30,7 +30,7 @@ def flatten(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, dict):
         if getattr(value, "__dict__", None):
             raise TypeError(f"jit does not follow the attributes of a {type(value).__name__}; use a plain dict")
-        items = ((key, flatten(part, tensors)) for key, part in value.items())
+        items = ((type(key), key, flatten(part, tensors)) for key, part in value.items())  # 1 == True == 1.0
         return (type(value), getattr(value, "default_factory", None), *items)
     # As values 0.0 and -0.0 are equal, NaN is not even equal to itself, and NumPy numbers equal those of other types.
     if isinstance(value, np.generic):
@@ -46,7 +46,7 @@ def flatten(value: Any, tensors: list[Tensor]) -> Any:
 def call_text(structure: Any, specs: Sequence[Spec]) -> str:
     """The flattened (args, kwargs) of a call as a program would write them, with specs in place of tensors."""
     _, (_, *args), (_, _, *kwargs) = structure
-    named = (f"{name}={_text(part, specs)}" for name, part in kwargs)
+    named = (f"{name}={_text(part, specs)}" for _, name, part in kwargs)
     return ", ".join([*(_text(part, specs) for part in args), *named])
 
 
@@ -60,7 +60,7 @@ def _text(structure: Any, specs: Sequence[Spec]) -> str:
         inside = ", ".join(_text(part, specs) for part in parts)
         return f"({inside})" if issubclass(kind, tuple) else f"[{inside}]"
     if issubclass(kind, dict):
-        return f"{{{', '.join(f'{key!r}: {_text(part, specs)}' for key, part in parts[1:])}}}"
+        return f"{{{', '.join(f'{key!r}: {_text(part, specs)}' for _, key, part in parts[1:])}}}"
     return parts[0] if issubclass(kind, float) else repr(parts[0])
 
 

@@ -187,8 +187,11 @@ class Op:
         Raises ShapeError, DTypeError, DimensionError or ArgumentError if they do not fit, TypeError for an attribute
         that is not the number it is declared to be.
         """
-        # The types are part of the key because 1 == True == 1.0 there.
-        key = (operands, attributes, tuple(map(type, attributes))) if attributes else operands
+        key: Any = operands
+        if attributes:
+            # The types are part of the key because 1 == True == 1.0, and floats are text: 0.0 == -0.0, and nan != nan.
+            exact = tuple([repr(value) if type(value) is float else value for value in attributes])
+            key = (operands, exact, tuple(map(type, attributes)))
         try:
             found = self.calls.get(key)
         except TypeError as error:

@@ -41,6 +41,11 @@ class Program(NamedTuple):
     instructions: tuple[Instruction, ...]
     outputs: tuple[int, ...]
 
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The constants as text, for keys: programs that differ in the sign of a zero are equal."""
+        return tuple(repr(step.value) for step in self.instructions if step.primitive == "constant")
+
 
 class Primitive(NamedTuple):
     """What a generator must know of a primitive: operand count, result type, relative cost per element.

@@ -609,3 +609,13 @@ def test_a_profiler_may_hold_frames_for_a_moment() -> None:
 
     assert function(nt.ones(3)).tolist() == [4, 4, 4]
     assert not held
+
+
+def test_keys_of_dicts_keep_their_type() -> None:
+    @nt.jit
+    def keys(table: dict[Any, nt.Tensor]) -> dict[Any, nt.Tensor]:
+        return {key: value + 1 for key, value in table.items()}
+
+    x = nt.ones(1)
+    for key in (1, True, 1.0):
+        assert [repr(found) for found in keys({key: x})] == [repr(key)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
+from typing import Any
 
 from npu_tensor.config import config
 from npu_tensor.forks import new_lock
@@ -14,7 +15,8 @@ from npu_tensor.runtime import store_objects
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Gemm
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm
+from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
@@ -41,8 +43,8 @@ class CpuDevice:
         key = f"{self.target.cpu} {self.target.feature_string}"
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / store_objects.FOLDER)
         # By what they compute: the layers of a model, and the turns of a loop, share them.
-        self.product = lru_cache(maxsize=1024)(partial(Gemm, self.engine, self.target))
-        self.loop = lru_cache(maxsize=4096)(self._loop)
+        self._products = lru_cache(maxsize=1024)(self._new_product)
+        self._loops = lru_cache(maxsize=4096)(self._compiled_loop)
         self._pool_lock = new_lock()
 
     @cached_property
@@ -56,8 +58,24 @@ class CpuDevice:
         """How fast this processor is."""
         return processor_rates(self.target.lanes)
 
-    def _loop(
+    def product(
+        self, shape: tuple[int, int, int], *, a: Matrix | Computed, b: Matrix | Computed, epilogue: Program, **more: Any
+    ) -> Gemm:
+        """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
+        programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
+        constants = tuple(program.constants for program in programs)
+        return self._products(constants, shape, a=a, b=b, epilogue=epilogue, **more)
+
+    def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
+        return Gemm(self.engine, self.target, shape, **more)
+
+    def loop(self, program: Program, *form: Any) -> int:
+        """The address of a compiled kernel. form: operands to length of `loop_kernel`, without the target."""
+        return self._loops(program.constants, program, *form)
+
+    def _compiled_loop(
         self,
+        constants: tuple[str, ...],
         program: Program,
         operands: tuple[Operand, ...],
         outer: int,
@@ -65,7 +83,6 @@ class CpuDevice:
         columns: bool,
         length: int | None,
     ) -> int:
-        """The address of a compiled kernel; see `loop_kernel`."""
         ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length)
         return self.engine.compile(ir, "kernel")["kernel"]
 
