@@ -12,7 +12,7 @@ from npu_tensor.kernels.elementwise_source import Formula, short_loads
 __all__ = ["PROGRAM_BYTES", "Cost", "cost"]
 
 PROGRAM_BYTES: Final = 12 * 1024
-"""For the function, of 16 KB: the rest is for those that keep operands and for the loops around the calls."""
+"""For the function, of 16 KiB: the rest is for those that keep operands and for the loops around the calls."""
 
 LOOP_CYCLES: Final = 20
 """To start and end a loop over vectors: filling and emptying its pipeline. An assumption."""

@@ -11,13 +11,13 @@ from npu_tensor.kernels.elementwise_plan import Operand, Plan, carrier, leading_
 __all__ = ["RUN", "plan"]
 
 CORE_BYTES: Final = 60 * 1024
-"""For the buffers of a core, of 64 KB: the rest is for the stack and what the compiler adds."""
+"""For the buffers of a core, of 64 KiB: the rest is for the stack and what the compiler adds."""
 
 COLUMN_BYTES: Final = 4096
 """For the values of one column operand in a core."""
 
 MEMTILE_BYTES: Final = 384 * 1024
-"""For objects in which several operands alternate, of 512 KB."""
+"""For objects in which several operands alternate, of 512 KiB."""
 
 ALIGNMENT: Final = 64
 """Bytes: of the widest vector, which loads and stores must be aligned to on aie2p."""

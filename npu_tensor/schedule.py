@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["USER_ERRORS", "launch_error", "plan", "realize"]
 
 MAX_PLANS = 4096
-"""Plans kept; the oldest goes first. A plan of one op takes about 50 KB with its graph and code."""
+"""Plans kept; the oldest goes first. A plan of one op takes about 50 kB with its graph and code."""
 
 USER_ERRORS = (NpuTensorError, MemoryError)
 """Failures of a step that come from the user's values or machine and keep their class."""

@@ -43,7 +43,7 @@ def contents(index: Index) -> Iterator[Violation]:
 
 
 def memory(index: Index) -> Iterator[Violation]:
-    """The stack and all buffers of a core in 64 KB less a reserve; all buffers of a memtile in 512 KB.
+    """The stack and all buffers of a core in 64 KiB less a reserve; all buffers of a memtile in 512 KiB.
 
     Each is counted with what may be lost to the alignment of the next one.
     """
