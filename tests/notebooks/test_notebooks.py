@@ -92,8 +92,9 @@ def test_first_steps(tmp_path: Path) -> None:
 
 
 @compiler
-def test_why_on_the_cpu(tmp_path: Path) -> None:
+def test_why_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A machine that was calibrated, with a CPU so fast that nothing would go to the NPU: the text is not about it.
+    monkeypatch.setenv("NPU_TENSOR_CACHE_DIR", str(tmp_path / "calibrated"))
     with config.scope(cache_path=os.environ["NPU_TENSOR_CACHE_DIR"]):
         usual = rates.processor_rates()
         fast = replace(usual, macs={unit: 1000 * rate for unit, rate in usual.macs.items()})
