@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from npu_tensor.dtypes import DTYPES, bfloat16
 from npu_tensor.errors import ArgumentError
+from npu_tensor.runtime.store_files import atomic_file
 from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["load", "save"]
@@ -38,29 +41,32 @@ MOST_HEADER_BYTES: Final = 100_000_000
 def save(obj: Tensor | Mapping[str, Tensor], f: FilePath) -> None:
     """Write a tensor, or tensors by name such as the weights of a model, to the file `f`; computes them.
 
-    The format is safetensors if the path ends so, which needs names, and NumPy's otherwise.
+    The format is safetensors if the path ends so, which needs names, and NumPy's otherwise. A file that is there is
+    replaced once the new one is complete, so tensors that were loaded from it can be saved to it.
     """
     if isinstance(obj, Tensor):
         if _is_safetensors(f):
             raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
-        with open(f, "wb") as file:
-            np.save(file, obj.numpy(), allow_pickle=False)
+        array = obj.numpy()
+        with _replaced(f) as file:
+            np.lib.format.write_array(file, array, allow_pickle=False)
         return
     arrays = {name: _array(name, value) for name, value in _items(obj)}
     if _is_safetensors(f):
         _write_safetensors(arrays, f)
         return
-    with zipfile.ZipFile(f, "w") as archive:  # np.savez has parameters, whose names no tensor could have
+    # np.savez has parameters, whose names no tensor could have.
+    with _replaced(f) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def load(f: FilePath) -> Any:
     """The tensor, or the dict of tensors by name, in a file that `save`, NumPy or safetensors has written.
 
-    The values of a .safetensors file are read when they are used, so the file must not change meanwhile. Raises
-    ArgumentError for any other file, also PyTorch's own, which hold pickled objects.
+    The values of a .safetensors file are read when they are used: the file must not be changed in place meanwhile;
+    `save` replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold pickled objects.
     """
     if _is_safetensors(f):
         return _read_safetensors(f)
@@ -76,6 +82,20 @@ def load(f: FilePath) -> Any:
 
 def _is_safetensors(f: FilePath) -> bool:
     return Path(f).suffix == ".safetensors"
+
+
+@contextmanager
+def _replaced(f: FilePath) -> Iterator[BinaryIO]:
+    """A file to write that takes the place, and the permissions, of the file that `f` is or links to."""
+    path = Path(os.path.realpath(f))
+    if os.path.exists(f) and not os.path.isfile(f):  # nothing that can be replaced, such as a pipe or /dev/null
+        with open(f, "wb") as file:
+            yield file
+        return
+    with atomic_file(path) as file:
+        if path.exists():
+            shutil.copymode(path, file.name)
+        yield file
 
 
 def _unreadable(f: FilePath, what: str) -> ArgumentError:
@@ -122,7 +142,7 @@ def _write_safetensors(arrays: dict[str, Array], f: FilePath) -> None:
         start += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(f, "wb") as file:
+    with _replaced(f) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             arrays[name].tofile(file)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import new_lock
@@ -39,6 +39,7 @@ __all__ = [
     "SUFFIX",
     "TEMPORARY",
     "Damage",
+    "atomic_file",
     "file_record",
     "file_stem",
     "locked",
@@ -127,10 +128,17 @@ def file_record(content: bytes) -> dict[str, Any]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Make a file that others see whole or not at all. Raises OSError and leaves nothing behind."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write in the place of `path`, which others see whole after the block, and not at all if it fails."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.temporary")
     try:
         with open(temporary, "xb") as file:
-            file.write(content)
+            yield file
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

@@ -1,6 +1,8 @@
 """Tensors in files, read by NumPy and by a reader of the safetensors format, and files that are damaged."""
 
+import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +177,61 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for name in ("x.npy", "x.safetensors"):
         with pytest.raises(FileNotFoundError):
             nt.load(tmp_path / name)
+
+
+def test_loaded_weights_are_saved_to_their_own_file(tmp_path: Path) -> None:
+    """What is loaded is memory of the file; in a file that was emptied, it would end the process."""
+    path = tmp_path / "m.safetensors"
+    values = np.arange(1 << 16, dtype=np.float32)  # several pages
+    nt.save({"a": nt.from_numpy(values), "b": nt.ones(3)}, path)
+    loaded = nt.load(path)
+    nt.save({"a": loaded["a"], "c": loaded["b"] + 1}, path)
+    np.testing.assert_array_equal(loaded["a"].numpy(), values)
+    np.testing.assert_array_equal(nt.load(path)["a"].numpy(), values)
+    assert nt.load(path)["c"].tolist() == [2.0, 2.0, 2.0]
+    nt.save(loaded["a"], path.with_suffix(".npy"))
+    assert {other.name for other in tmp_path.iterdir()} == {"m.safetensors", "m.npy"}
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
+@pytest.mark.parametrize("at", ["computing", "writing"])
+def test_a_save_that_fails_leaves_the_file_as_it_was(
+    name: str, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no space left")
+
+    path = tmp_path / name
+    path.write_bytes(b"as it was")
+    tensor = nt.tensor([1.0, 2.0])
+    owner, function = (nt.Tensor, "numpy") if at == "computing" else (os, "replace")
+    monkeypatch.setattr(owner, function, fail)
+    with pytest.raises(OSError, match="no space left"):
+        nt.save(tensor if name == "x.npy" else {"a": tensor}, path)
+    assert path.read_bytes() == b"as it was"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_and_permissions_stay(tmp_path: Path) -> None:
+    path, link = tmp_path / "x.npy", tmp_path / "link.npy"
+    nt.save(nt.ones(2), path)
+    path.chmod(0o600)
+    link.symlink_to(path)
+    nt.save(nt.zeros(3), link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert nt.load(path).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        nt.save({"a": nt.ones(2)}, pipe)
+        content = os.read(reader, 4096)
+    finally:
+        os.close(reader)
+    assert np.load(io.BytesIO(content))["a"].tolist() == [1.0, 1.0]
+    with pytest.raises(IsADirectoryError):
+        nt.save(nt.ones(2), tmp_path)
