@@ -34,6 +34,12 @@ _SAFETENSORS: Final = {dtype.short.upper(): dtype for dtype in DTYPES}
 _BYTES_OF_BFLOAT16: Final = np.dtype("V2")
 """What NumPy's format calls bfloat16, which it does not know."""
 
+_METADATA: Final = "__metadata__"
+"""The member of the header of a .safetensors file that is no tensor."""
+
+_MOST_NAME_BYTES: Final = 65_535 - len(".npy")
+"""The longest name in a .zip file, whose length has 16 bits."""
+
 MOST_HEADER_BYTES: Final = 100_000_000
 """The longest header of a .safetensors file that its own library reads."""
 
@@ -42,7 +48,8 @@ def save(obj: Tensor | Mapping[str, Tensor], f: FilePath) -> None:
     """Write a tensor, or tensors by name such as the weights of a model, to the file `f`; computes them.
 
     The format is safetensors if the path ends so, which needs names, and NumPy's otherwise. A file that is there is
-    replaced once the new one is complete, so tensors that were loaded from it can be saved to it.
+    replaced once the new one is complete, so tensors that were loaded from it can be saved to it. Raises ArgumentError
+    for names that files do not keep: with NUL, with halves of surrogate pairs or of more than 65,531 bytes.
     """
     if isinstance(obj, Tensor):
         if _is_safetensors(f):
@@ -51,8 +58,10 @@ def save(obj: Tensor | Mapping[str, Tensor], f: FilePath) -> None:
         with _replaced(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
-    arrays = {name: _array(name, value) for name, value in _items(obj)}
+    arrays = {_name(name): _array(name, value) for name, value in _items(obj)}
     if _is_safetensors(f):
+        if _METADATA in arrays:
+            raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is no tensor; choose another name")
         _write_safetensors(arrays, f)
         return
     # np.savez has parameters, whose names no tensor could have.
@@ -75,7 +84,12 @@ def load(f: FilePath) -> Any:
         if isinstance(found, np.ndarray):
             return _tensor(found)
         with found:
-            return {name: _tensor(found[name]) for name in found.files}
+            # By the names of the members: `found["a.npy"]` could be the member of "a" and that of "a.npy".
+            members = found.zip.namelist()
+            tensors = {member.removesuffix(".npy"): _tensor(found[member]) for member in members}
+            if len(tensors) < len(members):
+                raise ValueError("two arrays of one name")
+            return tensors
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise _unreadable(f, "neither tensors of nt.save nor arrays of NumPy") from error
 
@@ -111,8 +125,19 @@ def _items(obj: Any) -> Any:
     return obj.items()
 
 
+def _name(name: object) -> str:
+    """A name that every format keeps as it is."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"save takes tensors by name, and {name!r} is no string")
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise ArgumentError(f"save takes names without NUL and without halves of surrogate pairs, not {name!r}")
+    if len(name.encode()) > _MOST_NAME_BYTES:
+        raise ArgumentError(f"save takes names of up to {_MOST_NAME_BYTES} bytes, not {name[:40]!r}...")
+    return name
+
+
 def _array(name: object, value: object) -> Array:
-    if not isinstance(name, str) or not isinstance(value, (Tensor, np.ndarray)):
+    if not isinstance(value, (Tensor, np.ndarray)):
         raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}")
     return (value if isinstance(value, Tensor) else from_array(value)).numpy()
 
@@ -157,7 +182,7 @@ def _read_safetensors(f: FilePath) -> dict[str, Tensor]:
                 raise ValueError(f"a header of {length} bytes")
             header = json.loads(file.read(length))
         data = np.memmap(f, np.uint8, "r", 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
-        return {name: _part(data, **entry) for name, entry in header.items() if name != "__metadata__"}
+        return {name: _part(data, **entry) for name, entry in header.items() if name != _METADATA}
     except (ValueError, TypeError, AttributeError) as error:
         raise ArgumentError(f"{os.fspath(f)!r} is no readable .safetensors file: {error}") from error
 

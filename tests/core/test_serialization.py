@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,41 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert np.load(io.BytesIO(content))["a"].tolist() == [1.0, 1.0]
     with pytest.raises(IsADirectoryError):
         nt.save(nt.ones(2), tmp_path)
+
+
+@pytest.mark.parametrize("path", ["x.npz", "x.safetensors"])
+def test_names_are_kept_as_they_are(path: str, tmp_path: Path) -> None:
+    names = ["a", "a.npy", "a.npy.npy", "", ".npy", "__init__", "file", "ä/../é", "\U0001f600", "a\nb", "a\\b"]
+    expected = {name: nt.tensor(number) for number, name in enumerate(names)}
+    nt.save(expected, tmp_path / path)
+    assert_equal(nt.load(tmp_path / path), expected)
+
+
+@pytest.mark.parametrize("path", ["x.npz", "x.safetensors"])
+@pytest.mark.parametrize("name", ["a\0b", "\udc80", "ä" * 40_000], ids=["NUL", "surrogate", "long"])
+def test_names_that_no_file_keeps(name: str, path: str, tmp_path: Path) -> None:
+    with pytest.raises(nt.ArgumentError, match="save takes names"):
+        nt.save({name: nt.ones(2)}, tmp_path / path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_name(tmp_path: Path) -> None:
+    name = "n" * 65_531
+    nt.save({name: nt.ones(1)}, tmp_path / "x.npz")
+    assert list(nt.load(tmp_path / "x.npz")) == [name]
+
+
+def test_the_name_of_the_metadata_is_not_that_of_a_tensor(tmp_path: Path) -> None:
+    weights = {"__metadata__": nt.ones(2)}
+    with pytest.raises(nt.ArgumentError, match="__metadata__"):
+        nt.save(weights, tmp_path / "x.safetensors")
+    nt.save(weights, tmp_path / "x.npz")
+    assert_equal(nt.load(tmp_path / "x.npz"), weights)
+
+
+def test_an_archive_with_two_arrays_of_one_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.ones(2))
+    with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
+        archive.writestr("a", archive.read("a.npy"))
+    with pytest.raises(nt.ArgumentError, match=r"x\.npz"):
+        nt.load(tmp_path / "x.npz")
