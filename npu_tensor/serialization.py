@@ -15,12 +15,12 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
 from npu_tensor.dtypes import DTYPES, bfloat16
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.runtime.store_files import atomic_file
 from npu_tensor.tensor import Tensor, from_array
 
@@ -77,21 +77,14 @@ def load(f: FilePath) -> Any:
     The values of a .safetensors file are read when they are used: the file must not be changed in place meanwhile;
     `save` replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold pickled objects.
     """
-    if _is_safetensors(f):
-        return _read_safetensors(f)
-    try:
-        found = np.load(f, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return _tensor(found)
-        with found:
-            # By the names of the members: `found["a.npy"]` could be the member of "a" and that of "a.npy".
-            members = found.zip.namelist()
-            tensors = {member.removesuffix(".npy"): _tensor(found[member]) for member in members}
-            if len(tensors) < len(members):
-                raise ValueError("two arrays of one name")
-            return tensors
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise _unreadable(f, "neither tensors of nt.save nor arrays of NumPy") from error
+    read = _read_safetensors if _is_safetensors(f) else _read_numpy
+    with open(f, "rb") as file:
+        try:
+            return read(file)
+        except NpuTensorError:
+            raise
+        except Exception as error:  # what parsers and decompressors raise for damaged files has no common type
+            raise _unreadable(f, read is _read_safetensors, error) from error
 
 
 def _is_safetensors(f: FilePath) -> bool:
@@ -112,10 +105,13 @@ def _replaced(f: FilePath) -> Iterator[BinaryIO]:
         yield file
 
 
-def _unreadable(f: FilePath, what: str) -> ArgumentError:
+def _unreadable(f: FilePath, safetensors: bool, error: Exception) -> ArgumentError:
+    reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+    if safetensors:
+        return ArgumentError(f"{os.fspath(f)!r} is no readable .safetensors file ({reason})")
     return ArgumentError(
-        f"{os.fspath(f)!r} holds {what}; write the weights of PyTorch with safetensors.torch.save_file, "
-        "to a path that ends in .safetensors"
+        f"{os.fspath(f)!r} holds neither tensors of nt.save nor arrays of NumPy ({reason}); "
+        "write the weights of PyTorch with safetensors.torch.save_file, to a path that ends in .safetensors"
     )
 
 
@@ -142,10 +138,28 @@ def _array(name: object, value: object) -> Array:
     return (value if isinstance(value, Tensor) else from_array(value)).numpy()
 
 
+def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
+    found = np.load(file, allow_pickle=False)
+    if isinstance(found, np.ndarray):
+        return _tensor(found)
+    with found:
+        # By the names of the members: `found["a.npy"]` could be the member of "a" and that of "a.npy".
+        members = found.zip.namelist()
+        tensors = {member.removesuffix(".npy"): _tensor(found[member]) for member in members}
+    if len(tensors) < len(members):
+        raise ValueError("two arrays of one name")
+    return tensors
+
+
 def _tensor(stored: object) -> Tensor:
     if not isinstance(stored, np.ndarray):  # the bytes of a member of an archive that is no array
         raise ValueError("not an array")
-    return from_array(stored.view(bfloat16.numpy) if stored.dtype == _BYTES_OF_BFLOAT16 else stored, copy=False)
+    if stored.dtype == _BYTES_OF_BFLOAT16:
+        return from_array(stored.view(bfloat16.numpy), copy=False)
+    if stored.dtype == np.bool_:
+        # Compiled code relies on 0 and 1, and a file may hold any byte.
+        return from_array(stored.view(np.uint8) != 0, copy=False)
+    return from_array(stored, copy=False)
 
 
 # --- safetensors
@@ -173,28 +187,47 @@ def _write_safetensors(arrays: dict[str, Array], f: FilePath) -> None:
             arrays[name].tofile(file)
 
 
-def _read_safetensors(f: FilePath) -> dict[str, Tensor]:
-    size = os.path.getsize(f)
-    try:
-        with open(f, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
-                raise ValueError(f"a header of {length} bytes")
-            header = json.loads(file.read(length))
-        data = np.memmap(f, np.uint8, "r", 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
-        return {name: _part(data, **entry) for name, entry in header.items() if name != _METADATA}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ArgumentError(f"{os.fspath(f)!r} is no readable .safetensors file: {error}") from error
+def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
+        raise ValueError(f"a header of {length} bytes in a file of {size}")
+    header = json.loads(file.read(length), object_pairs_hook=_without_duplicates)
+    entries = {name: _Entry(**entry) for name, entry in header.items() if name != _METADATA}
+    data = np.memmap(file, np.uint8, "r", 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
+    end = 0
+    for start, stop in sorted(tuple(entry.data_offsets) for entry in entries.values()):
+        if start != end:
+            raise ValueError(f"bytes {min(start, end)} to {max(start, end)} of the data belong to no tensor or to two")
+        end = stop
+    if end != data.size:
+        raise ValueError(f"the tensors have {end} bytes, and the file has {data.size}")
+    return {name: _part(data, entry) for name, entry in entries.items()}
 
 
-def _part(data: Array, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
+def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        raise ValueError("two members of one name in the header")
+    return found
+
+
+class _Entry(NamedTuple):
+    """What the header says of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+def _part(data: Array, entry: _Entry) -> Tensor:
     """The tensor of an entry of the header; its memory is that of the file where its address is a multiple of 8."""
-    start, stop = data_offsets
-    kind = _SAFETENSORS.get(dtype)
+    start, stop = entry.data_offsets
+    kind = _SAFETENSORS.get(entry.dtype)
     if kind is None:
-        raise ValueError(f"the dtype {dtype}, which is none of {', '.join(_SAFETENSORS)}")
-    inside = 0 <= start <= stop <= data.size
-    if not inside or min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != stop - start:
-        raise ValueError(f"{dtype} of shape {shape} at bytes {start} to {stop} of {data.size}")
-    stored = np.asarray(data[start:stop]).view(kind.numpy).reshape(shape)
-    return from_array(np.require(stored, requirements=["C", "ALIGNED"]), copy=False)
+        raise ValueError(f"the dtype {entry.dtype}, which is none of {', '.join(_SAFETENSORS)}")
+    extents = entry.shape
+    if min(extents, default=0) < 0 or not start <= stop or math.prod(extents) * kind.itemsize != stop - start:
+        raise ValueError(f"{entry.dtype} of shape {extents} at bytes {start} to {stop}")
+    stored = np.asarray(data[start:stop]).view(kind.numpy).reshape(extents)
+    return _tensor(np.require(stored, requirements=["C", "ALIGNED"]))

@@ -118,6 +118,9 @@ def entry(**changes: Any) -> dict[str, Any]:
     return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}}
 
 
+ENTRY = json.dumps(entry()).encode()
+
+
 @pytest.mark.parametrize(
     "header",
     [
@@ -133,13 +136,24 @@ def entry(**changes: Any) -> dict[str, Any]:
         entry(dtype="F8_E4M3"),
         entry(dtype=["F32"]),
         entry(extra=1),
+        entry(shape=[2**70, 0], data_offsets=[0, 0]),
+        entry(shape={}),
+        entry(data_offsets=[0.0, 8.0]),
+        {**entry(), "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
+        {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
+        {},
+        ENTRY[:-1] + b"," + ENTRY[1:],
         {"a": {}},
         {"a": 3},
         [1],
         b"{",
         b"\xff\xff",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"1" * 5000,
     ],
-    ids=str,
+    ids=lambda header: str(header)[:60],
 )
 def test_damaged_safetensors(header: Any, tmp_path: Path) -> None:
     path = written(tmp_path / "m.safetensors", header, bytes(8))
@@ -274,3 +288,92 @@ def test_an_archive_with_two_arrays_of_one_name(tmp_path: Path) -> None:
         archive.writestr("a", archive.read("a.npy"))
     with pytest.raises(nt.ArgumentError, match=r"x\.npz"):
         nt.load(tmp_path / "x.npz")
+
+
+def test_any_byte_but_zero_is_true(tmp_path: Path) -> None:
+    header = {"a": {"dtype": "BOOL", "shape": [3], "data_offsets": [0, 3]}}
+    found = [nt.load(written(tmp_path / "m.safetensors", header, b"\0\2\xff"))["a"]]
+    np.save(tmp_path / "m.npy", np.frombuffer(b"\0\2\xff", np.bool_))
+    found.append(nt.load(tmp_path / "m.npy"))
+    for tensor in found:
+        assert tensor.numpy().view(np.uint8).tolist() == [0, 1, 1]
+        assert tensor.sum().item() == 2
+
+
+def npy(header: str) -> bytes:
+    """The bytes of an .npy file of version 1.0 with this header."""
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode()
+
+
+def descr(shape: str) -> str:
+    return f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("{'descr': '<f4', 'fortran_order': "),
+        npy("("),
+        npy("[" * 5000),
+        npy(descr("(10000000000000000000000,)")),
+        npy(descr(f"({2**61},)")),
+        npy(descr(f"({2**50}, 8)")),
+        npy(descr("(-1, -4)")),
+        npy(descr("(2,)")),
+        npy(descr("2")),
+    ],
+    ids=lambda content: str(content)[:60],
+)
+@pytest.mark.parametrize("archive", [False, True], ids=["npy", "npz"])
+def test_damaged_arrays_of_numpy(content: bytes, archive: bool, tmp_path: Path) -> None:
+    path = tmp_path / "m.npy"
+    if archive:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a.npy", content)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(nt.ArgumentError, match=r"m\.npy"):
+        nt.load(path)
+
+
+def archive_of(path: Path, method: int) -> bytearray:
+    """The bytes of an archive of one array, of several kilobytes."""
+    content = io.BytesIO()
+    np.save(content, np.random.default_rng(0).standard_normal(2000))
+    with zipfile.ZipFile(path, "w", method) as file:
+        file.writestr("a.npy", content.getvalue())
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_archives(method: int, tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    content = archive_of(path, method)
+    for position in range(0, len(content), 397):
+        changed = content.copy()
+        changed[position : position + 40] = bytes([0xFF]) * len(changed[position : position + 40])
+        path.write_bytes(changed)
+        with pytest.raises(nt.ArgumentError, match=r"m\.npz"):
+            nt.load(path)
+
+
+@pytest.mark.parametrize(("offset", "value"), [(8, 1), (10, 99)], ids=["encrypted", "unknown method"])
+def test_archives_that_cannot_be_unpacked(offset: int, value: int, tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    content = archive_of(path, zipfile.ZIP_DEFLATED)
+    central = content.index(b"PK\1\2")  # the fields before the member's data, two bytes further on
+    content[central + offset] = content[offset - 2] = value
+    path.write_bytes(content)
+    with pytest.raises(nt.ArgumentError, match=r"m\.npz"):
+        nt.load(path)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "safetensors"])
+def test_a_folder_and_another_dtype_have_their_own_errors(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"m.{suffix}"
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        nt.load(path)
+    np.save(tmp_path / "complex.npy", np.ones(2, np.complex64))
+    with pytest.raises(nt.DTypeError, match="complex"):
+        nt.load(tmp_path / "complex.npy")
