@@ -54,15 +54,15 @@ def capsule_of(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """What `__dlpack__` of a read-only array returns: its memory, or a copy of it if a copy is asked for or needed.
+    """What `__dlpack__` of a read-only array returns: a copy, or with copy=False the memory, marked as read-only.
 
-    A consumer that does not know version 1.0 could write to what it gets, so that it gets a copy. Raises BufferError if
-    `copy` is False then, or if `dl_device` is not the processor's.
+    PyTorch ignores that mark, and so would change the array and all that shares its memory. Whoever asks for
+    copy=False must not write to it. Raises BufferError if `copy` is False and the consumer does not know version 1.0,
+    which has the mark, or if `dl_device` is not the processor's.
     """
-    if max_version is None or max_version < (1, 0):
-        if copy is False:
-            raise BufferError("a tensor's memory is read-only, which only DLPack 1.0 can say: copy=False is impossible")
-        array, copy = array.copy(), None
+    if copy is False and (max_version is None or max_version < (1, 0)):
+        raise BufferError("a tensor's memory is read-only, which only DLPack 1.0 can say: copy=False is impossible")
+    copy = copy is not False
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
     words = array.view(np.uint16)

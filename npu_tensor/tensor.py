@@ -198,7 +198,7 @@ class Tensor(Methods):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The value for `torch.from_dlpack` and the like, which get a copy if they could write to it."""
+        """A copy of the value for `torch.from_dlpack` and the like; with copy=False memory that must not be changed."""
         if stream is not None:
             raise BufferError(f"the value is in the processor's memory, which has no streams, not even {stream!r}")
         return dlpack.capsule_of(self.numpy(), max_version, dl_device, copy)

@@ -37,14 +37,28 @@ def test_pytorch_reads_and_gives_every_dtype(dtype: DType) -> None:
         assert back.tolist() == x.T.tolist()
 
 
-def test_numpy_shares_the_memory_and_cannot_write_to_it() -> None:
+def test_numpy_gets_a_copy_unless_it_asks_for_the_memory() -> None:
     x = nt.arange(6).reshape(2, 3)
-    array = np.from_dlpack(x)
-    assert np.shares_memory(array, x.numpy())
-    assert not array.flags.writeable
-    copied = np.from_dlpack(x, copy=True)
-    copied[0] = 7
+    for copied in (np.from_dlpack(x), np.from_dlpack(x, copy=True)):
+        assert not np.shares_memory(copied, x.numpy())
+        copied[0] = 7
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    shared = np.from_dlpack(x, copy=False)
+    assert np.shares_memory(shared, x.numpy())
+    assert not shared.flags.writeable
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_pytorch_cannot_change_a_tensor(dtype: str) -> None:
+    """It ignores that memory is read-only."""
+    torch = pytest.importorskip("torch")
+    x = nt.arange(4).to(dtype)
+    view = x.reshape(2, 2).realize()
+    torch.from_dlpack(x).fill_(9)
+    torch.utils.dlpack.from_dlpack(x).fill_(9)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert view.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert torch.from_dlpack(x, copy=False).data_ptr() == x.numpy().ctypes.data
 
 
 def test_who_cannot_be_told_that_memory_is_read_only_gets_a_copy() -> None:
