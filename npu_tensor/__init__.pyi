@@ -569,10 +569,11 @@ def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
 def prod(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Product over dim (None = all); integers give int64."""
-def quantile(input: Tensor, q: builtins.float | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
+def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
     """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
 
-    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
+    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
+    ArgumentError, and in a tensor a DimensionError where the value is read."""
 def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -642,7 +643,8 @@ def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) ->
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
     """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
 
-    A sequence of one dimension serves values of any shape. Each value is compared with the whole sequence."""
+    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
+    compared with the whole sequence."""
 def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """The slice at `index` along dim, without it."""
 def selu(input: Operand) -> Tensor:
@@ -666,7 +668,7 @@ def sin(input: Operand) -> Tensor:
 def sinh(input: Operand) -> Tensor:
     """Hyperbolic sine."""
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', beta: builtins.float = 1.0) -> Tensor:
-    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta."""
+    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta. beta=0 is l1_loss."""
 def soft_max_ext(input: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
     """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 

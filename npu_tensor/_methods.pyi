@@ -564,10 +564,11 @@ class Methods:
         """In-place form of `pow`: this handle names the result, other handles keep the old value."""
     def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Product over dim (None = all); integers give int64."""
-    def quantile(self, q: builtins.float | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
+    def quantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
         """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
 
-        interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
+        interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
+        ArgumentError, and in a tensor a DimensionError where the value is read."""
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     def reciprocal(self) -> Tensor:

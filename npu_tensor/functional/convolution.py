@@ -257,6 +257,8 @@ def _averaged(
 ) -> Tensor:
     require_places(input, places)
     dtype = require_float(input)
+    if divisor == 0:
+        raise ArgumentError("divisor_override must not be 0")
     kernel = each_place("kernel_size", kernel_size, places)
     steps = kernel if stride is None else each_place("stride", stride, places)
     around = _half_padding(padding, kernel)
@@ -313,6 +315,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] |
     require_places(input, 2)
     dtype, result = require_float(input), wide(input)
     asked = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    if len(asked) != 2 or any(parts is not None and parts < 1 for parts in asked):
+        raise ArgumentError(f"output_size must be one integer or two, of 1 or more, or None, not {output_size!r}")
     for dim, parts in zip((-2, -1), asked, strict=True):
         extent = result.shape[dim]
         if parts is None or parts == extent:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor.dtypes import bool_, int64
-from npu_tensor.errors import DimensionError, ShapeError
+from npu_tensor.errors import DimensionError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, converted, fitting
 from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops import OPS
@@ -21,7 +21,7 @@ from npu_tensor.ops.rules import dimension
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
 
-__all__ = ["positions_along", "put"]
+__all__ = ["part_of", "positions_along", "put", "require_mask", "require_no_truncation"]
 
 _slice = RECORDERS["slice"]
 
@@ -296,9 +296,23 @@ def argwhere(input: Tensor) -> Tensor:
     return rows
 
 
+def require_mask(mask: Tensor) -> None:
+    """DTypeError for another dtype than bool, whose elements would be positions."""
+    if mask.dtype is not bool_:
+        raise DTypeError(f"the mask must be bool, not {mask.dtype.name}")
+
+
+def require_no_truncation(input: Tensor, source: Tensor) -> None:
+    """DTypeError for floats that would become integers."""
+    if source.is_floating_point() and not input.is_floating_point():
+        name = input.dtype.name
+        raise DTypeError(f"floats cannot be put into {name}; convert with .to(npu_tensor.{name})")
+
+
 @composite()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask, as a vector. Reads the mask."""
+    require_mask(mask)
     shape = broadcast_shapes(input.shape, mask.shape)
     return get(input.expand(shape), mask.expand(shape)) if shape else get(input.reshape(1), mask.reshape(1))
 
@@ -340,6 +354,14 @@ def positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
     )
 
 
+def part_of(src: Tensor, index: Tensor) -> Tensor:
+    """The elements of src at the places of index. ShapeError unless there is one for each."""
+    if src.ndim != index.ndim or any(extent < needed for extent, needed in zip(src.shape, index.shape, strict=True)):
+        raise ShapeError(f"src of shape {list(src.shape)} is smaller than index of shape {list(index.shape)}")
+    part: Tensor = get(src, tuple(slice(extent) for extent in index.shape))
+    return part
+
+
 @composite()
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
     """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
@@ -348,7 +370,8 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tens
     """
     positions = positions_along(input, dim, index)
     if isinstance(src, Tensor):
-        src = get(src, tuple(slice(extent) for extent in index.shape))
+        require_no_truncation(input, src)
+        src = part_of(src, index)
     return put(input, positions, src, wrap=False)
 
 

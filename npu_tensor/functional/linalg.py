@@ -140,7 +140,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("needs (..., n, m) and (..., k, m)")
-    distances: Tensor = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    order = p if x1.shape[-1] else 1  # every norm of nothing is 0, but there is no largest element
+    distances: Tensor = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(order, -1)
     return distances
 
 

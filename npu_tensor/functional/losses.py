@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npu_tensor.errors import ArgumentError
-from npu_tensor.functional.nn import reduced, require_float, wide
+from npu_tensor.errors import ArgumentError, ShapeError
+from npu_tensor.functional.nn import l1_loss, reduced, require_float, wide
 from npu_tensor.functional.register import composite
 from npu_tensor.tensor import RECORDERS, Tensor
 
@@ -12,9 +12,11 @@ __all__: list[str] = []
 
 @composite(method=False)
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta."""
-    if beta <= 0:
-        raise ArgumentError(f"beta must be positive, not {beta}; beta=0 is l1_loss")
+    """Half the squared distance over beta up to beta, beyond it the distance minus half of beta. beta=0 is l1_loss."""
+    if not beta >= 0:
+        raise ArgumentError(f"beta must not be negative: {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction)
     distance = (wide(input) - wide(target)).abs()
     losses = RECORDERS["where"](distance < beta, distance * distance * (0.5 / beta), distance - 0.5 * beta)
     return reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
@@ -23,15 +25,21 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 @composite(method=False)
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the squared distance up to delta, beyond it delta times the distance minus half of delta."""
-    if delta <= 0:
+    if not delta > 0:
         raise ArgumentError(f"delta must be positive, not {delta}")
-    distance = (wide(input) - wide(target)).abs()
+    dtype, distance = require_float(input), (wide(input) - wide(target)).abs()
     losses = RECORDERS["where"](distance < delta, distance * distance * 0.5, delta * (distance - 0.5 * delta))
-    return reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
+    return reduced(losses, reduction).to(dtype)
 
 
 def _weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
     return losses if weight is None else losses * wide(weight)
+
+
+def _require_target_for_each(input: Tensor, target: Tensor) -> None:
+    """ShapeError for targets that would be broadcast, which is more often a mistake than meant."""
+    if target.shape != input.shape:
+        raise ShapeError(f"target must have the shape {list(input.shape)}, not {list(target.shape)}")
 
 
 @composite(method=False)
@@ -39,6 +47,7 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100."""
+    _require_target_for_each(input, target)
     dtype, x, wanted = require_float(input), wide(input), wide(target)
     losses = -(wanted * x.log().clamp(min=-100) + (1 - wanted) * (-x).log1p().clamp(min=-100))
     return reduced(_weighted(losses, weight), reduction).to(dtype)
@@ -54,6 +63,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets."""
+    _require_target_for_each(input, target)
     dtype, x, wanted = require_float(input), wide(input), wide(target)
     positive = wanted if pos_weight is None else wanted * wide(pos_weight)
     losses = (1 - wanted) * x - (1 - wanted + positive) * RECORDERS["logsigmoid"](x)

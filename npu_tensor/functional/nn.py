@@ -312,6 +312,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     DimensionError for an index outside [0, num_classes), where the value is read.
     """
     if num_classes == -1:
+        if not input.numel():
+            raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
     checked = RECORDERS["take"](classes, input, 0)  # the index itself, if it is in range

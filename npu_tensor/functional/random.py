@@ -21,7 +21,7 @@ __all__: list[str] = []
 # `rand` gives multiples of 2**-24 and 2**-53; the logarithm of 0 is replaced by that of half a step.
 _HALF_A_STEP = {float32: 2.0**-25, float64: 2.0**-54}
 
-_WRONG_WEIGHTS = "a sample (weights must be finite, none negative, and as many positive as are drawn)"
+_WRONG_WEIGHTS = "weights must be finite and not negative, and at least as many positive as are drawn; a sample"
 
 
 def _exponential(like: Tensor, generator: Generator | None) -> Tensor:

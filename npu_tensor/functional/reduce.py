@@ -10,10 +10,10 @@ import numpy as np
 
 from npu_tensor.dtypes import as_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
-from npu_tensor.functional.register import Operand, composite, tensor_of
+from npu_tensor.functional.register import Operand, composite
 from npu_tensor.functional.shape import ValuesIndices, gather, take_along_dim
 from npu_tensor.ops.rules import dimension
-from npu_tensor.tensor import RECORDERS, Tensor
+from npu_tensor.tensor import RECORDERS, Tensor, from_array
 
 __all__: list[str] = []
 
@@ -157,28 +157,50 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: An
     return (nansum(values, dim, keepdim) / (~values.isnan()).sum(dim, keepdim)).to(target)
 
 
-# The weight of the upper neighbour of a rank between two elements, from the rank and the lower neighbour's.
-_INTERPOLATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "linear": lambda rank, lower: rank - lower,
-    "lower": lambda rank, lower: (rank - lower) * 0,
-    "higher": lambda rank, lower: (rank - lower).ceil(),
-    "nearest": lambda rank, lower: rank.round() - lower,
-    "midpoint": lambda rank, lower: (rank - lower).ceil() * 0.5,
+# The element that is taken for a rank between two, and the weight of the upper of both where they are mixed. To take
+# an element by a weight of 0 or 1 would make NaN of it if the other is infinite.
+_ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "lower": Tensor.floor,
+    "higher": Tensor.ceil,
+    "nearest": Tensor.round,
 }
+_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "linear": lambda rank: rank - rank.floor(),
+    "midpoint": lambda rank: (rank - rank.floor()).ceil() * 0.5,
+}
+
+
+def _at_rank(ordered: Tensor, rank: Tensor, interpolation: str) -> Tensor:
+    def taken(number: Tensor) -> Tensor:
+        return RECORDERS["take"](ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+
+    if interpolation in _ROUNDINGS:
+        return taken(_ROUNDINGS[interpolation](rank))
+    return RECORDERS["lerp"](taken(rank.floor()), taken(rank.ceil()), _WEIGHTS[interpolation](rank))
 
 
 @composite()
 def quantile(
-    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor,
+    q: float | Sequence[float] | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
 ) -> Tensor:
     """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
 
-    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
+    ArgumentError, and in a tensor a DimensionError where the value is read.
     """
-    if interpolation not in _INTERPOLATIONS:
-        raise ArgumentError(f"interpolation must be one of {', '.join(_INTERPOLATIONS)}, not {interpolation!r}")
-    if isinstance(q, (int, float)) and not 0 <= q <= 1:
-        raise ArgumentError(f"q must be from 0 to 1, not {q}")
+    known = (*_WEIGHTS, *_ROUNDINGS)
+    if interpolation not in known:
+        raise ArgumentError(f"interpolation must be one of {', '.join(known)}, not {interpolation!r}")
+    if not isinstance(q, Tensor):
+        numbers = np.asarray(q, np.float64)
+        if not np.all((numbers >= 0) & (numbers <= 1)):
+            raise ArgumentError(f"q must be from 0 to 1, not {q}")
+        q = from_array(numbers)
     if input.dtype not in (float32, float64):
         raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
     place = 0 if dim is None else dimension(dim, input.ndim)
@@ -186,10 +208,10 @@ def quantile(
     if not rows.ndim or not rows.shape[place]:
         raise DimensionError("an empty row has no quantile")
     ordered = rows.movedim(place, -1).sort(-1).values
-    rank = tensor_of(q).to(input.dtype) * (ordered.shape[-1] - 1)
-    lower = rank.floor()
-    low, high = (RECORDERS["take"](ordered, edge.long(), -1) for edge in (lower, rank.ceil()))
-    result = RECORDERS["lerp"](low, high, _INTERPOLATIONS[interpolation](rank, lower))
+    count = ordered.shape[-1]
+    # A q that is wrong becomes a rank that is out of range, which `take` refuses when it runs.
+    rank = RECORDERS["where"]((q >= 0) & (q <= 1), q.to(input.dtype) * (count - 1), float(count))
+    result = _at_rank(ordered, rank, interpolation)
     last = ordered[..., -1]
     result = RECORDERS["where"]((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
     if rank.ndim:

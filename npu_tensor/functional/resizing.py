@@ -17,8 +17,9 @@ from npu_tensor.tensor import RECORDERS, Tensor, from_array
 __all__: list[str] = []
 
 
-
 def _nearest(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
+    if input.ndim == 4 and count == 2 * input.shape[dim]:  # as PyTorch does with two places, whatever the factor
+        return RECORDERS["take"](input, from_array(np.arange(count) // 2), dim)
     index = np.minimum(np.floor(np.arange(count, dtype=np.float32) * np.float32(scale)), input.shape[dim] - 1)
     return RECORDERS["take"](input, from_array(index.astype(np.int64)), dim)
 
@@ -71,6 +72,8 @@ def interpolate(
         scales = [extent / count for extent, count in zip(extents, counts, strict=True)]
     else:
         factors: Any = scale_factor if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * places
+        if len(factors) != places or not all(0 < factor < math.inf for factor in factors):
+            raise ArgumentError(f"scale_factor must be one positive number or {places}, not {scale_factor!r}")
         counts = tuple(math.floor(extent * factor) for extent, factor in zip(extents, factors, strict=True))
         scales = [1 / factor for factor in factors]
     if min(*extents, *counts) < 1:
@@ -78,7 +81,9 @@ def interpolate(
     dtype = require_float(input) if needed else input.dtype
     result = wide(input) if needed else input
     for axis, (count, scale) in enumerate(zip(counts, scales, strict=True)):
-        result = method(result, axis - places, count, scale, bool(align_corners))
+        # As in PyTorch, an extent that stays is copied whatever the factor, but by "nearest" only of two places.
+        if count != extents[axis] or (places != 2 and not needed):
+            result = method(result, axis - places, count, scale, bool(align_corners))
     return result.to(dtype)
 
 

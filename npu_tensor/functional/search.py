@@ -68,7 +68,8 @@ def searchsorted(
 ) -> Tensor:
     """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
 
-    A sequence of one dimension serves values of any shape. Each value is compared with the whole sequence.
+    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
+    compared with the whole sequence.
     """
     values = tensor_of(input)
     if sorted_sequence.ndim > 1:
@@ -77,6 +78,9 @@ def searchsorted(
         sorted_sequence = sorted_sequence.unsqueeze(-2)
     values = values.unsqueeze(-1)
     before = sorted_sequence <= values if right else sorted_sequence < values
+    if values.is_floating_point():
+        missing = values.isnan()
+        before = before | (missing if right else missing & ~sorted_sequence.isnan())
     return before.sum(-1).to(int32 if out_int32 else int64)
 
 

@@ -119,7 +119,37 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.interpolate(nt.zeros(1, 1, 4, 4), size=2, mode="bicubic"), nt.ArgumentError),
     (lambda: nt.pixel_shuffle(nt.zeros(1, 3, 4, 4), 2), nt.ShapeError),
     (lambda: nt.zeros(3).masked_scatter(nt.tensor([True, True, False]), nt.ones(1)), nt.ShapeError),
+    (lambda: nt.zeros(3).masked_scatter(nt.tensor([1, 0, 1]), nt.ones(3)), nt.DTypeError),
+    (lambda: nt.zeros(3).masked_select(nt.tensor([1, 0, 1])), nt.DTypeError),
+    (lambda: I.masked_scatter(B, X), nt.DTypeError),
     (lambda: nt.scatter_add(X, 0, nt.zeros(3, dtype=nt.int64), X), nt.ShapeError),
+    (lambda: nt.scatter_add(X, 0, nt.zeros(2, 3, dtype=nt.int64), nt.ones(1, 3)), nt.ShapeError),
+    (lambda: nt.scatter(X, 0, nt.zeros(2, 3, dtype=nt.int64), nt.ones(2, 1)), nt.ShapeError),
+    (lambda: nt.scatter(X, 0, nt.zeros(2, 3, dtype=nt.int64), V), nt.ShapeError),
+    (lambda: I.scatter_add(0, nt.zeros(2, 3, dtype=nt.int64), X), nt.DTypeError),
+    (lambda: I.scatter(0, nt.zeros(2, 3, dtype=nt.int64), X), nt.DTypeError),
+    (lambda: I.index_add(0, nt.tensor([0, 1]), X), nt.DTypeError),
+    (lambda: I.index_add(0, nt.tensor([0, 1]), I, alpha=1.5), nt.DTypeError),
+    (lambda: I.index_copy(0, nt.tensor([0, 1]), X), nt.DTypeError),
+    (lambda: I.index_put((nt.tensor([0, 1]),), X, accumulate=True), nt.DTypeError),
+    (lambda: X.index_add(0, nt.tensor([0, 1]), nt.ones(1, 3)), nt.ShapeError),
+    (lambda: X.index_add(0, nt.tensor([0]), nt.ones(3)), nt.ShapeError),
+    (lambda: X.index_copy(1, nt.tensor([0, 1]), nt.ones(2, 1)), nt.ShapeError),
+    (lambda: X.index_copy(0, nt.tensor([[0, 1]]), X), nt.DimensionError),
+    (lambda: nt.binary_cross_entropy(X, nt.zeros(3)), nt.ShapeError),
+    (lambda: nt.binary_cross_entropy_with_logits(X, nt.zeros(2, 1)), nt.ShapeError),
+    (lambda: nt.smooth_l1_loss(X, X, beta=-1.0), nt.ArgumentError),
+    (lambda: nt.huber_loss(I, X), nt.DTypeError),
+    (lambda: nt.avg_pool2d(nt.zeros(1, 4, 4), 2, divisor_override=0), nt.ArgumentError),
+    (lambda: nt.one_hot(nt.zeros(0, dtype=nt.int64)), nt.ArgumentError),
+    *(
+        (lambda factor=factor: nt.interpolate(nt.zeros(1, 1, 4, 4), scale_factor=factor), nt.ArgumentError)
+        for factor in (0, math.nan, math.inf, -1.0, (2.0,), (1, 2, 3), ())
+    ),
+    *(
+        (lambda size=size: nt.adaptive_avg_pool2d(nt.zeros(1, 4, 4), size), nt.ArgumentError)
+        for size in (0, (2, 0), (1, 2, 3), (2,), ())
+    ),
     (lambda: nt.zeros(3).index_add(0, nt.tensor([3]), nt.ones(1)).numpy(), nt.DimensionError),
     (lambda: nt.bincount(nt.tensor([1, -1])).numpy(), nt.DimensionError),
     (lambda: nt.bincount(V), nt.DTypeError),
@@ -130,7 +160,13 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: nt.quantile(X, 0.5, interpolation="cubic"), nt.ArgumentError),
     (lambda: nt.quantile(I, 0.5), nt.DTypeError),
     (lambda: nt.quantile(X, 1.5), nt.ArgumentError),
-    (lambda: nt.quantile(X, nt.tensor([1.5])).numpy(), nt.DimensionError),
+    (lambda: nt.quantile(X, [0.5, -0.1]), nt.ArgumentError),
+    (lambda: nt.quantile(X, math.nan), nt.ArgumentError),
+    *(
+        (lambda q=q, name=name: nt.quantile(X, nt.tensor([q]), interpolation=name).numpy(), nt.DimensionError)
+        for q in (1.5, 1.05, -0.05, math.nan)
+        for name in ("linear", "lower")
+    ),
     (lambda: nt.diff(nt.tensor(1.0)), nt.ShapeError),
     (lambda: X.diff(dim=2), nt.DimensionError),
     (lambda: nt.quantile(nt.zeros(0), 0.5), nt.DimensionError),

@@ -89,6 +89,7 @@ S = torch.tensor(2.5)
 E = normal(2, 0, 3)
 I = integers(100, 4, 6)  # noqa: E741
 NAN = torch.tensor([[1.0, math.nan, -2.0], [math.nan, math.nan, 0.0], [3.0, 3.0, -3.0]])
+ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
 TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
 
 # (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
@@ -208,6 +209,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("bincount", (torch.tensor([3, 0, 3, 1]), torch.tensor([1, 2, 3, 4])), {}),
     ("bincount", (torch.zeros(0, dtype=torch.int64),), {"minlength": 2}),
     *(("searchsorted", (torch.tensor([-1, 0, 0, 2]), x), {"right": r}) for x in (TIES, 0, M) for r in (False, True)),
+    *(("searchsorted", (ENDS, torch.cat([NAN.flatten(), ENDS])), {"right": right}) for right in (False, True)),
     ("searchsorted", (M.sort(-1).values, normal(4, 2)), {"out_int32": True}),
     ("bucketize", (M, torch.tensor([-0.5, 0.0, 1.0])), {"right": True}),
     ("meshgrid", (V, V[:3]), {"indexing": "ij"}),
@@ -221,6 +223,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("inner", (V, V), {}),
     ("inner", (V, S), {}),
     *(("cdist", (X, normal(6, 5), p), {}) for p in (2.0, 1.0, math.inf)),
+    *(("cdist", (torch.zeros(2, 0), torch.zeros(3, 0), p), {}) for p in (2.0, math.inf, 3.0)),
     *(("diff", (x,), {}) for x in (V, I, M > 0)),
     *(("diff", (X,), {"n": n, "dim": 1}) for n in (0, 2, 9)),
     *(("quantile", (M, q, dim), {}) for q in (0.3, torch.tensor([0.0, 0.25, 1.0])) for dim in (None, 0, -1)),
@@ -229,9 +232,16 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         for name in ("linear", "lower", "higher", "nearest", "midpoint")
     ),
     ("quantile", (NAN, 0.5, 1), {}),
+    *(
+        ("quantile", (ENDS, torch.tensor([0.0, 0.3, 0.5, 0.9, 1.0])), {"interpolation": name})
+        for name in ("lower", "higher", "nearest")
+    ),
     ("quantile", (M, torch.tensor([0.5, 0.1])), {"keepdim": True}),
     *(("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0.5, "reduction": r}) for r in ("mean", "sum", "none")),
     ("huber_loss", (M, V.expand(4, 6)), {"delta": 0.5}),
+    ("huber_loss", (M.bfloat16(), V.expand(4, 6)), {}),
+    ("huber_loss", (M.bfloat16(), V.expand(4, 6)), {"reduction": "none"}),
+    ("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0}),
     ("binary_cross_entropy", (torch.sigmoid(M), torch.sigmoid(normal(4, 6)), V.abs()), {}),
     ("binary_cross_entropy", (torch.tensor([0.0, 1.0, 0.5]), torch.tensor([1.0, 1.0, 0.0])), {"reduction": "none"}),
     ("binary_cross_entropy_with_logits", (M * 60, torch.sigmoid(normal(4, 6))), {"pos_weight": V.abs()}),
@@ -442,8 +452,15 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
             {"size": 7, "mode": "bilinear"},
             {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True},
             {"scale_factor": 0.6, "mode": "bilinear"},
+            *({"scale_factor": f, "mode": mode} for f in (1.15, (1.2, 1.5), 2.1) for mode in ("nearest", "bilinear")),
         )
     ),
+    *(
+        ("interpolate", (torch.arange(5.0).reshape(1, 1, 5),), {"scale_factor": factor, "mode": mode})
+        for factor in (1.1, 2.1)
+        for mode in ("nearest", "linear")
+    ),
+    *(("interpolate", (torch.arange(8.0).reshape(1, 1, 2, 2, 2),), {"scale_factor": f}) for f in (1.4, 2.3)),
     ("interpolate", (normal(2, 3, 5),), {"size": 9, "mode": "linear"}),
     ("interpolate", (normal(2, 3, 5),), {"size": 1, "mode": "linear", "align_corners": True}),
     ("pixel_shuffle", (normal(2, 12, 3, 4), 2), {}),
@@ -874,3 +891,21 @@ def test_tensors_may_be_passed_by_name() -> None:
     assert nt.add(input=a, other=b).tolist() == [4.0, 7.0]
     assert a.mul(other=b).tolist() == [3.0, 10.0]
     assert nt.sum(input=a, dim=0).item() == 3.0
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_nan_is_the_largest_for_searchsorted(side: str) -> None:
+    sequence, values = [-1.0, 2.0, math.nan, math.nan], [math.nan, math.inf, 2.0, -3.0]
+    expected = np.searchsorted(sequence, values, side)
+    assert nt.searchsorted(nt.tensor(sequence), nt.tensor(values), right=side == "right").tolist() == expected.tolist()
+    assert nt.bucketize(nt.tensor(values), nt.tensor(sequence), right=side == "right").tolist() == expected.tolist()
+
+
+def test_quantiles_of_a_list() -> None:
+    expected = torch.quantile(M, torch.tensor([0.2, 0.5], dtype=torch.float32), 1)
+    np.testing.assert_allclose(nt.quantile(from_torch(M), [0.2, 0.5], 1).numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_a_wrong_q_is_named() -> None:
+    with pytest.raises(nt.DimensionError, match="q must be from 0 to 1"):
+        nt.quantile(nt.ones(3), nt.tensor(1.5)).numpy()
