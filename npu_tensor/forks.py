@@ -4,7 +4,7 @@
     held_at_fork(other)                 # a fork waits for whoever holds it
 
 The first is for data that is whole at every moment. Where a block must not be cut short, as in LLVM, the lock is held
-while the process forks.
+while the process forks. `cached_property` is the standard library's without a lock of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,38 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-__all__ = ["held_at_fork", "in_child", "new_lock"]
+__all__ = ["cached_property", "held_at_fork", "in_child", "new_lock"]
 
 _register: Final[Callable[..., None]] = getattr(os, "register_at_fork", lambda **hooks: None)
 
 _locks: Final[WeakSet[threading.RLock]] = WeakSet()
+
+
+if TYPE_CHECKING:
+    from functools import cached_property
+else:
+
+    class cached_property:
+        """An attribute that is computed when it is first read.
+
+        Before Python 3.12 that of `functools` holds a lock meanwhile, one for all instances, and nobody can release it
+        in a forked process. Here two threads may compute the value; both get the one that was ready first.
+        """
+
+        def __init__(self, function: Callable[[object], object]) -> None:
+            self._function = function
+            self.__doc__ = function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, instance: object, owner: type | None = None) -> object:
+            if instance is None:
+                return self
+            return instance.__dict__.setdefault(self._name, self._function(instance))
 
 
 def in_child(function: Callable[[], object]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.forks import cached_property
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.pregen import kernel_source, recorded
 from npu_tensor.pregen.capture import capture_task

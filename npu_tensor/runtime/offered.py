@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from functools import cached_property, partial
+from functools import partial
 from typing import Self
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
-from npu_tensor.forks import new_lock
+from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.runtime.artifact import Artifact, Request
 from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs

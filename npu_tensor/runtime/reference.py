@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
+from npu_tensor.forks import cached_property
 from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import threading
 import time
@@ -22,7 +23,7 @@ import npu_tensor as nt
 from npu_tensor import forks, selection
 from npu_tensor.dataflow.design import Builder
 from npu_tensor.errors import DeviceError
-from npu_tensor.forks import new_lock
+from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.pregen.record import _Recorder
 from npu_tensor.runtime import host, memory, offered, store_directories, store_files, store_upkeep
 from npu_tensor.runtime.build import progress
@@ -237,6 +238,69 @@ def test_a_thread_keeps_its_own_lock_in_the_child() -> None:
     run_in_child(lock.acquire)
 
 
+class Slow:
+    """An attribute whose first computation ends when it may, and others at once."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    @cached_property
+    def value(self) -> object:
+        """A new object."""
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.may_end.wait(SECONDS)
+        return object()
+
+
+def test_a_child_can_read_an_attribute_that_a_thread_of_its_parent_computes() -> None:
+    slow, other = Slow(), Slow()
+    other.begun.set()
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    try:
+        assert slow.begun.wait(SECONDS)
+        run_in_child(lambda: other.value)
+    finally:
+        slow.may_end.set()
+        thread.join()
+
+
+def test_two_threads_get_the_same_value_of_an_attribute() -> None:
+    slow = Slow()
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(slow.value))
+    thread.start()
+    assert slow.begun.wait(SECONDS)
+    first = slow.value
+    slow.may_end.set()
+    thread.join()
+    assert found == [first]
+    assert slow.value is first
+
+
+def test_two_threads_get_the_same_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one would set the number of threads anew."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def make(*given: object) -> object:
+        begun.set()
+        assert may_end.wait(SECONDS)
+        return object()
+
+    monkeypatch.setattr("npu_tensor.runtime.cpu.device.Pool", make)
+    device = CpuDevice(memory.Allocator())
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(device.pool)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        assert begun.wait(SECONDS)
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    assert found == [device.pool] * 2
+
+
 def test_builds_of_the_parent_are_not_going_on_in_the_child() -> None:
     def use() -> None:
         assert (progress._builds._running, progress._builds._total, progress._builds._timer) == ([], 0, None)
@@ -298,6 +362,13 @@ def test_all_locks_are_made_for_forks() -> None:
     found = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): calls(path) for path in PACKAGE.rglob("*.py")}
     assert {module for module, called in found.items() if called & WAITED_FOR} == set(OWN)
     assert {module for module, called in found.items() if "forks.new_lock" in called} == set(CASES)
+
+
+def test_no_attribute_is_computed_under_a_lock_that_all_instances_share() -> None:
+    """As the standard library's are before Python 3.12."""
+    taken = re.compile(r"functools\.cached_property|from functools import .*cached_property")
+    found = [path for path in PACKAGE.rglob("*.py") if taken.search(path.read_text("utf-8"))]
+    assert found == [PACKAGE / "forks.py"]
 
 
 def test_only_one_module_asks_to_be_told_of_forks() -> None:

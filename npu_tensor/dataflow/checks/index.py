@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
@@ -24,6 +24,7 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import DTypeError
+from npu_tensor.forks import cached_property
 
 __all__ = ["Descriptors", "End", "Index", "Pool", "Violation", "dtype_name", "size", "walk"]
 

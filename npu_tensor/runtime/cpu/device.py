@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from npu_tensor.config import config
-from npu_tensor.forks import new_lock
+from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime import store_objects
@@ -45,13 +45,17 @@ class CpuDevice:
         # By what they compute: the layers of a model, and the turns of a loop, share them.
         self._products = lru_cache(maxsize=1024)(self._new_product)
         self._loops = lru_cache(maxsize=4096)(self._compiled_loop)
+        self._pool: Pool | None = None
         self._pool_lock = new_lock()
 
-    @cached_property
+    @property
     def pool(self) -> Pool:
         """The thread pool, compiled at first use."""
-        with self._pool_lock:
-            return Pool(self.engine, config.threads)
+        if self._pool is None:
+            with self._pool_lock:
+                if self._pool is None:  # Making one sets the number of threads.
+                    self._pool = Pool(self.engine, config.threads)
+        return self._pool
 
     @cached_property
     def rates(self) -> ProcessorRates:

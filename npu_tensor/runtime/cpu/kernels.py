@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from npu_tensor.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import llvmlite.binding as llvm
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.forks import cached_property
 
 __all__ = ["Target", "host_target"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final
 
 from npu_tensor import events, kernels
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
-from npu_tensor.forks import new_lock
+from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.build import host

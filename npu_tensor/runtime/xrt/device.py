@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 from npu_tensor import kernels
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.forks import cached_property
 from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.discovery import PhysicalDevice

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npu_tensor import events
 from npu_tensor.errors import DeviceError, LaunchError
+from npu_tensor.forks import cached_property
 from npu_tensor.kernels.offer import HostOperand, Offer
 from npu_tensor.runtime.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.memory import Buffer
