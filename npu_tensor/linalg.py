@@ -51,8 +51,18 @@ class LeastSquares(NamedTuple):
     singular_values: Tensor
 
 
-def _arrays(name: str, *tensors: Tensor, square: bool = False) -> tuple[DType, list[Array]]:
+def _operand(name: str, value: Any) -> Tensor:
+    """A Tensor as it is, and a NumPy array as one. TypeError for anything else."""
+    if isinstance(value, np.ndarray):
+        return from_array(value)
+    if not isinstance(value, Tensor):
+        raise TypeError(f"linalg.{name} takes tensors and NumPy arrays, not {type(value).__name__}; use nt.tensor")
+    return value
+
+
+def _arrays(name: str, *operands: Any, square: bool = False) -> tuple[DType, list[Array]]:
     """The common dtype of matrices, and their values in the type that is computed in. DTypeError, ShapeError."""
+    tensors = [_operand(name, operand) for operand in operands]
     dtype = tensors[0].dtype
     if not all(tensor.dtype is dtype and tensor.is_floating_point() for tensor in tensors):
         found = " and ".join(tensor.dtype.name for tensor in tensors)
@@ -82,12 +92,23 @@ def norm(
     ord: float | Literal["fro", "nuc"] | None = None,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     """The norm of vectors, if dim is one dimension or A has one, which is recorded; else that of matrices over two.
 
     ord: of vectors, a number (2 unless given), see `npu_tensor.norm`; of matrices "fro" (unless given), "nuc", inf,
-    -inf, 1, -1, 2 or -2. Without ord and dim, A is one vector.
+    -inf, 1, -1, 2 or -2. Without ord and dim, A is one vector. dtype: what A is converted to first. axis and keepdims
+    are NumPy's names of dim and keepdim.
     """
+    A = _operand("norm", A) if dtype is None else _operand("norm", A).to(dtype)
+    if axis is not None:
+        if dim is not None:
+            raise TypeError("linalg.norm: dim and axis mean the same: give one of them")
+        dim = axis
+    keepdim = keepdim or keepdims
     dims = (dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim)
     if (len(dims) == 1) if dims is not None else (ord is None or A.ndim == 1):
         return A.norm(2.0 if ord is None else ord, dims, keepdim)

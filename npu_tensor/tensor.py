@@ -222,7 +222,7 @@ class Tensor(Methods):
         return _format(self.realize())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.shape else str(self)
+        return format(self.item(), spec) if spec and not self.shape else object.__format__(self, spec)
 
     def __bool__(self) -> bool:
         if self._node.spec.size != 1:
@@ -421,7 +421,12 @@ def _operand(value: Any) -> tuple[Any, Operand, int]:
     if isinstance(value, np.ndarray):
         node = from_array(value)._node
         return node, node.spec, 0
-    raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {kind.__name__}")
+    raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {kind.__name__}{_conversion(value)}")
+
+
+def _conversion(value: Any) -> str:
+    """How another library's array becomes an operand; nothing for what cannot."""
+    return f" of {type(value).__module__}; convert it with nt.from_dlpack" if hasattr(value, "__dlpack__") else ""
 
 
 def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...], frame: FrameType) -> Call:
@@ -521,16 +526,23 @@ ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
 """What operators take as their other operand; Python asks others for their reflected operator."""
 
 
+def _refused(other: Any) -> Any:
+    """What an operator does with something else: another library's array is a TypeError that says how to convert it."""
+    if conversion := _conversion(other):
+        raise TypeError(f"not an operand: {type(other).__name__}{conversion}")
+    return NotImplemented
+
+
 def _reflected(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        return function(other, self) if isinstance(other, ACCEPTED) else NotImplemented
+        return function(other, self) if isinstance(other, ACCEPTED) else _refused(other)
 
     return operator
 
 
 def _forward(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        return function(self, other) if isinstance(other, ACCEPTED) else NotImplemented
+        return function(self, other) if isinstance(other, ACCEPTED) else _refused(other)
 
     return operator
 
@@ -545,7 +557,7 @@ def _unary(function: Callable[..., Tensor]) -> Callable[..., Any]:
 def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
         if not isinstance(other, ACCEPTED):
-            return NotImplemented
+            return _refused(other)
         return self._assign(function(self, other))
 
     return operator

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 import os
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -52,6 +54,21 @@ def _first_number(data: Any) -> Any:
     return data
 
 
+def _elements(data: Any) -> Iterator[Any]:
+    """What stands in nested lists."""
+    if isinstance(data, (list, tuple)):
+        for part in data:
+            yield from _elements(part)
+    else:
+        yield data
+
+
+def _culprit(data: Any) -> Any:
+    """The first element that is no number, or the first of all."""
+    strange = (each for each in _elements(data) if not isinstance(each, (numbers.Real, np.bool_, Tensor)))
+    return next(strange, _first_number(data))
+
+
 def _is_too_long(data: Any, made: np.dtype[Any]) -> bool:
     """Whether NumPy made something else than int64 of Python integers because one of them does not fit."""
     return made.kind in "uOf" and type(_first_number(data)) is int and _all_integers(data)
@@ -88,7 +105,7 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     if dtype is None and _is_too_long(data, array.dtype):
         raise ArgumentError("a number does not fit int64; give a float dtype to hold it approximately")
     if array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
-        raise DTypeError(f"cannot make a tensor of {type(_first_number(data)).__name__}")
+        raise DTypeError(f"cannot make a tensor of {type(_culprit(data)).__name__}")
     if dtype is None and array.dtype == np.float64:
         is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
         dtype = None if is_array else float32

@@ -183,8 +183,11 @@ def _array_function(
     if ours is None:
         return _on_arrays(function, args, kwargs)
     try:
-        _SIGNATURES[function].bind(*args, **kwargs)
+        given = _SIGNATURES[function].bind(*args, **kwargs).arguments
     except TypeError:  # an argument that has no counterpart
+        return _on_arrays(function, args, kwargs)
+    axis = given.get("axis")
+    if isinstance(axis, tuple) and not axis:  # reduces nothing, where PyTorch's reduces everything
         return _on_arrays(function, args, kwargs)
     result = ours(*args, **kwargs)
     return _on_arrays(function, args, kwargs) if result is NotImplemented else result

@@ -389,3 +389,30 @@ def test_values_cannot_be_changed_from_outside() -> None:
     copied = np.array(x)
     copied[0] = 5
     assert x.tolist() == [1.0, 1.0]
+
+
+def test_a_format_is_for_one_number() -> None:
+    assert f"{nt.tensor(2.5):.2f}" == "2.50"
+    assert f"{nt.ones(2)}" == str(nt.ones(2))
+    with pytest.raises(TypeError, match="format string"):
+        format(nt.ones(2), ".2f")
+
+
+@pytest.mark.parametrize(("data", "culprit"), [([1, "a"], "str"), ([[1.5, 2], [3, 1j]], "complex"), ([1, None], "No")])
+def test_what_is_no_number_is_named(data: Any, culprit: str) -> None:
+    with pytest.raises(nt.DTypeError, match=f"cannot make a tensor of {culprit}"):
+        nt.tensor(data)
+
+
+def test_another_librarys_array_is_no_operand() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, the other library of this test, cannot be imported")
+    theirs, ours = torch.ones(3), nt.ones(3)
+    calls: list[Callable[[], Any]] = [
+        lambda: ours + theirs,
+        lambda: theirs - ours,
+        lambda: ours.__imul__(theirs),
+        lambda: nt.add(ours, theirs),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"Tensor of torch; convert it with nt\.from_dlpack"):
+            call()

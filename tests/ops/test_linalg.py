@@ -147,3 +147,22 @@ def test_values_are_not_read_under_jit() -> None:
     with pytest.raises(nt.CaptureError, match=r"test_linalg\.py"):
         nt.jit(lambda x: nt.linalg.inv(x))(nt.eye(2))
     assert nt.jit(lambda x: nt.linalg.norm(x))(nt.ones(4)).item() == 2.0
+
+
+def test_arrays_are_converted_and_lists_refused() -> None:
+    assert nt.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist() == [[0.5, 0.0], [0.0, 0.25]]
+    assert nt.linalg.norm(np.array([3.0, 4.0])).item() == 5.0
+    for call in (nt.linalg.inv, nt.linalg.norm, lambda rows: nt.linalg.solve(nt.eye(2), rows)):
+        with pytest.raises(TypeError, match=r"linalg\.(inv|norm|solve) takes tensors and NumPy arrays, not list"):
+            call([[1.0, 0.0], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize(("ord", "axis"), [(None, 1), (3, 1), ("fro", (0, 2))])
+def test_norm_takes_numpys_names_and_a_dtype(ord: Any, axis: Any) -> None:
+    ours = nt.linalg.norm(from_torch(S).to(nt.float32), ord, axis=axis, keepdims=True, dtype=nt.float64)
+    expected = np.linalg.norm(S.numpy().astype(np.float32).astype(np.float64), ord, axis, True)
+    assert ours.dtype is nt.float64
+    np.testing.assert_allclose(ours.numpy(), expected.reshape(ours.shape), rtol=1e-12)
+    assert ours.shape == tuple(1 if at in np.atleast_1d(axis) else extent for at, extent in enumerate(S.shape))
+    with pytest.raises(TypeError, match="dim and axis mean the same"):
+        nt.linalg.norm(from_torch(S), dim=0, axis=1)

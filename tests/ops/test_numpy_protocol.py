@@ -168,3 +168,10 @@ def test_values_are_not_read_while_a_function_is_captured() -> None:
     assert nt.jit(lambda x: np.mean(x, axis=0))(nt.from_numpy(A)).tolist() == A.mean(0).tolist()
     with pytest.raises(nt.CaptureError):
         nt.jit(lambda x: np.ptp(x))(nt.from_numpy(A))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "any", "all"])
+def test_no_axis_reduces_nothing(name: str) -> None:
+    expected = getattr(np, name)(A, axis=())
+    for found in (getattr(np, name)(nt.from_numpy(A), axis=()), getattr(np, name)(nt.from_numpy(A), ())):
+        np.testing.assert_array_equal(np.asarray(found), expected)
