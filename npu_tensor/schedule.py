@@ -325,7 +325,7 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
 def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
     """The short way for one op whose operands are all data: most of what a user does line by line."""
     made = chosen.single_plans.get(node.call)
-    if made is None:
+    if made is None and chosen.measure is None:
         return False
     values: list[Any] = []
     lasting: list[int] = []
@@ -343,11 +343,11 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
                 if _lasts(operand):
                     lasting.append(len(values))
         values.append(operand)
+    if lasting:
+        made = chosen.single_plans.get((node.call, *lasting))
+    if made is None:
+        return False
     if chosen.measure is not None:
-        if lasting:
-            made = chosen.single_plans.get((node.call, *lasting))
-            if made is None:
-                return False
         _count_run(values)
     values.append(None)
     _run(made, values, ((len(inputs), node),), wait)

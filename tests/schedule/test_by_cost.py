@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
+from npu_tensor import events, schedule, selection
 from npu_tensor.config import Policy, config
+from npu_tensor.graph import Capture, Node, capture
 from npu_tensor.plan import Plan
 from npu_tensor.runtime import devices as runtime_devices
 from npu_tensor.runtime.host import host_step
@@ -291,6 +292,25 @@ def test_what_many_runs_read_is_there_already(accelerator: Make) -> None:
     assert devices == ["cpu"] * 2 + ["npu:0"] * 3 + ["cpu"] * 5
     plans = [event.plan for event in found if isinstance(event, events.PlanBuilt) and isinstance(event.plan, Plan)]
     assert [plan.placed[0].task.name for plan in plans].count("contract") == 3
+
+
+def test_one_op_on_weights_takes_the_short_way(accelerator: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the op ran for the first time when the weights had been read before."""
+    accelerator({"exp": expense(100)})
+    weights = ones(16)
+    for _ in range(3):
+        (weights + ones(16)).realize()
+    captures: list[Sequence[Node]] = []
+
+    def counted(nodes: Sequence[Node]) -> Capture:
+        captures.append(nodes)
+        return capture(nodes)
+
+    inputs = [ones(16) for _ in range(4)]
+    monkeypatch.setattr(schedule, "capture", counted)
+    for x in inputs:
+        assert (weights * x).tolist() == [1.0] * 16
+    assert len(captures) == 1
 
 
 def test_plans_are_cached_by_structure(accelerator: Make) -> None:
