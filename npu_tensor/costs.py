@@ -95,6 +95,29 @@ class Costs:
             ]
         ] * tasks
 
+    def by_parts(
+        self,
+        tasks: Sequence[Task],
+        answers: Sequence[Sequence[Kernel | Refusal]],
+        host: Sequence[Kernel],
+        wanted: Collection[int],
+        here: float,
+    ) -> list[Refusal]:
+        """By device, why it gets nothing of a graph that it takes in smaller kernels than the processor.
+
+        here: what the graph weighs on the processor.
+        """
+        jobs = [job(*each, self.weigh, self.lasting) for each in zip(tasks, answers, host, strict=True)]
+        text, last = self.measure.text, len(self.accelerators)
+        refusals = []
+        for number, device in enumerate(self.accelerators):
+            devices = [last if each.answers[number] is None else number for each in jobs]
+            there = weight(jobs, self.switches, devices, range(len(jobs)), wanted, self.resident)
+            compared = f"{text(there)} with all that it has kernels for there; {text(here)} on the CPU"
+            reason = f"{device.uri} by predicted cost: the whole graph takes {compared}"
+            refusals.append(Refusal(reason, by_cost=True))
+        return refusals
+
     def declined(self, answers: Sequence[Kernel | Refusal], host: Kernel) -> list[Kernel | Refusal]:
         """The answers for a task that the processor should run."""
         return [

@@ -173,17 +173,40 @@ def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Ker
         return alone, unasked
     asked = _Asked(costs.accelerators)
     others = [*cutter.cuts(costs.accelerators[0].fusion, asked.takes)]
-    placements = [
-        costs.place(cut.tasks, [asked.claims(task) for task in cut.tasks], list(map(host_kernel, cut.tasks)), cut.kept)
-        for cut in others
-    ]
+    weighed = [_weighed(cut, asked) for cut in others]
+    placements = [costs.place(*each) for each in weighed]
     (mixed, order, answers), cut = min(zip(placements, others, strict=True), key=lambda each: each[0][0])
     if mixed * MARGIN > on_host:
+        taken = [
+            {item for cut in others for task in cut.tasks if _takes(asked.claims(task)[number]) for item in task.items}
+            for number in range(len(costs.accelerators))
+        ]
+        by_parts = costs.by_parts(*weighed[-1], on_host)
         return alone, [
-            costs.declined(_claims(task, costs.accelerators), kernel)
+            costs.declined(_in_parts(_claims(task, costs.accelerators), by_parts, taken, task.items), kernel)
             for task, kernel in zip(alone.tasks, host, strict=True)
         ]
     return cut._replace(tasks=[cut.tasks[position] for position in order]), answers
+
+
+def _weighed(
+    cut: Tasks, asked: _Asked
+) -> tuple[list[Task], list[Sequence[Kernel | Refusal]], list[Kernel], set[int]]:
+    """What `Costs` needs to know of a cut: the tasks, the answers to them, the processor's kernels, what is wanted."""
+    return cut.tasks, list(map(asked.claims, cut.tasks)), list(map(host_kernel, cut.tasks)), cut.kept
+
+
+def _in_parts(
+    answers: Sequence[Kernel | Refusal], by_parts: Sequence[Refusal], taken: Sequence[set[int]], items: Sequence[int]
+) -> list[Kernel | Refusal]:
+    """The answers to a task of the processor's cut; a device that takes all parts of it refuses it only by cost.
+
+    by_parts: that refusal, by device. taken: the items that each device takes. items: those of the task.
+    """
+    return [
+        by_cost if isinstance(answer, Refusal) and own.issuperset(items) else answer
+        for answer, by_cost, own in zip(answers, by_parts, taken, strict=True)
+    ]
 
 
 def _claims(task: Task, accelerators: Iterable[Accelerator]) -> list[Kernel | Refusal]:

@@ -378,6 +378,26 @@ def test_a_refusal_is_told_also_where_nothing_is_placed(accelerator: Make) -> No
         nt.softmax(a @ a + 1, dim=-1).realize()
 
 
+def test_a_device_that_takes_every_part_of_a_larger_task_declines_by_cost(accelerator: Make) -> None:
+    """The processor's kernels may be larger than those of the device, which has none for such a task."""
+    costs = dict.fromkeys(("contract", "mul"), expense(0.4))
+    accelerator(costs, launch=0)
+    a = ones(64, 64)
+    why = nt.explain((a * 2) @ a)[-1].why
+    assert why.count("npu:0") == 1
+    # Two kernels, copies of `a`, the number and the result, and, as two contexts alternate, two switches.
+    there = "the whole graph takes 805.50 ms with all that it has kernels for there; "
+    assert f"not on npu:0 by predicted cost: {there}" in why
+    found: list[events.Event] = []
+    with config.scope(fallback="error"), events.listen(found.append):
+        kernels = ran((a * 3) @ a)  # outside of assert, which keeps intermediate results
+    assert kernels == [("mul+contract", "cpu")]
+    assert not [event for event in found if isinstance(event, events.Fallback)]
+    accelerator({"contract": expense(0.4)}, launch=0)
+    with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"mul.contract does not run on npu:0"):
+        ((a * 3) @ a).realize()
+
+
 def test_the_first_explanation_gets_times_and_the_first_plan_counts_costs(accelerator: Make) -> None:
     accelerator({"exp": expense(0.4)})
     with config.scope(device="npu:0", policy="latency"):
