@@ -42,12 +42,14 @@ anew for every run is read by one, and by a second one where it is looked at as 
 class _Draft(NamedTuple):
     """A plan whose kernels are not bound yet.
 
-    size: of the list of values. work: the tasks in the order in which they will run, with the answers of the
-    accelerators. Those of the host's devices are asked when it is their turn.
+    lasting_counts: whether it might be another one for other lasting values. size: of the list of values. work: the
+    tasks in the order in which they will run, with the answers of the accelerators. Those of the host's devices are
+    asked when it is their turn.
     """
 
     accelerators: tuple[Accelerator, ...]
     graph: nx.DiGraph
+    lasting_counts: bool
     size: int
     cut: Tasks
     work: list[tuple[Task, Sequence[Kernel | Refusal]]]
@@ -63,13 +65,13 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
         with selection.lock:
             selection.accelerators(chosen)  # Only then it is known whether costs count.
     resident: tuple[DeviceValue, ...] = ()
-    signature = found.signature
+    structure = found.signature
     if chosen.measure is not None:
         resident = tuple(_resident(found.leaves))
         if lasting is None:
             lasting = _lasting(found.leaves)
-        signature = (signature, resident, lasting)
-    ready = chosen.plans.get(signature)
+        structure = (structure, resident)
+    ready = _kept(chosen, structure, lasting)
     if ready is not None and not ready.outdated:
         return ready
     config.read_followed()
@@ -81,6 +83,7 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
     _prepare(draft, all_takers=exact)
     if exact:
         finish_builds()  # The CPU must not stand in for what is being built.
+    signature = (structure, lasting) if draft.lasting_counts else structure
     with selection.lock:
         ready = plans.get(signature)
         if ready is None or ready.outdated:
@@ -94,6 +97,12 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
                 plans.pop(next(iter(plans)))
             plans[signature] = ready
     return ready
+
+
+def _kept(chosen: Selection, structure: tuple[Any, ...], lasting: frozenset[int] | None) -> Plan | None:
+    """The plan of a structure that holds whatever lasts, or that for these lasting values."""
+    made = chosen.plans.get(structure)
+    return chosen.plans.get((structure, lasting)) if made is None else made
 
 
 def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
@@ -124,6 +133,7 @@ def _draft(
 ) -> _Draft:
     cutter = Cutter(found)
     accelerators = selection.accelerators(chosen)
+    lasting_counts = False
     answers: Sequence[Sequence[Kernel | Refusal]]
     if not accelerators:
         cut = cutter.cut(host_devices()[0].fusion)
@@ -133,11 +143,11 @@ def _draft(
         *_, cut = cutter.cuts(accelerators[0].fusion, asked.takes)
         answers = [asked.claims(task) for task in cut.tasks]
     else:
-        cut, answers = _by_cost(cutter, Costs(accelerators, chosen.measure, resident, lasting))
+        cut, answers, lasting_counts = _by_cost(cutter, Costs(accelerators, chosen.measure, resident, lasting))
     elsewhere = {position for position, given in enumerate(answers) if any(map(_takes, given))}
     work = with_donors(cut.tasks, cut.kept, elsewhere)
     size = len(found.leaves) + len(found.nodes)
-    return _Draft(accelerators, cutter.graph, size, cut, list(zip(work, answers, strict=True)))
+    return _Draft(accelerators, cutter.graph, lasting_counts, size, cut, list(zip(work, answers, strict=True)))
 
 
 class _Asked:
@@ -159,10 +169,10 @@ class _Asked:
         return any(not isinstance(answer, Refusal) or answer.pending for answer in self.claims(task))
 
 
-def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Kernel | Refusal]]]:
+def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Kernel | Refusal]], bool]:
     """The best of everything on the processor, in tasks as large as that takes them, and placements.
 
-    Placed are the tasks of each cut for the first accelerator.
+    Placed are the tasks of each cut for the first accelerator. The last value says whether what lasts was weighed.
     """
     alone = cutter.cut(host_devices()[0].fusion)
     host = [host_kernel(task) for task in alone.tasks]
@@ -170,7 +180,7 @@ def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Ker
     # An op that no device has a kernel for is to be told of, however little it costs.
     unasked = costs.unasked(len(alone.tasks), on_host) if config.fallback == "allow" else None
     if unasked is not None:
-        return alone, unasked
+        return alone, unasked, False
     asked = _Asked(costs.accelerators)
     others = [*cutter.cuts(costs.accelerators[0].fusion, asked.takes)]
     weighed = [_weighed(cut, asked) for cut in others]
@@ -182,11 +192,12 @@ def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Ker
             for number in range(len(costs.accelerators))
         ]
         by_parts = costs.by_parts(*weighed[-1], on_host)
-        return alone, [
+        declined = [
             costs.declined(_in_parts(_claims(task, costs.accelerators), by_parts, taken, task.items), kernel)
             for task, kernel in zip(alone.tasks, host, strict=True)
         ]
-    return cut._replace(tasks=[cut.tasks[position] for position in order]), answers
+        return alone, declined, True
+    return cut._replace(tasks=[cut.tasks[position] for position in order]), answers, True
 
 
 def _weighed(
@@ -339,8 +350,8 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
         return
     ((_, last),) = found.nodes
     # A plan by cost is kept for operands that the host has. Another thread may have forgotten all plans meanwhile.
-    signature = found.signature if chosen.measure is None else (found.signature, (), lasting)
-    stays = chosen.plans.get(signature) is made and not made.provisional
+    structure = found.signature if chosen.measure is None else (found.signature, ())
+    stays = _kept(chosen, structure, lasting) is made and not made.provisional
     if stays and last.call is not None and len(last.call.operands) == made.size - 1:
         keep(chosen.single_plans, (last.call, *sorted(lasting)) if lasting else last.call, made)
 

@@ -50,8 +50,9 @@ class Selection:
     """Devices in order of preference, and the plans made for them.
 
     accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
-    for the first one that takes a task. single_plans: plans of one op on data, by call, and by the operands that last
-    if there are any: item i is operand i, the result comes last.
+    for the first one that takes a task. plans: by structure, or by structure and lasting values where these count.
+    single_plans: plans of one op on data, by call, and by the operands that last if there are any: item i is operand i,
+    the result comes last.
     """
 
     key: Key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -292,6 +293,20 @@ def test_what_many_runs_read_is_there_already(accelerator: Make) -> None:
     assert devices == ["cpu"] * 2 + ["npu:0"] * 3 + ["cpu"] * 5
     plans = [event.plan for event in found if isinstance(event, events.PlanBuilt) and isinstance(event.plan, Plan)]
     assert [plan.placed[0].task.name for plan in plans].count("contract") == 3
+
+
+def test_what_lasts_makes_no_other_plan_of_a_graph_that_no_device_is_asked_about(accelerator: Make) -> None:
+    accelerator({"exp": expense(100)})
+    old = [ones(16) for _ in range(3)]
+    found: list[events.Event] = []
+    with events.listen(found.append):
+        for _ in range(3):
+            ((old[0] + old[1]) * old[2]).exp().realize()
+        found.clear()
+        for lasting in itertools.product((False, True), repeat=3):
+            a, b, c = (each if lasts else nt.tensor([1.0] * 16) for each, lasts in zip(old, lasting, strict=True))
+            np.testing.assert_allclose(((a + b) * c).exp().numpy(), np.full(16, np.exp(2.0)), rtol=1e-6)
+    assert not [event for event in found if isinstance(event, events.PlanBuilt)]
 
 
 def test_one_op_on_weights_takes_the_short_way(accelerator: Make, monkeypatch: pytest.MonkeyPatch) -> None:
