@@ -13,9 +13,11 @@ import numpy as np
 
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, internal_files
 
 __all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "norm", "qr", "solve", "svd"]
+
+internal_files.add(__file__)
 
 Array = np.ndarray[Any, Any]
 

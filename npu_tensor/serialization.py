@@ -22,9 +22,11 @@ import numpy as np
 from npu_tensor.dtypes import DTYPES, bfloat16
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.runtime.store_files import atomic_file
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, internal_files
 
 __all__ = ["load", "save"]
+
+internal_files.add(__file__)
 
 FilePath = str | os.PathLike[str]
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from npu_tensor.functional import METHODS
-from npu_tensor.tensor import FUNCTIONS, Tensor
+from npu_tensor.tensor import FUNCTIONS, Tensor, internal_files
+
+internal_files.add(__file__)
 
 # All of torch.nn.functional, so that a function that npu_tensor gains is here without being named again.
 _PYTORCH: Final = (
