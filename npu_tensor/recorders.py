@@ -16,10 +16,13 @@ import numpy as np
 from npu_tensor.ops.declare import Attribute, Op, keep
 from npu_tensor.ops.rules import unpacked
 
-__all__ = ["SYNONYMS", "compile_recorder"]
+__all__ = ["KEYWORDS", "SYNONYMS", "compile_recorder"]
 
-SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims"}
-"""NumPy's names of parameters, which public functions take by keyword in place of these, as PyTorch's do."""
+SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims", "split_size_or_sections": "split_size"}
+"""NumPy's and PyTorch's other names of parameters, which public functions take by keyword in place of these."""
+
+KEYWORDS: Final = {"dims": ("dims",), "repeats": ("repeats",), "shape": ("shape", "size"), "size": ("size",)}
+"""By which names numbers that are given one by one, as in f(2, 3), may be given as one sequence."""
 
 
 class _Absent:
@@ -41,6 +44,7 @@ def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
     namespace: dict[str, Any] = {
         **names,
         "_absent": _Absent(),
+        "_by_keyword": _by_keyword,
         "_calls": {},
         "_flat": _flat,
         "_getframe": sys._getframe,
@@ -71,7 +75,7 @@ def _parameters(op: Op) -> str:
     keyword_only = False
     for number, attribute in enumerate(op.attributes):
         if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            parts.append(f"*{attribute.name}")
+            parts += ["*given", *(f"{keyword}=None" for keyword in KEYWORDS[attribute.name])]
             keyword_only = True
             continue
         if attribute.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
@@ -109,12 +113,19 @@ def _attribute_values(op: Op) -> str:
     values = []
     for attribute in op.attributes:
         if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.append(f"_flat({attribute.name})")
+            values.append("_flat(given)")
         elif attribute.annotation.partition(" | ")[0] not in ("bool", "float", "int", "str"):
             values.append(f"tuple({attribute.name}) if type({attribute.name}) is list else {attribute.name}")
         else:
             values.append(attribute.name)
     return f"({''.join(value + ', ' for value in values)})"
+
+
+def _by_keyword(op: Op, given: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    """The numbers that were given as one sequence. TypeError if there are others."""
+    if given:
+        raise TypeError(f"{op.name}() got its numbers twice")
+    return (value,)
 
 
 def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -135,6 +146,9 @@ def _source(op: Op) -> str:
             if default == "_absent":
                 missing = f"{op.name}() missing 1 required argument: {name!r}"
                 lines.append(f"    if {name} is _absent: raise TypeError({missing!r})")
+        if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
+            for keyword in KEYWORDS[attribute.name]:
+                lines.append(f"    if {keyword} is not None: given = _by_keyword(_op, given, {keyword})")
     names = [f"n{i}" for i in range(len(op.operands))]
     for i, operand in enumerate(op.operands):
         lines += [

@@ -1,6 +1,6 @@
 """What PyTorch programs say about gradients, of which there are none here, and PyTorch's other spellings.
 
-Every function that makes tensors takes `requires_grad=False`, and those that take a shape as numbers also `size=`.
+Every function that makes tensors takes `requires_grad=False`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,11 @@ _REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ON
 
 def _with_pytorchs_arguments(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     signature = inspect.signature(function)
-    takes_numbers = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
 
     @functools.wraps(function)
     def made(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
         if requires_grad:
             raise ArgumentError(f"{function.__name__}: {_LEAVE_IT}")
-        if takes_numbers and "size" in kwargs:
-            args = (*args, kwargs.pop("size"))
         return function(*args, **kwargs)
 
     made.__signature__ = signature.replace(  # type: ignore[attr-defined]

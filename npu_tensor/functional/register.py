@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
-from npu_tensor.recorders import SYNONYMS
+from npu_tensor.recorders import KEYWORDS, SYNONYMS
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
@@ -46,6 +47,8 @@ def composite(
         code = body.__code__
         internal_files.add(code.co_filename)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        positional = code.co_varnames[: code.co_argcount]
+        keywords = KEYWORDS.get(inspect.getfullargspec(body).varargs or "", ())
         synonyms = {synonym: known for known, synonym in SYNONYMS.items() if known in parameters}
 
         @functools.wraps(body)
@@ -54,8 +57,9 @@ def composite(
                 if synonyms[synonym] in kwargs:
                     raise TypeError(f"{synonyms[synonym]} and {synonym} mean the same: give one of them")
                 kwargs[synonyms[synonym]] = kwargs.pop(synonym)
+            given = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
             try:
-                return body(*args, **kwargs)
+                return body(*given, **kwargs)
             except NpuTensorError as error:
                 raise _named(error, public, args) from error.__cause__
 
@@ -65,6 +69,19 @@ def composite(
         return wrapper
 
     return decorate
+
+
+def _with_numbers(
+    name: str, positional: tuple[str, ...], keywords: tuple[str, ...], args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """The positional arguments with the numbers that kwargs has as one sequence behind them; takes them out of it."""
+    for keyword in keywords:
+        if keyword in kwargs:
+            args = (*args, *(kwargs.pop(each) for each in positional[len(args) :] if each in kwargs))
+            if len(args) != len(positional):
+                raise TypeError(f"{name}() takes {keyword} once, after {len(positional)} other arguments")
+            args = (*args, kwargs.pop(keyword))
+    return args
 
 
 def register(

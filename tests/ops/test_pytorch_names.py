@@ -124,3 +124,17 @@ def test_what_there_is_not_of_pytorch() -> None:
         F.reluu  # noqa: B018
     with pytest.raises(AttributeError, match="layers are functions"):
         nt.nn.Linear  # noqa: B018
+
+
+def test_numbers_are_given_once() -> None:
+    x = nt.ones(2, 3)
+    for call in (
+        lambda: x.reshape(3, 2, shape=(3, 2)),
+        lambda: x.reshape(shape=(3, 2), size=(3, 2)),
+        lambda: x.flip(0, dims=[0]),
+        lambda: nt.zeros(2, size=(2,)),
+        lambda: x.split(1, split_size=1),
+        lambda: x.flip(repeats=(0,)),
+    ):
+        with pytest.raises(TypeError):
+            call()
