@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get
 from npu_tensor.errors import ArgumentError
 from npu_tensor.user_warnings import warn
 
-__all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Policy", "Setting", "as_text", "config"]
+__all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Fallback", "Policy", "Setting", "as_text", "config"]
 
 Policy = Literal["auto", "latency", "cpu_time", "energy", "always"]
 Fallback = Literal["allow", "warn", "error"]

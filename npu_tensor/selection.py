@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from npu_tensor.config import Policy, config
+from npu_tensor.config import Fallback, Policy, config
 from npu_tensor.costs import MEASURES, Measure
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.forks import new_lock
@@ -208,6 +208,20 @@ def reset_plans() -> None:
     with lock:
         for selection in _selections.values():
             selection.plans, selection.single_plans = {}, {}  # Those that are being made do not come back.
+
+
+_fallback: Fallback | None = None
+"""What plans were made under: with another value an op that the CPU runs may be an error, or be warned of."""
+
+
+def _follow_fallback(value: Fallback) -> None:
+    global _fallback
+    if value != _fallback:
+        _fallback = value
+        reset_plans()
+
+
+config.follow("fallback", _follow_fallback)
 
 
 def reset() -> None:

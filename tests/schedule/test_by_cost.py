@@ -356,6 +356,33 @@ def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: 
         assert (x + 1).abs().tolist() == [2.0] * 4
 
 
+@pytest.mark.parametrize("policy", ["latency", "always"])
+def test_what_ran_before_is_told_of_as_well(accelerator: Make, policy: Policy) -> None:
+    """Another NPU_TENSOR_FALLBACK counts for structures that were planned before, of one op and of several."""
+    device = accelerator({"exp": expense(1)}, policy)
+    x = ones(4)
+
+    def one() -> nt.Tensor:
+        return x.relu().realize()
+
+    def two() -> nt.Tensor:
+        return (x + 1).relu().realize()
+
+    for _ in range(2):
+        one()
+        two()
+    for recorded, name in ((one, "relu"), (two, r"add\+relu")):
+        with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=rf"{name} does not run on npu:0"):
+            recorded()
+        with config.scope(fallback="warn"), pytest.warns(RuntimeWarning, match=rf"^{name} runs on the CPU"):
+            recorded()
+        recorded()
+        claims = device.claims
+        with config.scope(fallback="allow"):
+            recorded()
+        assert device.claims == claims  # The same value forgets nothing.
+
+
 def test_the_reason_says_what_was_compared(accelerator: Make) -> None:
     accelerator({"contract": expense(0.2 * MS), "softmax": expense(0.3)}, contexts={"contract": "one"})
     a = ones(*BIG)
