@@ -150,11 +150,13 @@ def _source(op: Op) -> str:
             for keyword in KEYWORDS[attribute.name]:
                 lines.append(f"    if {keyword} is not None: given = _by_keyword(_op, given, {keyword})")
     names = [f"n{i}" for i in range(len(op.operands))]
+    if names:
+        lines.append("    numbers = False")
     for i, operand in enumerate(op.operands):
         lines += [
             f"    if type({operand}) is Tensor:",
             f"        n{i} = {operand}._node; s{i} = n{i}.spec; d{i} = n{i}.depth",
-            f"    else: n{i}, s{i}, d{i} = _operand({operand})",
+            f"    else: n{i}, s{i}, d{i} = _operand({operand}); numbers = True",
         ]
     specs = f"({''.join(f's{i}, ' for i in range(len(names)))})"
     attributes = _attribute_values(op)
@@ -178,7 +180,9 @@ def _source(op: Op) -> str:
     depth = {0: "0", 1: "d0", 2: "(d0 if d0 > d1 else d1)"}.get(
         len(names), f"max({', '.join(f'd{i}' for i in range(len(names)))})"
     )
+    if names:
+        lines.append("    if numbers:")
     for i in range(len(names)):
-        lines.append(f"    if s{i} is int and not {INT64.min} <= n{i} <= {INT64.max}: _fit(call, {i}, n{i}, frame)")
+        lines.append(f"        if s{i} is int and not {INT64.min} <= n{i} <= {INT64.max}: _fit(call, {i}, n{i}, frame)")
     lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
     return "\n".join(lines) + "\n"

@@ -166,6 +166,7 @@ class Op:
                 attributes.append(Attribute(parameter.name, parameter.default, parameter.kind, annotation))
         self.operands: Final = tuple(operands)
         self.attributes: Final = tuple(attributes)
+        self.takes_floats: Final = any(attribute.annotation.startswith("float") for attribute in attributes)
         self.calls: Final[dict[Any, Call]] = {}
 
     def __repr__(self) -> str:
@@ -190,7 +191,9 @@ class Op:
         key: Any = operands
         if attributes:
             # The types are part of the key because 1 == True == 1.0, and floats are text: 0.0 == -0.0, and nan != nan.
-            exact = tuple([repr(value) if type(value) is float else value for value in attributes])
+            exact = attributes
+            if self.takes_floats:
+                exact = tuple([repr(value) if type(value) is float else value for value in attributes])
             key = (operands, exact, tuple(map(type, attributes)))
         try:
             found = self.calls.get(key)
