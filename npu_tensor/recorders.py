@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.ops.declare import Attribute, Op, keep
 from npu_tensor.ops.rules import unpacked
 
-__all__ = ["KEYWORDS", "SYNONYMS", "compile_recorder"]
+__all__ = ["KEYWORDS", "SYNONYMS", "compile_recorder", "given_twice"]
 
 SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims", "split_size_or_sections": "split_size"}
 """NumPy's and PyTorch's other names of parameters, which public functions take by keyword in place of these."""
@@ -104,8 +104,13 @@ def _default(op: Op, number: int) -> str:
 def _only(value: Any, default: Any, name: str, synonym: Any) -> Any:
     """The value of a parameter that was given as its synonym."""
     if value is not default:
-        raise TypeError(f"{name} and {SYNONYMS[name]} mean the same: give one of them")
+        raise given_twice(name)
     return synonym
+
+
+def given_twice(name: str) -> TypeError:
+    """The error for a parameter that was given under its own name and as its synonym."""
+    return TypeError(f"{name} and {SYNONYMS[name]} mean the same: give one of them")
 
 
 def _attribute_values(op: Op) -> str:

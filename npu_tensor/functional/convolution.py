@@ -188,6 +188,12 @@ def require_places(input: Tensor, places: int) -> None:
         raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
 
 
+def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of a pool's windows and the steps between them, which are their extents where no stride is given."""
+    kernel = each_place("kernel_size", kernel_size, places)
+    return kernel, kernel if stride is None else each_place("stride", stride, places)
+
+
 def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]]:
     widths = each_place("padding", padding, len(kernel), 0)
     if any(2 * width > size for width, size in zip(widths, kernel, strict=True)):
@@ -207,8 +213,7 @@ def _largest(
     require_places(input, places)
     if input.dtype is bool_:
         raise DTypeError("not defined for bool; convert with .to(...)")
-    kernel = each_place("kernel_size", kernel_size, places)
-    steps = kernel if stride is None else each_place("stride", stride, places)
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
     lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
     around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
     return functools.reduce(
@@ -259,8 +264,7 @@ def _averaged(
     dtype = require_float(input)
     if divisor == 0:
         raise ArgumentError("divisor_override must not be 0")
-    kernel = each_place("kernel_size", kernel_size, places)
-    steps = kernel if stride is None else each_place("stride", stride, places)
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
     around = _half_padding(padding, kernel)
     parts, counts = _windows(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
     total = functools.reduce(RECORDERS["add"], parts)

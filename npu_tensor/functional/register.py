@@ -14,7 +14,7 @@ import numpy as np
 from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
-from npu_tensor.recorders import KEYWORDS, SYNONYMS
+from npu_tensor.recorders import KEYWORDS, SYNONYMS, given_twice
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
 __all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
@@ -46,16 +46,16 @@ def composite(
         public = name or body.__name__.rstrip("_")
         code = body.__code__
         internal_files.add(code.co_filename)
-        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        positional = code.co_varnames[: code.co_argcount]
-        keywords = KEYWORDS.get(inspect.getfullargspec(body).varargs or "", ())
+        count = code.co_argcount + code.co_kwonlyargcount
+        parameters, positional = code.co_varnames[:count], code.co_varnames[: code.co_argcount]
+        keywords = KEYWORDS.get(code.co_varnames[count], ()) if code.co_flags & inspect.CO_VARARGS else ()
         synonyms = {synonym: known for known, synonym in SYNONYMS.items() if known in parameters}
 
         @functools.wraps(body)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             for synonym in kwargs.keys() & synonyms.keys() if kwargs else ():
                 if synonyms[synonym] in kwargs:
-                    raise TypeError(f"{synonyms[synonym]} and {synonym} mean the same: give one of them")
+                    raise given_twice(synonyms[synonym])
                 kwargs[synonyms[synonym]] = kwargs.pop(synonym)
             given = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
             try:
