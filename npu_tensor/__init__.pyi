@@ -244,7 +244,7 @@ def diag_mask_inf(input: Tensor, n_past: builtins.int) -> Tensor:
     """Minus infinity where column > row + n_past in the last two dimensions."""
 def diag_mask_zero(input: Tensor, n_past: builtins.int) -> Tensor:
     """Zero where column > row + n_past in the last two dimensions."""
-def diagonal(input: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
+def diagonal(input: Operand, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
     """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
 def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
     """Each element along dim minus the one before it, n times over; of bool, whether they differ."""

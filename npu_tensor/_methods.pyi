@@ -31,31 +31,31 @@ class Methods:
     def abs(self) -> Tensor:
         """Absolute value; the smallest integer wraps to itself."""
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `abs`: this handle names the result, other handles keep the old value."""
+        """In-place form of `abs`: the result is written to this tensor, and so to its views."""
     def absolute(self) -> Any:
         """Absolute value; the smallest integer wraps to itself."""
     def acos(self) -> Tensor:
         """Inverse cosine in radians; NaN beyond -1 and 1."""
     def acos_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `acos`: this handle names the result, other handles keep the old value."""
+        """In-place form of `acos`: the result is written to this tensor, and so to its views."""
     def acosh(self) -> Tensor:
         """Inverse hyperbolic cosine; NaN below 1."""
     def acosh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `acosh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
         """input + the one element of other."""
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `add`: this handle names the result, other handles keep the old value."""
+        """In-place form of `add`: the result is written to this tensor, and so to its views."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addcdiv`: this handle names the result, other handles keep the old value."""
+        """In-place form of `addcdiv`: the result is written to this tensor, and so to its views."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addcmul`: this handle names the result, other handles keep the old value."""
+        """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (mat1 @ mat2)."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
@@ -97,23 +97,23 @@ class Methods:
     def asin(self) -> Tensor:
         """Inverse sine in radians; NaN beyond -1 and 1."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `asin`: this handle names the result, other handles keep the old value."""
+        """In-place form of `asin`: the result is written to this tensor, and so to its views."""
     def asinh(self) -> Tensor:
         """Inverse hyperbolic sine."""
     def asinh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `asinh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `asinh`: the result is written to this tensor, and so to its views."""
     def atan(self) -> Tensor:
         """Inverse tangent in radians."""
     def atan2(self, other: Operand) -> Tensor:
         """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
     def atan2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `atan2`: this handle names the result, other handles keep the old value."""
+        """In-place form of `atan2`: the result is written to this tensor, and so to its views."""
     def atan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `atan`: this handle names the result, other handles keep the old value."""
+        """In-place form of `atan`: the result is written to this tensor, and so to its views."""
     def atanh(self) -> Tensor:
         """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def atanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `atanh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -127,27 +127,27 @@ class Methods:
     def bitwise_and(self, other: Operand) -> Tensor:
         """input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_and`: this handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_and`: the result is written to this tensor, and so to its views."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
         """input << other."""
     def bitwise_left_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_left_shift`: this handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_left_shift`: the result is written to this tensor, and so to its views."""
     def bitwise_not(self) -> Tensor:
         """~input."""
     def bitwise_not_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_not`: this handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_not`: the result is written to this tensor, and so to its views."""
     def bitwise_or(self, other: Operand) -> Tensor:
         """input | other."""
     def bitwise_or_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_or`: this handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_or`: the result is written to this tensor, and so to its views."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
         """input >> other; the sign is kept."""
     def bitwise_right_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_right_shift`: this handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_right_shift`: the result is written to this tensor, and so to its views."""
     def bitwise_xor(self, other: Operand) -> Tensor:
         """input ^ other."""
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_xor`: this handle names the result, other handles keep the old value."""
+        """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of two stacks of equally many matrices."""
     def bool(self) -> Tensor:
@@ -159,7 +159,7 @@ class Methods:
     def ceil(self) -> Tensor:
         """The smallest integer not below input."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ceil`: this handle names the result, other handles keep the old value."""
+        """In-place form of `ceil`: the result is written to this tensor, and so to its views."""
     def char(self) -> Tensor:
         """As int8."""
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -167,19 +167,19 @@ class Methods:
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp`: this handle names the result, other handles keep the old value."""
+        """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
     def clamp_max(self, max: Operand) -> Tensor:
         """The smaller of input and max."""
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp_max`: this handle names the result, other handles keep the old value."""
+        """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
     def clamp_min(self, min: Operand) -> Tensor:
         """The larger of input and min."""
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp_min`: this handle names the result, other handles keep the old value."""
+        """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clip`: this handle names the result, other handles keep the old value."""
+        """In-place form of `clip`: the result is written to this tensor, and so to its views."""
     def clone(self) -> Tensor:
         """Another handle on the same value. As values never change, nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
@@ -187,11 +187,11 @@ class Methods:
     def cos(self) -> Tensor:
         """Cosine of radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cos`: this handle names the result, other handles keep the old value."""
+        """In-place form of `cos`: the result is written to this tensor, and so to its views."""
     def cosh(self) -> Tensor:
         """Hyperbolic cosine."""
     def cosh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cosh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `cosh`: the result is written to this tensor, and so to its views."""
     def count_equal(self, other: Operand) -> Tensor:
         """How many elements are equal, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
@@ -213,7 +213,7 @@ class Methods:
     def div(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `div`: this handle names the result, other handles keep the old value."""
+        """In-place form of `div`: the result is written to this tensor, and so to its views."""
     def divide(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
     def dot(self, tensor: Tensor) -> Tensor:
@@ -223,25 +223,25 @@ class Methods:
     def elu(self, alpha: builtins.float = 1.0) -> Tensor:
         """input where positive, else alpha * (exp(input) - 1)."""
     def elu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `elu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `elu`: the result is written to this tensor, and so to its views."""
     def eq(self, other: Operand) -> Tensor:
         """input == other."""
     def eq_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `eq`: this handle names the result, other handles keep the old value."""
+        """In-place form of `eq`: the result is written to this tensor, and so to its views."""
     def equal(self, other: Tensor) -> builtins.bool:
         """Whether shape and all elements are equal. Reads the value."""
     def erf(self) -> Tensor:
         """The error function."""
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `erf`: this handle names the result, other handles keep the old value."""
+        """In-place form of `erf`: the result is written to this tensor, and so to its views."""
     def exp(self) -> Tensor:
         """e to the power of input."""
     def exp2(self) -> Tensor:
         """2 to the power of input."""
     def exp2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `exp2`: this handle names the result, other handles keep the old value."""
+        """In-place form of `exp2`: the result is written to this tensor, and so to its views."""
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `exp`: this handle names the result, other handles keep the old value."""
+        """In-place form of `exp`: the result is written to this tensor, and so to its views."""
     def expand(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Dimensions of extent 1 repeated to the given extent without copying; -1 keeps one as it is."""
     def expand_as(self, other: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ class Methods:
     def expm1(self) -> Tensor:
         """exp(input) - 1, accurate near zero."""
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `expm1`: this handle names the result, other handles keep the old value."""
+        """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
     def exponential_(self, lambd: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Exponential random numbers of rate lambd in place of the value."""
     def fill_(self, value: builtins.float | Tensor) -> Tensor:
@@ -267,33 +267,33 @@ class Methods:
     def floor(self) -> Tensor:
         """The largest integer not above input."""
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `floor`: this handle names the result, other handles keep the old value."""
+        """In-place form of `floor`: the result is written to this tensor, and so to its views."""
     def floor_divide(self, other: Operand) -> Tensor:
         """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `floor_divide`: this handle names the result, other handles keep the old value."""
+        """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
     def fmax(self, other: Operand) -> Tensor:
         """The larger of the two; the other one if one is NaN."""
     def fmax_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmax`: this handle names the result, other handles keep the old value."""
+        """In-place form of `fmax`: the result is written to this tensor, and so to its views."""
     def fmin(self, other: Operand) -> Tensor:
         """The smaller of the two; the other one if one is NaN."""
     def fmin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmin`: this handle names the result, other handles keep the old value."""
+        """In-place form of `fmin`: the result is written to this tensor, and so to its views."""
     def fmod(self, other: Operand) -> Tensor:
         """What division rounded toward zero leaves; has the sign of input."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmod`: this handle names the result, other handles keep the old value."""
+        """In-place form of `fmod`: the result is written to this tensor, and so to its views."""
     def frac(self) -> Tensor:
         """input - trunc(input)."""
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `frac`: this handle names the result, other handles keep the old value."""
+        """In-place form of `frac`: the result is written to this tensor, and so to its views."""
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
         """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
     def ge(self, other: Operand) -> Tensor:
         """input >= other."""
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ge`: this handle names the result, other handles keep the old value."""
+        """In-place form of `ge`: the result is written to this tensor, and so to its views."""
     def geglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
     def geglu_erf(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
@@ -305,11 +305,11 @@ class Methods:
     def gelu_erf(self) -> Tensor:
         """Gaussian error linear unit, exact form: 0.5 x (1 + erf(x / sqrt(2)))."""
     def gelu_erf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gelu_erf`: this handle names the result, other handles keep the old value."""
+        """In-place form of `gelu_erf`: the result is written to this tensor, and so to its views."""
     def gelu_quick(self) -> Tensor:
         """input * sigmoid(1.702 * input)."""
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gelu_quick`: this handle names the result, other handles keep the old value."""
+        """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
     def get_rows(self, rows: Tensor) -> Tensor:
         """Rows of input (..., entries, features) at the indices in rows (..., n): (..., n, features).
 
@@ -323,41 +323,41 @@ class Methods:
     def gt(self, other: Operand) -> Tensor:
         """input > other."""
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gt`: this handle names the result, other handles keep the old value."""
+        """In-place form of `gt`: the result is written to this tensor, and so to its views."""
     def half(self) -> Tensor:
         """As float16."""
     def hardsigmoid(self) -> Tensor:
         """min(max(input + 3, 0), 6) / 6."""
     def hardsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardsigmoid`: this handle names the result, other handles keep the old value."""
+        """In-place form of `hardsigmoid`: the result is written to this tensor, and so to its views."""
     def hardswish(self) -> Tensor:
         """input * min(max(input + 3, 0), 6) / 6."""
     def hardswish_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardswish`: this handle names the result, other handles keep the old value."""
+        """In-place form of `hardswish`: the result is written to this tensor, and so to its views."""
     def hardtanh(self, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
         """input limited to [min_val, max_val]."""
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardtanh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `hardtanh`: the result is written to this tensor, and so to its views."""
     def hypot(self, other: Operand) -> Tensor:
         """sqrt(input^2 + other^2), without overflow."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hypot`: this handle names the result, other handles keep the old value."""
+        """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
         """input with alpha times the slices of source added to those at the positions `index` along dim."""
     def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_add`: this handle names the result, other handles keep the old value."""
+        """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
     def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
         """input with the slices at the positions `index` along dim replaced by those of source."""
     def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_copy`: this handle names the result, other handles keep the old value."""
+        """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
         """input with the slices at the positions `index` along dim set to value."""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_fill`: this handle names the result, other handles keep the old value."""
+        """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
     def index_put(self, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
         """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
     def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_put`: this handle names the result, other handles keep the old value."""
+        """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """The slices of input at the positions in the vector `index` along dim."""
     def inner(self, other: Tensor) -> Tensor:
@@ -365,21 +365,21 @@ class Methods:
     def int(self) -> Tensor:
         """As int32."""
     def is_contiguous(self) -> builtins.bool:
-        """True: values are always row-major."""
+        """Whether the elements lie in row-major order. Only views may have others."""
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """Whether |input - other| <= atol + rtol * |other|, element by element."""
     def isfinite(self) -> Tensor:
         """Whether input is neither infinite nor NaN."""
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isfinite`: this handle names the result, other handles keep the old value."""
+        """In-place form of `isfinite`: the result is written to this tensor, and so to its views."""
     def isinf(self) -> Tensor:
         """Whether input is plus or minus infinity."""
     def isinf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isinf`: this handle names the result, other handles keep the old value."""
+        """In-place form of `isinf`: the result is written to this tensor, and so to its views."""
     def isnan(self) -> Tensor:
         """Whether input is NaN."""
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isnan`: this handle names the result, other handles keep the old value."""
+        """In-place form of `isnan`: the result is written to this tensor, and so to its views."""
     def kron(self, other: Tensor) -> Tensor:
         """Kronecker product: other times each element of input, laid out as input is."""
     def l2_norm(self, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
@@ -387,15 +387,15 @@ class Methods:
     def le(self, other: Operand) -> Tensor:
         """input <= other."""
     def le_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `le`: this handle names the result, other handles keep the old value."""
+        """In-place form of `le`: the result is written to this tensor, and so to its views."""
     def leaky_relu(self, negative_slope: builtins.float = 0.01) -> Tensor:
         """input where positive, else negative_slope * input."""
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `leaky_relu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
         """input + weight * (end - input)."""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lerp`: this handle names the result, other handles keep the old value."""
+        """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
     def less(self, other: Any) -> Any:
         """input < other."""
     def less_equal(self, other: Any) -> Any:
@@ -405,43 +405,43 @@ class Methods:
     def log10(self) -> Tensor:
         """Logarithm to base 10, exact for powers of ten."""
     def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log10`: this handle names the result, other handles keep the old value."""
+        """In-place form of `log10`: the result is written to this tensor, and so to its views."""
     def log1p(self) -> Tensor:
         """log(1 + input), accurate near zero."""
     def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log1p`: this handle names the result, other handles keep the old value."""
+        """In-place form of `log1p`: the result is written to this tensor, and so to its views."""
     def log2(self) -> Tensor:
         """Logarithm to base 2, exact for powers of two."""
     def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log2`: this handle names the result, other handles keep the old value."""
+        """In-place form of `log2`: the result is written to this tensor, and so to its views."""
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log`: this handle names the result, other handles keep the old value."""
+        """In-place form of `log`: the result is written to this tensor, and so to its views."""
     def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
         """log(softmax(input)) over dim, without overflow."""
     def logaddexp(self, other: Operand) -> Tensor:
         """log(exp(input) + exp(other)), without overflow."""
     def logaddexp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logaddexp`: this handle names the result, other handles keep the old value."""
+        """In-place form of `logaddexp`: the result is written to this tensor, and so to its views."""
     def logical_and(self, other: Operand) -> Tensor:
         """Both are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_and`: this handle names the result, other handles keep the old value."""
+        """In-place form of `logical_and`: the result is written to this tensor, and so to its views."""
     def logical_not(self) -> Tensor:
         """input is false (zero)."""
     def logical_not_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_not`: this handle names the result, other handles keep the old value."""
+        """In-place form of `logical_not`: the result is written to this tensor, and so to its views."""
     def logical_or(self, other: Operand) -> Tensor:
         """Either is true."""
     def logical_or_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_or`: this handle names the result, other handles keep the old value."""
+        """In-place form of `logical_or`: the result is written to this tensor, and so to its views."""
     def logical_xor(self, other: Operand) -> Tensor:
         """Exactly one is true."""
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_xor`: this handle names the result, other handles keep the old value."""
+        """In-place form of `logical_xor`: the result is written to this tensor, and so to its views."""
     def logsigmoid(self) -> Tensor:
         """log(sigmoid(input)), without overflow."""
     def logsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logsigmoid`: this handle names the result, other handles keep the old value."""
+        """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
     def logsumexp(self, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
         """log(sum(exp(input))) over dim, without overflow."""
     def long(self) -> Tensor:
@@ -449,15 +449,15 @@ class Methods:
     def lt(self, other: Operand) -> Tensor:
         """input < other."""
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lt`: this handle names the result, other handles keep the old value."""
+        """In-place form of `lt`: the result is written to this tensor, and so to its views."""
     def masked_fill(self, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
         """`value` where mask, else input; keeps the input's dtype."""
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `masked_fill`: this handle names the result, other handles keep the old value."""
+        """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """input with the elements of source, in their order, where mask. Reads the mask."""
     def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `masked_scatter`: this handle names the result, other handles keep the old value."""
+        """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where mask, as a vector. Reads the mask."""
     def matmul(self, other: Operand) -> Tensor:
@@ -469,7 +469,7 @@ class Methods:
     def maximum(self, other: Operand) -> Tensor:
         """The larger of the two; NaN if either is NaN."""
     def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `maximum`: this handle names the result, other handles keep the old value."""
+        """In-place form of `maximum`: the result is written to this tensor, and so to its views."""
     def mean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Arithmetic mean over dim (None = all)."""
     def median(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
@@ -481,11 +481,11 @@ class Methods:
     def minimum(self, other: Operand) -> Tensor:
         """The smaller of the two; NaN if either is NaN."""
     def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `minimum`: this handle names the result, other handles keep the old value."""
+        """In-place form of `minimum`: the result is written to this tensor, and so to its views."""
     def mish(self) -> Tensor:
         """input * tanh(softplus(input))."""
     def mish_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mish`: this handle names the result, other handles keep the old value."""
+        """In-place form of `mish`: the result is written to this tensor, and so to its views."""
     def mm(self, mat2: Tensor) -> Tensor:
         """Product of two matrices."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
@@ -495,7 +495,7 @@ class Methods:
     def mul(self, other: Operand) -> Tensor:
         """input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mul`: this handle names the result, other handles keep the old value."""
+        """In-place form of `mul`: the result is written to this tensor, and so to its views."""
     def mul_mat(self, b: Tensor) -> Tensor:
         """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
 
@@ -513,7 +513,7 @@ class Methods:
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
     def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `nan_to_num`: this handle names the result, other handles keep the old value."""
+        """In-place form of `nan_to_num`: the result is written to this tensor, and so to its views."""
     def nanmean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
     def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
@@ -523,11 +523,11 @@ class Methods:
     def ne(self, other: Operand) -> Tensor:
         """input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ne`: this handle names the result, other handles keep the old value."""
+        """In-place form of `ne`: the result is written to this tensor, and so to its views."""
     def neg(self) -> Tensor:
         """-input."""
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `neg`: this handle names the result, other handles keep the old value."""
+        """In-place form of `neg`: the result is written to this tensor, and so to its views."""
     def negative(self) -> Any:
         """-input."""
     def nelement(self) -> builtins.int:
@@ -561,7 +561,7 @@ class Methods:
     def pow(self, exponent: Operand | np.generic) -> Tensor:
         """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
     def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `pow`: this handle names the result, other handles keep the old value."""
+        """In-place form of `pow`: the result is written to this tensor, and so to its views."""
     def prod(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Product over dim (None = all); integers give int64."""
     def quantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
@@ -574,7 +574,7 @@ class Methods:
     def reciprocal(self) -> Tensor:
         """1 / input."""
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `reciprocal`: this handle names the result, other handles keep the old value."""
+        """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
     def reglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension; swapped: second and first."""
     def relu(self) -> Tensor:
@@ -582,13 +582,13 @@ class Methods:
     def relu6(self) -> Tensor:
         """min(max(input, 0), 6)."""
     def relu6_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `relu6`: this handle names the result, other handles keep the old value."""
+        """In-place form of `relu6`: the result is written to this tensor, and so to its views."""
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `relu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `relu`: the result is written to this tensor, and so to its views."""
     def remainder(self, other: Operand) -> Tensor:
         """What floor division leaves; has the sign of the divisor."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `remainder`: this handle names the result, other handles keep the old value."""
+        """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
     def repeat(self, *repeats: Any) -> Tensor:
         """The whole tensor repeated along each dimension; more numbers than dimensions add leading ones."""
     def repeat_as(self, other: Tensor) -> Tensor:
@@ -608,37 +608,37 @@ class Methods:
     def round(self, *, decimals: builtins.int = 0) -> Tensor:
         """The nearest multiple of 10 ** -decimals, halves to even."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `round`: this handle names the result, other handles keep the old value."""
+        """In-place form of `round`: the result is written to this tensor, and so to its views."""
     def round_half_away(self) -> Tensor:
         """The nearest integer, halves away from zero: GGML's ROUND."""
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `round_half_away`: this handle names the result, other handles keep the old value."""
+        """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(input)."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `rsqrt`: this handle names the result, other handles keep the old value."""
+        """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """other - alpha * input."""
     def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
         """input * s + b."""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scale`: this handle names the result, other handles keep the old value."""
+        """In-place form of `scale`: the result is written to this tensor, and so to its views."""
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
         """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
         Negative indices are out of range, as in gather."""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scatter`: this handle names the result, other handles keep the old value."""
+        """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
         """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scatter_add`: this handle names the result, other handles keep the old value."""
+        """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
     def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
         """The slice at `index` along dim, without it."""
     def selu(self) -> Tensor:
         """Scaled elu with the constants of Klambauer et al., 2017."""
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `selu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `selu`: the result is written to this tensor, and so to its views."""
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
         """input (..., entries, features) with the rows at the indices `rows` (..., n) taken from source (..., n, features).
 
@@ -646,31 +646,31 @@ class Methods:
     def sgn(self) -> Tensor:
         """The same as sign, under the name that it has in GGML."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sgn`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sgn`: the result is written to this tensor, and so to its views."""
     def short(self) -> Tensor:
         """As int16."""
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-input))."""
     def sigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sigmoid`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sigmoid`: the result is written to this tensor, and so to its views."""
     def sign(self) -> Tensor:
         """-1, 0 or 1; NaN gives 0, as in PyTorch and GGML."""
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sign`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sign`: the result is written to this tensor, and so to its views."""
     def silu(self) -> Tensor:
         """input * sigmoid(input)."""
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `silu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `silu`: the result is written to this tensor, and so to its views."""
     def silu_back(self, input: Tensor) -> Tensor:
         """grad times the derivative of silu at input."""
     def sin(self) -> Tensor:
         """Sine of radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sin`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sin`: the result is written to this tensor, and so to its views."""
     def sinh(self) -> Tensor:
         """Hyperbolic sine."""
     def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sinh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
     def soft_max_ext(self, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
         """softmax(input * scale + slope * mask) over the last dimension of (..., heads, rows, columns).
 
@@ -681,11 +681,11 @@ class Methods:
     def softplus(self, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
         """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
     def softplus_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softplus`: this handle names the result, other handles keep the old value."""
+        """In-place form of `softplus`: the result is written to this tensor, and so to its views."""
     def softsign(self) -> Tensor:
         """input / (1 + |input|)."""
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softsign`: this handle names the result, other handles keep the old value."""
+        """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
     def sort(self, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
         """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
     def split(self, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
@@ -693,11 +693,11 @@ class Methods:
     def sqrt(self) -> Tensor:
         """Square root; negative numbers give NaN."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sqrt`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sqrt`: the result is written to this tensor, and so to its views."""
     def square(self) -> Tensor:
         """input * input."""
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `square`: this handle names the result, other handles keep the old value."""
+        """In-place form of `square`: the result is written to this tensor, and so to its views."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Without the dimensions of extent 1, or without those of them that `dim` names."""
     def std(self, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
@@ -707,13 +707,15 @@ class Methods:
     def step(self) -> Tensor:
         """1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `step`: this handle names the result, other handles keep the old value."""
+        """In-place form of `step`: the result is written to this tensor, and so to its views."""
     def stride(self, dim: builtins.int | None = None) -> Any:
-        """Distance of neighbours in elements, for each dimension or for one. Values are always row-major."""
+        """Distance of neighbours in elements, for each dimension or for one.
+
+        That of a dimension of extent 1 has no meaning. Results of ops are row-major, whatever their operands are."""
     def sub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sub`: this handle names the result, other handles keep the old value."""
+        """In-place form of `sub`: the result is written to this tensor, and so to its views."""
     def subtract(self, other: Any, *, alpha: Any = 1) -> Any:
         """input - alpha * other."""
     def sum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
@@ -735,11 +737,11 @@ class Methods:
     def tan(self) -> Tensor:
         """Tangent of radians."""
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tan`: this handle names the result, other handles keep the old value."""
+        """In-place form of `tan`: the result is written to this tensor, and so to its views."""
     def tanh(self) -> Tensor:
         """Hyperbolic tangent."""
     def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tanh`: this handle names the result, other handles keep the old value."""
+        """In-place form of `tanh`: the result is written to this tensor, and so to its views."""
     def tile(self, *dims: Any) -> Tensor:
         """As repeat; fewer numbers than dimensions leave the leading ones alone."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False) -> Tensor:
@@ -760,17 +762,17 @@ class Methods:
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tril`: this handle names the result, other handles keep the old value."""
+        """In-place form of `tril`: the result is written to this tensor, and so to its views."""
     def triu(self, diagonal: builtins.int = 0) -> Tensor:
         """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
     def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `triu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `triu`: the result is written to this tensor, and so to its views."""
     def true_divide(self, other: Operand) -> Tensor:
         """input / other; integers give float32."""
     def trunc(self) -> Tensor:
         """The integer part, toward zero."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `trunc`: this handle names the result, other handles keep the old value."""
+        """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
     def type(self, dtype: Any) -> Tensor:
         """As another dtype."""
     def type_as(self, other: Tensor) -> Tensor:
@@ -793,10 +795,10 @@ class Methods:
         """Variance and mean over dim."""
     def vdot(self, tensor: Tensor) -> Tensor:
         """Sum of the products of two vectors."""
-    def view(self, *shape: Any) -> Any:
-        """The same elements in row-major order under another shape; one extent may be -1."""
+    def view(self, *shape: Any) -> Tensor:
+        """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
     def view_as(self, other: Tensor) -> Tensor:
-        """The elements under the shape of other."""
+        """The same memory under the shape of other."""
     def where(self, condition: Tensor, other: Operand) -> Any:
         """This tensor where condition, else other."""
     def xielu(self, alpha_n: builtins.float, alpha_p: builtins.float, beta: builtins.float, eps: builtins.float) -> Tensor:
@@ -804,7 +806,7 @@ class Methods:
 
         alpha_p x^2 + beta x where x > 0, else alpha_n (expm1(min(x, eps)) - x) + beta x."""
     def xielu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `xielu`: this handle names the result, other handles keep the old value."""
+        """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
     def zero_(self) -> Tensor:
         """Zeros in place of the value."""
     def __add__(self, other: Any) -> Tensor: ...

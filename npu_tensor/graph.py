@@ -37,6 +37,7 @@ __all__ = [
     "digraph",
     "no_value_yet",
     "operands",
+    "outside_change",
     "recorded_at",
     "source_line",
     "source_text",
@@ -146,28 +147,45 @@ class Data(Node):
 
 
 class Watch:
-    """What a function does to handles while `jit` captures it, so that changes of outside ones can be taken back.
+    """What a function does while `jit` captures it, so that a change of a handle from outside is refused.
 
-    before: order number at the start. made: data nodes that the function created. changes: each handle from outside
-    that was made to name another node, the node that it named, and the recording line's code object and offset.
+    before: order number at the start. made: data nodes that the function created. changes: the lines, as code object
+    and offset, that tried to change a handle from outside.
     """
 
-    __slots__ = ("before", "changes", "made")
+    __slots__ = ("_outside", "before", "changes", "made")
 
     def __init__(self) -> None:
         self.before = current_order()
         self.made: set[Node] = set()
-        self.changes: list[tuple[Any, Node, tuple[CodeType, int] | None]] = []
+        self.changes: list[tuple[CodeType, int] | None] = []
+        self._outside: set[Node] = set()
 
     def is_outside(self, node: Node) -> bool:
-        """Whether the node existed before the function was called."""
-        return node.order < self.before and node not in self.made
+        """Whether the node existed before the function was called, or derives the value of a handle that did."""
+        return (node.order < self.before and node not in self.made) or node in self._outside
 
-    def restore(self) -> None:
-        """Let every changed handle name again what it named before."""
-        for handle, node, _ in self.changes:
-            handle._node = node
-            node.handle = weakref.ref(handle)
+    def outside_since(self, order: int, node: Node) -> None:
+        """Count a node, and what it is made of that was recorded since `order`, as older than the function."""
+        if node.order > order and node not in self._outside:
+            self._outside.add(node)
+            for operand in node.inputs:
+                if isinstance(operand, Node):
+                    self.outside_since(order, operand)
+
+    def refuse(self, where: tuple[CodeType, int] | None) -> CaptureError:
+        """The error of changing a handle from outside. The capture fails also if the function catches it."""
+        self.changes.append(where)
+        return outside_change(where)
+
+
+def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
+    """The error of a captured function that changes a handle from outside on a line."""
+    line = f", at {source_line(*where)}: {source_text(*where)}" if where else ""
+    return CaptureError(
+        f"jit cannot replay a change of a tensor outside the function, or of an argument{line}. "
+        "Return the new value instead"
+    )
 
 
 watches: dict[int, Watch] = {}

@@ -35,8 +35,8 @@ class _Absent:
 def compile_recorder(op: Op, names: Mapping[str, Any]) -> Callable[..., Any]:
     """The function that records `op`, with its name and its text.
 
-    names: `Tensor`, and as `_operand`, `_resolve` and `_finish` the steps that `tensor.record` takes; `_fit` is called
-    with a Python integer that int64 cannot hold.
+    names: `Tensor`, and as `_operand`, `_resolve` and `_finish` the steps that `tensor.record` takes, the last of which
+    also gets the tensor that a view is of; `_fit` is called with a Python integer that int64 cannot hold.
     """
     source = _source(op)
     filename = f"<npu_tensor.{op.name}>"
@@ -189,5 +189,6 @@ def _source(op: Op) -> str:
         lines.append("    if numbers:")
     for i in range(len(names)):
         lines.append(f"        if s{i} is int and not {INT64.min} <= n{i} <= {INT64.max}: _fit(call, {i}, n{i}, frame)")
-    lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame)")
+    viewed = f", {op.operands[0]}" if op.kind == "view" else ""
+    lines.append(f"    return _finish(call, ({''.join(name + ', ' for name in names)}), {depth} + 1, frame{viewed})")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,6 @@ are looked at: print, item, numpy, tolist, bool, int, float, or realize.
 
 from __future__ import annotations
 
-import ctypes
 import reprlib
 import sys
 import weakref
@@ -18,15 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from npu_tensor import dlpack, selection
+from npu_tensor.aliasing import Storage, View, view_node
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
-from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
 from npu_tensor.recorders import compile_recorder
-from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
 from npu_tensor.spec import Spec
@@ -50,6 +48,7 @@ __all__ = [
     "realize",
     "record",
     "user_frame",
+    "views_of",
     "wrap",
 ]
 
@@ -58,15 +57,17 @@ class Tensor(Methods):
     """A multi-dimensional array whose value may not have been computed yet.
 
     Create one with `npu_tensor.tensor`, which `Tensor(data, dtype)` means too, `zeros`, `from_numpy` and the like. A
-    Tensor is a handle on an immutable value: views never alias, and `x += y` or `x[i] = v` makes this handle name a new
-    value.
+    Tensor is a handle on an immutable value: `x += y` or `x[i] = v` makes this handle name a new value, and with it
+    those that share memory with it in PyTorch: `x` is changed by `x[0].zero_()`, and `x.T` by `x += 1`.
     """
 
-    __slots__ = ("__weakref__", "_node")
-    _node: Node
+    __slots__ = ("__weakref__", "_alias", "_node")
+    _node: Node  # not there after a write to another tensor that shares memory, until it is used
+    _alias: tuple[Storage, View] | None  # None for a tensor that was never viewed
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
+        self._alias = None
         self._node = FUNCTIONS["tensor"](data, dtype)._node
         self._node.handle = weakref.ref(self)
 
@@ -255,6 +256,12 @@ class Tensor(Methods):
 
         def __getattr__(self, name: str) -> Any:
             """Only called for what is not there."""
+            if name == "_node" and self._alias is not None:
+                storage, view = self._alias
+                node = storage.read(self, view)
+                if config.eager and node.value is None and not watches:
+                    _realize_nodes((node,))
+                return node
             hint = f": {_HINTS[name]}" if name in _HINTS else ""
             raise AttributeError(f"'Tensor' object has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -281,15 +288,23 @@ class Tensor(Methods):
         self.requires_grad_(value)
 
     def contiguous(self) -> Tensor:
-        """self: values are always row-major."""
-        return self
+        """self if its elements lie in row-major order, else a copy."""
+        return self if self.is_contiguous() else self.clone()
 
     def cpu(self) -> Tensor:
         """The tensor on the CPU device."""
         return self
 
-    def _assign(self, result: Tensor) -> Tensor:
-        """Make this handle name `result`, which must have the same shape; converts to this tensor's dtype."""
+    def _assign(self, result: Tensor, *, uniform: bool = False) -> Tensor:
+        """Write `result`, which must have the same shape, to this tensor and its views; converts to its dtype.
+
+        uniform: whether all its elements are equal, so that the order in which they are written does not matter.
+        """
+        if self._alias is not None and self._alias[1].overlaps and not uniform:
+            raise ArgumentError(
+                f"an in-place op on {self._node.spec} would write to one element at several positions, as it was "
+                "expanded; clone() it first"
+            )
         if result.shape != self.shape:
             raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
         if result.dtype is not self.dtype:
@@ -297,11 +312,13 @@ class Tensor(Methods):
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = record(OPS["convert"], (result,), (self.dtype,))
         if watches:
-            _note_change(self, sys._getframe(1))
-        self._node = result._node
-        self._node.handle = weakref.ref(self)
-        if sys.getrefcount(self) <= UNNAMED:
-            warn_if_lost(item=False)
+            _refuse_outside(self, sys._getframe(1))
+        if self._alias is None:
+            self._node = result._node
+            self._node.handle = weakref.ref(self)
+        else:
+            storage, view = self._alias
+            storage.write(self, view, result._node)
         return self
 
 
@@ -319,6 +336,7 @@ _HINTS = {
 def wrap(node: Node) -> Tensor:
     """The one Tensor that names `node`."""
     tensor = Tensor.__new__(Tensor)
+    tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
     if watches and (watch := watches.get(get_ident())) is not None:
@@ -326,11 +344,13 @@ def wrap(node: Node) -> Tensor:
     return tensor
 
 
-def _note_change(tensor: Tensor, frame: FrameType) -> None:
-    """Tell the capture in this thread, if any, that a handle from outside is about to name another node."""
+def _refuse_outside(tensor: Tensor, frame: FrameType) -> None:
+    """CaptureError if a function that is being captured in this thread is about to change a tensor from outside."""
     watch = watches.get(get_ident())
-    if watch is not None and watch.is_outside(tensor._node):
-        watch.changes.append((tensor, tensor._node, user_frame(frame)))
+    if watch is not None:
+        alias = tensor._alias
+        if watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch):
+            raise watch.refuse(user_frame(frame))
 
 
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
@@ -444,6 +464,7 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     where = (code, frame.f_lasti) if code.co_filename not in internal_files else user_frame(frame)
     node = Node(call, inputs, call.spec, depth, where)
     tensor = Tensor.__new__(Tensor)
+    tensor._alias = None
     tensor._node = node
     node.handle = weakref.ref(tensor)
     if depth > config.max_depth or config.eager:
@@ -451,28 +472,32 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     return tensor
 
 
-SMALL_PART = 4096
-"""Parts of at most so many bytes are copied, which takes less than a microsecond, instead of shared."""
+def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, viewed: Any) -> Tensor:
+    """As `_finish`, for a view, which shares the storage of what it views unless its elements have to be copied."""
+    code = frame.f_code
+    where = (code, frame.f_lasti) if code.co_filename not in internal_files else user_frame(frame)
+    node = view_node(call, inputs[0], depth, where)
+    tensor = wrap(node)
+    if isinstance(viewed, Tensor):
+        alias = viewed._alias
+        if alias is None:
+            alias = viewed._alias = (Storage(viewed), View.whole(viewed._node.spec))
+        storage, view = alias
+        child = view.through(call)
+        if child is not None:
+            tensor._alias = (storage, child)
+            storage.add(tensor)
+    if node.value is None and (depth > config.max_depth or config.eager):
+        _run_early(tensor, depth)
+    return tensor
 
 
-def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType) -> Tensor:
-    """As `_finish`, for a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
-
-    A plan for every place that a program looks at would cost far more than to share the memory.
-    """
-    value = inputs[0].value
-    if call.start is None or type(value) is not Buffer or watches:
-        return _finish(call, inputs, depth, frame)
-    start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
-    if nbytes == value.nbytes:
-        return wrap(Data(call.spec, value))
-    if nbytes <= SMALL_PART and 8 * nbytes <= value.nbytes:  # which would keep the whole alive
-        part = allocator().allocate(nbytes)
-        ctypes.memmove(part.address, value.address + start, nbytes)
-        return wrap(Data(call.spec, part))
-    if selection.active.accelerators:  # An NPU keeps copies of whole values, and reads parts of them.
-        return _finish(call, inputs, depth, frame)
-    return wrap(Data(call.spec, value.part(start, nbytes)))
+def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
+    """The tensor that view ops show of another one, whose memory it shares."""
+    frame = sys._getframe(1)
+    for call in calls:
+        viewed = _finish_view(call, (viewed._node,), viewed._node.depth + 1, frame, viewed)
+    return viewed
 
 
 def _run_early(tensor: Tensor, depth: int) -> None:

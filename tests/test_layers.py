@@ -25,7 +25,7 @@ SOURCES = [  # rglob does not follow the links to top-level folders
 LAYERS = (
     ("affinity", "errors", "forks", "units", "user_warnings", "version"),
     ("config", "events"),
-    ("debugging", "dtypes", "logs", "lost_writes"),
+    ("debugging", "dtypes", "logs"),
     ("dlpack", "spec", "tensor_desc"),
     ("ops",),
     ("graph", "recorders", "task"),
@@ -36,7 +36,7 @@ LAYERS = (
     ("fuse", "lifetimes", "observed", "placement", "plan"),
     ("costs", "trace_file"),
     ("selection",),
-    ("explanation", "schedule"),
+    ("aliasing", "explanation", "schedule"),
     ("_methods",),
     ("tensor",),
     ("explain",),

@@ -6,7 +6,6 @@ Steps may be negative, as in NumPy. A boolean mask reads the mask's value, becau
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ import numpy as np
 from npu_tensor.dtypes import bool_, int64
 from npu_tensor.errors import DimensionError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, converted, fitting
-from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
 from npu_tensor.spec import broadcast_shapes
@@ -209,7 +207,7 @@ def get(input: Tensor, index: Any) -> Tensor:
     added = taken.ndim - len(others)
     before = places[0]
     order = [*range(added, added + before), *range(added), *range(added + before, taken.ndim)]
-    return taken.permute(*order)
+    return taken.permute(*order).clone()  # a tensor of its own
 
 
 def _without_switches(index: Any) -> Any | None:
@@ -263,9 +261,17 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, accumulate
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
+    if self._alias is not None:
+        storage, view = self._alias
+        written = value._alias if isinstance(value, Tensor) else None
+        if written is not None and written[0] is storage and get(self, index)._alias == written:
+            return  # x[i] += y writes to the view x[i], and then x[i] to itself.
+        if view.overlaps:  # as after expand, where the part that is written may not overlap
+            part = get(self, index)
+            if part._alias is not None:
+                part.copy_(value)
+                return
     self._assign(put(self, index, value))
-    if sys.getrefcount(self) <= UNNAMED:
-        warn_if_lost(item=True)
 
 
 def _iterate(self: Tensor) -> Iterator[Tensor]:
@@ -274,9 +280,9 @@ def _iterate(self: Tensor) -> Iterator[Tensor]:
     return iter(self.unbind(0))
 
 
-composite("__getitem__", function=False)(get)
+composite("__getitem__", function=False, view=True)(get)
 composite("__setitem__", function=False)(_set)
-composite("__iter__", function=False)(_iterate)
+composite("__iter__", function=False, view=True)(_iterate)
 
 
 @composite()

@@ -1,4 +1,4 @@
-"""The in-place forms, which make the handle name a new value; other handles keep the old one."""
+"""The in-place forms: the handle names a new value, and so do the tensors that share memory with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _register_in_place(name: str, function: Callable[..., Tensor]) -> None:
         return input._assign(function(input, *args, **kwargs))
 
     method.__name__ = f"{name}_"
-    method.__doc__ = f"In-place form of `{name}`: this handle names the result, other handles keep the old value."
+    method.__doc__ = f"In-place form of `{name}`: the result is written to this tensor, and so to its views."
     composite(f"{name}_", function=False)(method)
 
 
@@ -38,14 +38,14 @@ for _name in IN_PLACE:
 @composite("zero_", function=False)
 def zero_in_place(input: Tensor) -> Tensor:
     """Zeros in place of the value."""
-    return input._assign(zeros_like(input))
+    return input._assign(zeros_like(input), uniform=True)
 
 
 @composite("fill_", function=False)
 def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
     """One number in place of the value."""
     number = converted(value, input.dtype)
-    return input._assign(number.reshape(()).expand(input.shape))
+    return input._assign(number.reshape(()).expand(input.shape), uniform=True)
 
 
 @composite("copy_", function=False)

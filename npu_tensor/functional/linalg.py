@@ -11,7 +11,6 @@ import numpy as np
 from npu_tensor.dtypes import int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, register, tensor_of
-from npu_tensor.functional.shape import diagonal
 from npu_tensor.ops.rules import unpacked
 from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor, define_operator
 
@@ -19,6 +18,7 @@ __all__: list[str] = []
 
 _contract = RECORDERS["contract"]
 _transposed = RECORDERS["permute"]
+_diagonal = RECORDERS["diagonal"]
 
 
 def _product_of(a: Tensor, b: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     _require_dimensions("input", input, 2)
-    return diagonal(input).sum()
+    return _diagonal(input).sum()
 
 
 @composite(method=False)
@@ -233,7 +233,7 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            tensor = diagonal(tensor, 0, first, second)
+            tensor = _diagonal(tensor, 0, first, second)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     return tensor, labels
 

@@ -34,12 +34,13 @@ GGML_NAMES: Final[dict[str, str]] = {}
 
 
 def composite(
-    name: str = "", *, function: bool = True, method: bool = True, ggml: str = ""
+    name: str = "", *, function: bool = True, method: bool = True, ggml: str = "", view: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make the decorated function public as npu_tensor.<name> and as a method of Tensor.
 
     The name is the function's own without trailing underscores unless given; several may be given by several
-    decorators. Errors it raises gain its name, its operands and the user's line.
+    decorators. Errors it raises gain its name, its operands and the user's line. view: whether its results share memory
+    with its operands in PyTorch; other functions may use views inside, and their results are tensors of their own.
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
@@ -59,9 +60,12 @@ def composite(
                 kwargs[synonyms[synonym]] = kwargs.pop(synonym)
             given = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
             try:
-                return body(*given, **kwargs)
+                result = body(*given, **kwargs)
             except NpuTensorError as error:
                 raise _named(error, public, args) from error.__cause__
+            if not view and isinstance(result, Tensor) and result._alias is not None:
+                result._alias = result._alias if any(result is argument for argument in args) else None
+            return result
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"

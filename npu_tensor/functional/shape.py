@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from npu_tensor.dtypes import promote
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
-from npu_tensor.functional.creation import arange, extents
+from npu_tensor.functional.creation import extents
 from npu_tensor.functional.register import Operand, composite, fitting, register, tensor_of
 from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension, unpacked
@@ -45,22 +45,31 @@ def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor
 
 # --- extents and order of dimensions
 
-register("view", RECORDERS["reshape"], function=False)
+@composite(function=False, view=True)
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
+    result = input.reshape(*shape)
+    if result._alias is None:
+        strides = ", ".join(map(str, stride(input)))
+        raise ArgumentError(
+            f"strides ({strides}) allow no view of shape {list(result.shape)}; use reshape, which copies"
+        )
+    return result
 
 
-@composite(function=False)
+@composite(function=False, view=True)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """The elements under the shape of other."""
-    return input.reshape(other.shape)
+    """The same memory under the shape of other."""
+    return view(input, other.shape)
 
 
-@composite(function=False)
+@composite(function=False, view=True)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """The elements under the shape of other."""
     return input.reshape(other.shape)
 
 
-@composite(ggml="TRANSPOSE")
+@composite(ggml="TRANSPOSE", view=True)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Dimensions dim0 and dim1 swapped."""
     dims = list(range(input.ndim))
@@ -74,7 +83,7 @@ register("swapaxes", transpose)
 register("swapdims", transpose)
 
 
-@composite()
+@composite(view=True)
 def t(input: Tensor) -> Tensor:
     """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
     if input.ndim > 2:
@@ -89,16 +98,16 @@ def _reversed(self: Tensor) -> Tensor:
 
 def _matrix_transposed(self: Tensor) -> Tensor:
     """The last two dimensions swapped."""
-    if self.ndim < 2:
-        raise ShapeError(f"mT needs two dimensions or more, not {self.ndim}")
-    return transpose(self, -2, -1)
+    if self.ndim == 1:
+        raise ShapeError("mT needs two dimensions or more, or none")
+    return transpose(self, -2, -1) if self.ndim else self.permute()
 
 
 Tensor.T = property(_reversed)  # type: ignore[assignment]
 Tensor.mT = property(_matrix_transposed)  # type: ignore[assignment]
 
 
-@composite()
+@composite(view=True)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     sources = [dimension(d, input.ndim) for d in _sequence(source)]
@@ -118,21 +127,21 @@ def _sequence(value: int | Sequence[int]) -> Sequence[int]:
     return value if isinstance(value, (tuple, list)) else (value,)
 
 
-@composite()
+@composite(view=True)
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of extent 1, or without those of them that `dim` names."""
     chosen = range(input.ndim) if dim is None else [dimension(d, input.ndim) for d in _sequence(dim)]
     return input.reshape(*(e for axis, e in enumerate(input.shape) if e != 1 or axis not in chosen))
 
 
-@composite()
+@composite(view=True)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of extent 1 before `dim`."""
     place = dimension(dim, input.ndim + 1)
     return input.reshape(*input.shape[:place], 1, *input.shape[place:])
 
 
-@composite()
+@composite(view=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim to end_dim as one."""
     start, end = dimension(start_dim, input.ndim), dimension(end_dim, input.ndim)
@@ -141,13 +150,13 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return input.reshape(*input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
 
 
-@composite()
+@composite(view=True)
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
-    return input.reshape(input.numel())
+    return input.contiguous().reshape(input.numel())
 
 
-@composite()
+@composite(view=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Dimension `dim` split into `sizes`, one of which may be -1."""
     place = dimension(dim, input.ndim)
@@ -157,38 +166,41 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
         sizes[sizes.index(-1)] = input.shape[place] // known if known else 0
     if math.prod(sizes) != input.shape[place]:
         raise ShapeError(f"sizes {sizes} do not multiply to {input.shape[place]}")
-    return input.reshape(*input.shape[:place], *sizes, *input.shape[place + 1 :])
+    return view(input, *input.shape[:place], *sizes, *input.shape[place + 1 :])
 
 
 @composite(function=False)
 def stride(input: Tensor, dim: int | None = None) -> Any:
-    """Distance of neighbours in elements, for each dimension or for one. Values are always row-major."""
-    strides = contiguous_strides(input.shape)
+    """Distance of neighbours in elements, for each dimension or for one.
+
+    That of a dimension of extent 1 has no meaning. Results of ops are row-major, whatever their operands are.
+    """
+    strides = contiguous_strides(input.shape) if input._alias is None else input._alias[1].layout.strides
     return strides if dim is None else strides[dimension(dim, input.ndim)]
 
 
 @composite(function=False)
 def is_contiguous(input: Tensor) -> bool:
-    """True: values are always row-major."""
-    return True
+    """Whether the elements lie in row-major order. Only views may have others."""
+    return input._alias is None or input._alias[1].is_contiguous
 
 
 # --- repetition
 
 
-@composite(function=False)
+@composite(function=False, view=True)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """Expanded to the shape of other."""
     return input.expand(other.shape)
 
 
-@composite()
+@composite(view=True)
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """Expanded to a shape, by the rules of broadcasting."""
     return input.expand(size)
 
 
-@composite(method=False)
+@composite(method=False, view=True)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All expanded to their common shape."""
     shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
@@ -275,7 +287,7 @@ def vstack(tensors: Sequence[Operand]) -> Tensor:
     return cat([part.reshape(1, part.numel()) if part.ndim < 2 else part for part in parts], 0)
 
 
-@composite()
+@composite(view=True)
 def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of a given size along dim (the last may be smaller), or of given sizes."""
     place = dimension(dim, input.ndim)
@@ -298,7 +310,7 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
     return tuple(parts)
 
 
-@composite()
+@composite(view=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` parts of equal size along dim; the last may be smaller."""
     if chunks < 1:
@@ -307,7 +319,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-extent // chunks), dim) if extent else split(input, [0] * chunks, dim)
 
 
-@composite()
+@composite(view=True)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along dim, without it."""
     if not input.ndim:
@@ -318,7 +330,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 # --- parts
 
 
-@composite()
+@composite(view=True)
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements along dim from `start`."""
     place = dimension(dim, input.ndim)
@@ -331,7 +343,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return cut(input, place, start, start + length)
 
 
-@composite()
+@composite(view=True)
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` along dim, without it."""
     if not input.ndim:
@@ -403,25 +415,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return RECORDERS["pad_widths"](input, widths, mode, 0 if value is None else fitting(value, input.dtype))
 
 
-@composite()
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
-    first, second = dimension(dim1, input.ndim), dimension(dim2, input.ndim)
-    if first == second:
-        raise ArgumentError(f"dim1 and dim2 must differ, both are {first}")
-    front = movedim(input, (first, second), (0, 1))
-    rows, columns = front.shape[0], front.shape[1]
-    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    steps = arange(length)
-    taken = record(OPS["take_points"], (front, steps + max(0, -offset), steps + max(0, offset)))
-    return movedim(taken, 0, -1)
-
-
 @composite(ggml="DIAG")
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     if input.ndim == 2:
-        return _diagonal(input, diagonal)
+        return RECORDERS["diagonal"](input, diagonal)
     if input.ndim != 1:
         raise ShapeError(f"diag takes one or two dimensions, not {input.ndim}")
     # A column of the vector, then n zero columns: read with rows one longer, the vector lies on the diagonal.
@@ -430,9 +428,6 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     square = cut(square, 0, 0, n * n).reshape(n, n)
     above, left = max(diagonal, 0), max(-diagonal, 0)
     return pad(square, (above, left, left, above)) if diagonal else square
-
-
-_diagonal = diagonal
 
 
 # --- selection by masks and indices

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
-from npu_tensor.errors import CaptureError
-from npu_tensor.graph import PLACEHOLDER, Capture, Data, Node, Watch, capture, source_line, source_text, watches
+from npu_tensor.aliasing import View
+from npu_tensor.graph import PLACEHOLDER, Capture, Data, Node, Watch, capture, outside_change, watches
 from npu_tensor.jit.trees import flatten, rebuild
+from npu_tensor.ops import OPS
+from npu_tensor.ops.declare import Call
 from npu_tensor.plan import Plan
 from npu_tensor.schedule import plan
 from npu_tensor.schedule import realize as realize_nodes
@@ -46,14 +47,30 @@ class Graph(NamedTuple):
         return plan(*self)
 
 
+class Derived(NamedTuple):
+    """A result that shares memory with another tensor, by the view ops that lead from that one to it.
+
+    source: the number of an argument, a tensor from outside, or the result in `Result`.
+    """
+
+    source: int | Tensor | Result
+    views: tuple[Call, ...]
+
+
+class Result(NamedTuple):
+    """The position of a result among the results."""
+
+    position: int
+
+
 class Captured(NamedTuple):
     """What one signature's replay needs.
 
     specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
     of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
-    argument that it returns. result: what the function returned. recorded: the items of the ops. graph: what the plan
-    was made for.
+    argument that it returns; or what it is a view of. result: what the function returned.
+    recorded: the items of the ops. graph: what the plan was made for.
     """
 
     specs: tuple[Spec, ...]
@@ -61,7 +78,7 @@ class Captured(NamedTuple):
     template: list[Any]
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
-    results: tuple[tuple[int, Spec] | Node | Tensor | int, ...]
+    results: tuple[tuple[int, Spec] | Node | Tensor | int | Derived, ...]
     result: Any
     recorded: tuple[tuple[int, Recorded], ...]
     graph: Graph | None = None
@@ -77,15 +94,16 @@ def capture_call(
     placeholders = [wrap(Data(t._node.spec, PLACEHOLDER)) for t in tensors]
     specs = tuple(tensor._node.spec for tensor in tensors)
     numbers = {placeholder._node: number for number, placeholder in enumerate(placeholders)}
-    watch, result = _watched(function, rebuild(args, placeholders), rebuild(kwargs, placeholders))
     outputs: list[Tensor] = []
-    flatten(result, outputs)
+    watch, result = _watched(function, rebuild(args, placeholders), rebuild(kwargs, placeholders), outputs)
     result = rebuild(result, [BLANK] * len(outputs))
     _realize_older([tensor._node for tensor in outputs], watch)
     given = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
-    roots = [tensor._node for tensor in outputs if tensor not in given]
+    derived = _derived(outputs, numbers, watch)
+    roots = [t._node for position, t in enumerate(outputs) if t not in given and position not in derived]
     if not roots:
-        return Captured(specs, None, [], (), (), tuple(map(given.__getitem__, outputs)), result, ())
+        plain = tuple(derived[p] if p in derived else given[t] for p, t in enumerate(outputs))
+        return Captured(specs, None, [], (), (), plain, result, ())
     found = _capture_results(roots)
     items = {node: item for item, node in found.nodes}
     lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
@@ -106,31 +124,30 @@ def capture_call(
         else:
             template[item] = leaf.value
     recorded = tuple((item, Recorded(node.line)) for item, node in found.nodes)
-    results = tuple(given[t] if t in given else (items[t._node], t._node.spec) for t in outputs)
+    results = tuple(
+        derived[p] if p in derived else given[t] if t in given else (items[t._node], t._node.spec)
+        for p, t in enumerate(outputs)
+    )
     return Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded, graph)
 
 
-def _watched(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[Watch, R]:
-    """Call a function on placeholders. CaptureError if it changes handles from outside, which keep their values."""
+def _watched(function: Callable[..., R], args: Any, kwargs: Any, outputs: list[Tensor]) -> tuple[Watch, R]:
+    """Call a function on placeholders. CaptureError if it changes handles from outside, which keep their values.
+
+    outputs: gets the tensors of the result.
+    """
     thread = threading.get_ident()
     watch = watches[thread] = Watch()
     try:
         result = function(*args, **kwargs)
+        flatten(result, outputs)
+        for tensor in outputs:
+            tensor._node  # noqa: B018  # which is recorded here if a write to another tensor has changed it
     finally:
         del watches[thread]
-        watch.restore()
     if watch.changes:
-        _, _, where = watch.changes[0]
-        raise _outside_change(where)
+        raise outside_change(watch.changes[0])
     return watch, result
-
-
-def _outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
-    line = f", at {source_line(*where)}: {source_text(*where)}" if where else ""
-    return CaptureError(
-        f"jit cannot replay a change of a tensor outside the function, or of an argument{line}. "
-        "Return the new value instead"
-    )
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
@@ -139,6 +156,34 @@ def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Ten
     if node in numbers:
         return numbers[node]
     return tensor if watch.is_outside(node) else node
+
+
+def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> dict[int, Derived]:
+    """The results that are views of arguments, of tensors from outside or of other results, by position."""
+    derived: dict[int, Derived] = {}
+    members = [(position, *output._alias) for position, output in enumerate(outputs) if output._alias is not None]
+    for position, storage, view in members:
+        if watch.is_outside(outputs[position]._node):
+            continue
+        # Of several handles of one view the first is computed.
+        own = (len(view.path), position)
+        sources: list[tuple[int | Tensor | Result, View]] = [
+            (numbers.get(member._node, member), member._alias[1])
+            for member in storage.members()
+            if watch.is_outside(member._node)
+        ]
+        results = [(Result(p), v) for p, s, v in members if s is storage and (len(v.path), p) < own]
+        sources += sorted(results, key=lambda result: (len(result[1].path), result[0]))
+        for source, seen in sources:
+            if view.path[: len(seen.path)] == seen.path:
+                same = OPS["reshape"].call((view.spec,), (view.spec.shape,))
+                derived[position] = Derived(source, view.path[len(seen.path) :] or (same,))
+                outputs[position]._node.handle = None  # whose value is not needed
+                break
+    for position, storage, _ in members:
+        if not storage.is_outside(watch):
+            outputs[position]._alias = None  # so that the storage and what it keeps are gone
+    return derived
 
 
 def _realize_older(roots: list[Node], watch: Watch) -> None:
@@ -174,4 +219,4 @@ def _capture_results(roots: list[Node]) -> Capture:
         escaped = [node for node in kept if node.tensor is not None]
         if not escaped:
             return found
-    raise _outside_change(escaped[0].where)
+    raise outside_change(escaped[0].where)

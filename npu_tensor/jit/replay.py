@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from npu_tensor.events import listeners
 from npu_tensor.graph import Data, Node
-from npu_tensor.jit.capture import Captured
+from npu_tensor.jit.capture import Captured, Derived
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.plan import Plan
 from npu_tensor.schedule import USER_ERRORS, launch_error
 from npu_tensor.schedule import realize as realize_nodes
-from npu_tensor.tensor import Tensor, internal_files
+from npu_tensor.tensor import Tensor, internal_files, views_of
 
 __all__ = ["MISS", "Replay", "compile_replay", "miss"]
 
@@ -47,6 +47,7 @@ def compile_replay(found: Captured) -> Replay:
         "timings": None if found.plan is None else found.plan.timings,
         "recorded": found.recorded,
         "realize": realize_nodes,
+        "views_of": views_of,
         "build": functools.partial(rebuild, found.result),
     }
     lines = ["def replay(tensors):", *_signature_lines(found, namespace)]
@@ -112,11 +113,14 @@ def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
 
 def _result_lines(found: Captured, namespace: dict[str, Any]) -> Iterator[str]:
     """Fresh tensors of what was computed, in the structure that the function returned."""
-    names = []
+    names = [f"result{position}" for position in range(len(found.results))]
+    derived = []
     for position, result in enumerate(found.results):
-        name = f"result{position}"
-        if isinstance(result, int):
-            name = f"tensors[{result}]"
+        name = names[position]
+        if isinstance(result, Derived):
+            derived.append((position, result))
+        elif isinstance(result, int):
+            names[position] = f"tensors[{result}]"
         elif isinstance(result, Tensor):
             namespace[name] = result
         else:
@@ -128,8 +132,16 @@ def _result_lines(found: Captured, namespace: dict[str, Any]) -> Iterator[str]:
                 value = f"values[{item}]"
             yield f"    {name} = new(Tensor)"
             yield f"    node = Data(spec{position}, {value})"
+            yield f"    {name}._alias = None"
             yield f"    {name}._node = node"
             yield f"    node.handle = ref({name})"
-        names.append(name)
+    for position, result in derived:
+        source, namespace[f"views{position}"] = result
+        viewed = f"outside_result{position}"
+        if isinstance(source, Tensor):
+            namespace[viewed] = source
+        else:
+            viewed = f"tensors[{source}]" if isinstance(source, int) else names[source.position]
+        yield f"    result{position} = views_of({viewed}, views{position})"
     single = isinstance(found.result, Tensor)
     yield f"    return {names[0] if single else 'build([' + ', '.join(names) + '])'}"

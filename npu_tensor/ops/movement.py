@@ -1,6 +1,6 @@
 """Shape and position: views read the same memory in another way, the rest moves elements by NumPy.
 
-The four views are closed under composition; every other shape function of the frontend is made of them.
+The views are closed under composition; every other shape function of the frontend is made of them.
 """
 
 from __future__ import annotations
@@ -155,7 +155,51 @@ def slice_(input, /, bounds):
     return input[_slices(bounds)]
 
 
+def _diagonal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = require_tensor(operands[0])
+    first, second = dimension(attributes["dim1"], x.ndim), dimension(attributes["dim2"], x.ndim)
+    if first == second:
+        raise ArgumentError(f"dim1 and dim2 must differ, both are {first}")
+    offset = attributes["offset"]
+    length = max(0, min(x.shape[first] + min(offset, 0), x.shape[second] - max(offset, 0)))
+    others = (extent for axis, extent in enumerate(x.shape) if axis not in (first, second))
+    return Resolution(Spec.of((*others, length), x.dtype), (None,), {"offset": offset, "dim1": first, "dim2": second})
+
+
+def _diagonal_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    offset, first, second = attributes["offset"], attributes["dim1"], attributes["dim2"]
+    rows, columns = layout.strides[first], layout.strides[second]
+    others = (stride for axis, stride in enumerate(layout.strides) if axis not in (first, second))
+    start = layout.offset + max(-offset, 0) * rows + max(offset, 0) * columns if math.prod(shape) else layout.offset
+    return Layout(shape, (*others, rows + columns), start)
+
+
+@op(kind="view", rule=_diagonal_rule, layout=_diagonal_layout)
+def diagonal(input, /, offset: int = 0, dim1: int = 0, dim2: int = 1):
+    """Elements i, i + offset of dimensions dim1 and dim2, as the last dimension of the result."""
+    return np.diagonal(input, offset, dim1, dim2)
+
+
 # --- elements that move
+
+
+def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, value = require_tensor(operands[0]), require_tensor(operands[1])
+    if x.dtype is not value.dtype or len(attributes["strides"]) != value.ndim:
+        raise ArgumentError("needs a value of the same dtype, and a stride for each of its dimensions")
+    return Resolution(x, (None, None, None), attributes)
+
+
+@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, computes=False)
+def write_strided(input, value, offset, /, strides: tuple[int, ...]):
+    """input with value stored at `offset` of its elements in row-major order, with the given strides."""
+    result = np.array(input)
+    if value.size:
+        # In place, as reshape gives a view of what is contiguous. The view begins at the first element of value.
+        part = result.reshape(-1)[int(offset) :]
+        steps = [stride * result.itemsize for stride in strides]
+        np.lib.stride_tricks.as_strided(part, value.shape, steps)[...] = value
+    return result
 
 
 def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:

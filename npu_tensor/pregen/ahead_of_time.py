@@ -120,7 +120,6 @@ def _recorded(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: M
         result = function(*operands, **keywords)
     finally:
         del watches[thread]
-        watch.restore()
     if watch.changes:
         raise CaptureError(
             "compile cannot follow a change of a tensor outside the function, or of an argument; return the new value"

@@ -332,6 +332,7 @@ def test_there_is_one_hook_however_many_objects_there_are(monkeypatch: pytest.Mo
 
 
 OWN = {
+    "aliasing": "held at a fork",
     "forks": "makes those of all others",
     "runtime.background": "Builds.start_anew makes another one, also in a child",
     "runtime.cpu.engine": "held at a fork",
