@@ -645,7 +645,7 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins
 
     NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
     compared with the whole sequence."""
-def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
+def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
     """The slice at `index` along dim, without it."""
 def selu(input: Operand) -> Tensor:
     """Scaled elu with the constants of Klambauer et al., 2017."""

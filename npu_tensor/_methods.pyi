@@ -633,7 +633,7 @@ class Methods:
         """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
-    def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
+    def select(self, dim: Dims, index: builtins.int) -> Tensor:
         """The slice at `index` along dim, without it."""
     def selu(self) -> Tensor:
         """Scaled elu with the constants of Klambauer et al., 2017."""

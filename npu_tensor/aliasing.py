@@ -36,11 +36,11 @@ class View:
     storage stands at one position.
     """
 
-    __slots__ = ("_children", "covers", "first", "is_contiguous", "last", "layout", "overlaps", "path", "spec")
+    __slots__ = ("children", "covers", "first", "is_contiguous", "last", "layout", "overlaps", "path", "spec")
     _wholes: ClassVar[dict[Spec, View]] = {}
 
     def __init__(self, spec: Spec, layout: Layout, path: tuple[Call, ...], size: int) -> None:
-        self._children: dict[Call, View | None] = {}
+        self.children: dict[Call, View | None] = {}
         self.spec: Final = spec
         self.layout: Final = layout
         self.path: Final = path
@@ -66,7 +66,7 @@ class View:
     def through(self, call: Call) -> View | None:
         """What a view op shows of this view; None where its elements would have to be copied, by PyTorch's rule."""
         try:
-            return self._children[call]
+            return self.children[call]
         except KeyError:
             pass
         assert call.op.layout is not None
@@ -74,9 +74,9 @@ class View:
         whole = self.path[0].operands[0] if self.path else self.spec
         assert isinstance(whole, Spec)
         child = None if layout is None else View(call.spec, layout, (*self.path, call), whole.size)
-        if len(self._children) >= MOST_KEPT:
-            self._children.clear()
-        return self._children.setdefault(call, child)
+        if len(self.children) >= MOST_KEPT:
+            self.children.clear()
+        return self.children.setdefault(call, child)
 
     def meets(self, other: View) -> bool:
         """Whether the two may have elements in common. Compares the ranges of addresses, so that it may err."""
@@ -97,44 +97,42 @@ class Storage:
     member either names its present value, or none, and then gets it by `read` when it is used.
     """
 
-    __slots__ = ("__weakref__", "_crowded", "_members", "_node", "_whole", "_writes", "_written")
+    __slots__ = ("__weakref__", "_node", "_whole", "_writes", "_written", "crowded", "members")
 
     def __init__(self, member: Any) -> None:
         """member: the tensor that is about to be viewed."""
         self._whole: Spec = member._node.spec
-        self._members = deque((weakref.ref(member),))  # those that name a value; also dead ones
-        self._crowded = 64
+        self.members: deque[Any] = deque((weakref.ref(member),))  # that name a value, weakly; also dead ones
+        self.crowded = 64
         # The base. An attribute of this name, as that of a Tensor, lets plans keep its value while the storage lives.
         self._node: Node | None = None
         self._writes: dict[View, Node] = {}  # not in the base yet, oldest first
         self._written = 0  # the order of nodes at the latest write that others could see
 
-    def add(self, member: Any) -> None:
-        """Enter a tensor that names a value."""
-        members = self._members
-        members.append(member._node.handle)
-        if len(members) > self._crowded:
-            for _ in range(len(members)):  # one by one, as other threads may add theirs meanwhile
-                known = members.popleft()
-                if known() is not None:
-                    members.append(known)
-            self._crowded = 64 + 2 * len(members)
+    def forget_the_dead(self) -> None:
+        """Drop what stands for views that are gone. Called when there may be many."""
+        members = self.members
+        for _ in range(len(members)):  # one by one, as other threads may add theirs meanwhile
+            known = members.popleft()
+            if known() is not None:
+                members.append(known)
+        self.crowded = 64 + 2 * len(members)
 
-    def members(self) -> list[Any]:
+    def living(self) -> list[Any]:
         """The members that name a value. A result of which only its function knew that it is a view has left."""
-        members = (reference() for reference in self._members)
+        members = (reference() for reference in self.members)
         return [member for member in members if member is not None and member._alias and member._alias[0] is self]
 
     def is_outside(self, watch: Watch) -> bool:
         """Whether a tensor from outside a function that is being traced is a member."""
         if self._node is not None or self._writes:
             return self._written < watch.before
-        return any(watch.is_outside(member._node) for member in self.members())
+        return any(watch.is_outside(member._node) for member in self.living())
 
     def write(self, tensor: Any, view: View, node: Node) -> None:
         """Let a member name another value. Others that may see a change forget theirs."""
         with _lock:
-            others = [member for member in self.members() if member is not tensor]
+            others = [member for member in self.living() if member is not tensor]
             meets = [member._alias[1].meets(view) for member in others]
             changed = [member for member, is_changed in zip(others, meets, strict=True) if is_changed]
             if changed or self._node is not None or self._writes:
@@ -146,7 +144,7 @@ class Storage:
                 del member._node
             _name(tensor, node)
             kept = [member for member, is_changed in zip(others, meets, strict=True) if not is_changed]
-            self._members = deque(map(weakref.ref, (tensor, *kept)))
+            self.members = deque(map(weakref.ref, (tensor, *kept)))
             if self._node is not None:
                 self._node.handle = weakref.ref(self)
 
@@ -170,7 +168,7 @@ class Storage:
             if watch is not None and outside:
                 watch.outside_since(start, node)
             _name(tensor, node)
-            self.add(tensor)
+            self.members.append(node.handle)
             return node
 
     def _begin(self, members: list[Any]) -> None:

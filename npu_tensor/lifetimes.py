@@ -25,7 +25,7 @@ def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
 
 
 def with_donors(tasks: Sequence[Task], kept: Iterable[int], elsewhere: Container[int] = ()) -> list[Task]:
-    """The tasks, where an element-wise result overwrites a temporary operand that dies with it.
+    """The tasks, where the result of an element-wise op or an update overwrites a temporary operand that dies with it.
 
     The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
     the positions that are written, and have elements of the same size and as many: a small result must not keep a
@@ -40,7 +40,12 @@ def with_donors(tasks: Sequence[Task], kept: Iterable[int], elsewhere: Container
     result = []
     for task, dying in zip(tasks, last_uses(tasks, kept), strict=True):
         own = {item: made[item] for item in dying if item in made and item not in shared}
-        result.append(_donate(task, own) if task.kind == "map" else task)
+        if task.kind == "map":
+            task = _donate(task, own)
+        elif task.call is not None and task.call.op.updates:
+            updated = task.inputs[0].item
+            task = _donate(task, {updated: own[updated]} if updated in own else {})
+        result.append(task)
         made.update((output.item, output.nbytes) for output in task.outputs)
     return result
 

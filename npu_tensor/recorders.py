@@ -94,11 +94,10 @@ def _has_synonym(op: Op, attribute: Attribute) -> bool:
 
 
 def _default(op: Op, number: int) -> str:
-    """What stands for an attribute's default; nothing if it must be given, and under one name only."""
-    attribute = op.attributes[number]
-    if attribute.default is not inspect.Parameter.empty:
+    """What stands for an attribute's default; nothing if it must be given, and Python itself can say so."""
+    if op.attributes[number].default is not inspect.Parameter.empty:
         return f"_default{number}"
-    return "_absent" if _has_synonym(op, attribute) else ""
+    return "_absent" if any(_has_synonym(op, attribute) for attribute in op.attributes[: number + 1]) else ""
 
 
 def _only(value: Any, default: Any, name: str, synonym: Any) -> Any:
@@ -145,12 +144,13 @@ def _source(op: Op) -> str:
     """Source of the recording function."""
     lines = [f"def {op.name}({_parameters(op)}):", "    frame = _getframe(1)"]
     for number, attribute in enumerate(op.attributes):
+        name, default = attribute.name, _default(op, number)
         if _has_synonym(op, attribute):
-            name, synonym, default = attribute.name, SYNONYMS[attribute.name], _default(op, number)
+            synonym = SYNONYMS[name]
             lines.append(f"    if {synonym} is not _absent: {name} = _only({name}, {default}, {name!r}, {synonym})")
-            if default == "_absent":
-                missing = f"{op.name}() missing 1 required argument: {name!r}"
-                lines.append(f"    if {name} is _absent: raise TypeError({missing!r})")
+        if default == "_absent":
+            missing = f"{op.name}() missing 1 required argument: {name!r}"
+            lines.append(f"    if {name} is _absent: raise TypeError({missing!r})")
         if attribute.kind is inspect.Parameter.VAR_POSITIONAL:
             for keyword in KEYWORDS[attribute.name]:
                 lines.append(f"    if {keyword} is not None: given = _by_keyword(_op, given, {keyword})")

@@ -478,15 +478,17 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
     where = (code, frame.f_lasti) if code.co_filename not in internal_files else user_frame(frame)
     node = view_node(call, inputs[0], depth, where)
     tensor = wrap(node)
-    if isinstance(viewed, Tensor):
+    if type(viewed) is Tensor:
         alias = viewed._alias
         if alias is None:
             alias = viewed._alias = (Storage(viewed), View.whole(viewed._node.spec))
         storage, view = alias
-        child = view.through(call)
+        child = view.children.get(call) or view.through(call)
         if child is not None:
             tensor._alias = (storage, child)
-            storage.add(tensor)
+            storage.members.append(node.handle)
+            if len(storage.members) > storage.crowded:
+                storage.forget_the_dead()
     if node.value is None and (depth > config.max_depth or config.eager):
         _run_early(tensor, depth)
     return tensor

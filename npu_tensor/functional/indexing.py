@@ -21,6 +21,7 @@ from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
 
 __all__ = ["part_of", "positions_along", "put", "require_mask", "require_no_truncation"]
 
+_select = RECORDERS["select"]
 _slice = RECORDERS["slice"]
 
 
@@ -181,18 +182,10 @@ def _are_adjacent(places: list[int]) -> bool:
     return places[-1] - places[0] == len(places) - 1
 
 
-def _row(input: Tensor, index: int) -> Tensor:
-    """input[index], the most frequent index, without the general way's lists."""
-    extents = input.shape
-    index = _in_range(index, 0, extents[0])
-    bounds = ((index, index + 1, 1), *((0, extent, 1) for extent in extents[1:]))
-    return _slice(input, bounds).reshape(extents[1:])
-
-
 def get(input: Tensor, index: Any) -> Tensor:
     """input[index]."""
     if type(index) is int and input.ndim:
-        return _row(input, index)
+        return _select(input, 0, index)
     resolved = _resolved(index, input.shape)
     basic = _basic(input, resolved)
     if not resolved.tensors:

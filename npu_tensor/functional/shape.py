@@ -17,6 +17,7 @@ from npu_tensor.tensor import RECORDERS, Tensor, record
 
 __all__ = ["ValuesIndices", "cut", "joined"]
 
+_select = RECORDERS["select"]
 _slice = RECORDERS["slice"]
 _concat_op = OPS["concat"]
 
@@ -324,7 +325,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along dim, without it."""
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor has no slices")
-    return tuple(select(input, dim, index) for index in range(input.shape[dimension(dim, input.ndim)]))
+    return tuple(_select(input, dim, index) for index in range(input.shape[dimension(dim, input.ndim)]))
 
 
 # --- parts
@@ -341,19 +342,6 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     if length < 0 or start + length > extent:
         raise ShapeError(f"{length} elements from {start} do not fit the extent {extent}")
     return cut(input, place, start, start + length)
-
-
-@composite(view=True)
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The slice at `index` along dim, without it."""
-    if not input.ndim:
-        raise DimensionError("a zero-dimensional tensor has no slices")
-    place = dimension(dim, input.ndim)
-    extent = input.shape[place]
-    if not -extent <= index < extent:
-        raise DimensionError(f"index {index} is out of range for dimension {place} of extent {extent}")
-    index += extent if index < 0 else 0
-    return cut(input, place, index, index + 1).reshape(*input.shape[:place], *input.shape[place + 1 :])
 
 
 @composite()

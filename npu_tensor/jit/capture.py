@@ -169,7 +169,7 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
         own = (len(view.path), position)
         sources: list[tuple[int | Tensor | Result, View]] = [
             (numbers.get(member._node, member), member._alias[1])
-            for member in storage.members()
+            for member in storage.living()
             if watch.is_outside(member._node)
         ]
         results = [(Result(p), v) for p, s, v in members if s is storage and (len(v.path), p) < own]

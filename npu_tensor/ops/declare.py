@@ -135,10 +135,12 @@ class Op:
         public: bool = True,
         converts: bool = False,
         computes: bool = True,
+        updates: bool = False,
     ) -> None:
         """public: whether it is a function and a method of its own name. converts: whether it gives its operand in
         another dtype, to which it rounds also where the value stays in a register. computes: whether the elements of a
-        data op's result are other numbers than those of its operands; False if it only puts them elsewhere."""
+        data op's result are other numbers than those of its operands; False if it only puts them elsewhere. updates:
+        whether the body writes its result over its first operand, which is a copy or memory that nobody else needs."""
         self.body: Final = body
         self.name: Final = body.__name__.rstrip("_")
         self.doc: Final = inspect.cleandoc(body.__doc__ or "")
@@ -152,6 +154,7 @@ class Op:
         self.public: Final = public
         self.converts: Final = converts
         self.computes: Final = computes
+        self.updates: Final = updates
         operands, attributes = [], []
         self.variadic = False
         for parameter in inspect.signature(body).parameters.values():

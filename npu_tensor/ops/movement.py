@@ -155,6 +155,30 @@ def slice_(input, /, bounds):
     return input[_slices(bounds)]
 
 
+def _select_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x, index = require_tensor(operands[0]), attributes["index"]
+    if not x.ndim:
+        raise DimensionError("a zero-dimensional tensor has no slices")
+    dim = dimension(attributes["dim"], x.ndim)
+    extent = x.shape[dim]
+    if not -extent <= index < extent:
+        raise DimensionError(f"index {index} is out of range for dimension {dim} of extent {extent}")
+    shape = (*x.shape[:dim], *x.shape[dim + 1 :])
+    return Resolution(Spec.of(shape, x.dtype), (None,), {"dim": dim, "index": index % extent})
+
+
+def _select_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    dim, strides = attributes["dim"], layout.strides
+    start = layout.offset + attributes["index"] * strides[dim] if math.prod(shape) else layout.offset
+    return Layout(shape, (*strides[:dim], *strides[dim + 1 :]), start)
+
+
+@op(kind="view", rule=_select_rule, ggml="VIEW", layout=_select_layout)
+def select(input, /, dim: int, index: int):
+    """The slice at `index` along dim, without it."""
+    return input[(*[slice(None)] * dim, index)]
+
+
 def _diagonal_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = require_tensor(operands[0])
     first, second = dimension(attributes["dim1"], x.ndim), dimension(attributes["dim2"], x.ndim)
@@ -190,16 +214,15 @@ def _write_strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any
     return Resolution(x, (None, None, None), attributes)
 
 
-@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, computes=False)
+@op(kind="data", rule=_write_strided_rule, ggml="SET", public=False, computes=False, updates=True)
 def write_strided(input, value, offset, /, strides: tuple[int, ...]):
     """input with value stored at `offset` of its elements in row-major order, with the given strides."""
-    result = np.array(input)
     if value.size:
-        # In place, as reshape gives a view of what is contiguous. The view begins at the first element of value.
-        part = result.reshape(-1)[int(offset) :]
-        steps = [stride * result.itemsize for stride in strides]
+        # reshape gives a view, as the operand is contiguous. The view begins at the first element of value.
+        part = input.reshape(-1)[int(offset) :]
+        steps = [stride * input.itemsize for stride in strides]
         np.lib.stride_tricks.as_strided(part, value.shape, steps)[...] = value
-    return result
+    return input
 
 
 def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -420,7 +443,7 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     return Resolution(x, (register, register, *(None for _ in indices)), attributes)
 
 
-@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False)
+@op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True)
 def put(
     *tensors,
     bounds: tuple[tuple[int, int, int], ...],
@@ -434,9 +457,8 @@ def put(
     count from the end if `wrap`, and are out of range otherwise. accumulate: add instead of storing, also repeatedly.
     """
     input, value, *indices = tensors
-    result = np.array(input)
     inside: tuple[Any, ...] = (..., *_slices(bounds))  # the ellipsis keeps an array, not a scalar, at no dimensions
-    part = result[inside]
+    part = input[inside]
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
     for index, extent in zip(indices, front.shape, strict=False):
         _check_range(index, extent, lowest=-extent if wrap else 0)
@@ -444,7 +466,7 @@ def put(
         np.add.at(front, tuple(indices) or ..., value.astype(input.dtype))  # type: ignore[arg-type]
     else:
         front[tuple(indices) or ...] = value.astype(input.dtype)
-    return result
+    return input
 
 
 def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:

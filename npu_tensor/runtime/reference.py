@@ -49,8 +49,13 @@ def from_register(value: Any, dtype: DType) -> Array:
         return np.asarray(value).astype(dtype.numpy, copy=False)
 
 
-def evaluate_call(call: Call, operands: list[Any]) -> Array:
-    """One op on arrays and numbers by its declared body. For data, view and map ops, and for matmul."""
+def evaluate_call(call: Call, operands: list[Any], *, donated: bool = False) -> Array:
+    """One op on arrays and numbers by its declared body. For data, view and map ops, and for matmul.
+
+    donated: whether the body of an update may write over the first operand.
+    """
+    if call.op.updates and not donated:
+        operands = [np.array(operands[0], order="C"), *operands[1:]]
     arrays = [to_register(operand, register) for operand, register in zip(operands, call.registers, strict=True)]
     positional: list[Any] = []
     keywords = {}
@@ -254,13 +259,19 @@ class ReferenceKernel:
         ]
         if task.kind == "data":
             assert task.call is not None
+            (output,) = task.outputs
+            donor = output.donor
             try:
-                result = np.ascontiguousarray(evaluate_call(task.call, operands)).reshape(task.shape)
+                result = evaluate_call(task.call, operands, donated=donor is not None)
+                result = np.ascontiguousarray(result).reshape(task.shape)
             except (LookupError, ZeroDivisionError) as error:
                 raise located(error, task.call) from error
+            if donor is not None and np.may_share_memory(result, operands[0]):
+                values[output.item] = values[donor]
+                return
             if any(isinstance(x, np.ndarray) and np.may_share_memory(result, x) for x in operands):
                 result = result.copy()  # the operand has an owner, who may let a later kernel overwrite it
-            values[task.outputs[0].item] = Buffer.from_array(result)
+            values[output.item] = Buffer.from_array(result)
             return
         buffers = [
             self._allocate(output.nbytes) if output.donor is None else values[output.donor] for output in task.outputs

@@ -299,7 +299,7 @@ def test_dead_views_are_forgotten() -> None:
     x = nt.zeros(8).realize()
     for index in range(1000):
         x[index % 8]
-    assert len(x._alias[0]._members) < 200  # type: ignore[index]
+    assert len(x._alias[0].members) < 200  # type: ignore[index]
 
 
 def test_threads_may_view_one_tensor() -> None:
