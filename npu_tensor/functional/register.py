@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import reprlib
 import sys
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
@@ -102,8 +103,19 @@ def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuT
     message = str(error)
     if LOCATED in message:
         return reworded(error, f"{name}: {message}")
-    shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
+    shown = ", ".join(map(_shown, arguments))
     return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
+
+
+@reprlib.recursive_repr()
+def _shown(argument: Any) -> str:
+    """An argument in a message: specs in the place of tensors, also in lists."""
+    if isinstance(argument, Tensor):
+        return str(argument._node.spec)
+    if type(argument) in (list, tuple):
+        inside = ", ".join(map(_shown, argument))
+        return f"[{inside}]" if type(argument) is list else f"({inside}{',' * (len(argument) == 1)})"
+    return repr(argument)
 
 
 def tensor_of(value: Operand) -> Tensor:
