@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 import sys
 import textwrap
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from npu_tensor.forks import locks_are_free
 from npu_tensor.graph import PLACEHOLDER, Node, depends_on_placeholder, watches
 from npu_tensor.selection import default_device
 
-__all__ = ["notebook_bundle", "printed", "set_printoptions", "shown"]
+__all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
 
 PREFIX: Final = "Tensor("
 
@@ -114,7 +115,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
     node = tensor._node
     try:
         if not _is_here(node):
-            if _options.get().lazy:
+            if _options.get().lazy or _is_ours(caller):  # which is about to say something
                 return _without_values(node)
             if reason := _obstacle(node, caller):
                 return _without_values(node, reason)
@@ -141,6 +142,21 @@ def notebook_bundle(tensor: Shown, caller: FrameType | None) -> dict[str, str]:
     text = shown(tensor, caller)
     where = f"{node.spec.nbytes:,} bytes on {_home(node)}" if node.value not in (None, PLACEHOLDER) else ""
     return {"text/html": card.card(text, f"{node.spec}, {where}" if where else "", graph), "text/plain": text}
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = 12
+        self.maxstring = self.maxlong = self.maxother = 100
+
+    def repr_Tensor(self, tensor: Any, level: int) -> str:
+        # PyTorch's class has this name, too.
+        return str(tensor._node.spec) if hasattr(tensor, "_node") else self.repr_instance(tensor, level)
+
+
+brief: Final[Callable[[Any], str]] = _Brief().repr
+"""An argument in a message: specs in the place of tensors, also in lists. What is long or deep is cut."""
 
 
 # --- whether to compute
@@ -176,17 +192,19 @@ _PROGRAMS: Final = tuple(f"npu_tensor.{name}" for name in ("__main__", "benchmar
 """Modules that use the package as a program of a user does."""
 
 
+def _is_ours(frame: FrameType | None) -> bool:
+    name = frame.f_globals.get("__name__", "") if frame is not None else ""
+    return name.startswith("npu_tensor.") and not name.startswith(_PROGRAMS)
+
+
 def _is_at_work(frame: FrameType | None) -> bool:
     """Whether a function of this package is on the stack, which may hold a lock or be half done.
 
-    So it is in listeners of events, in signal handlers, where a debugger has stopped, and in our own messages.
+    So it is in listeners of events, in signal handlers, and where a debugger has stopped.
     """
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name.startswith("npu_tensor.") and not name.startswith(_PROGRAMS):
-            return True
+    while frame is not None and not _is_ours(frame):
         frame = frame.f_back
-    return False
+    return frame is not None
 
 
 def _debugger_is_attached() -> bool:

@@ -7,7 +7,6 @@ are looked at: print, repr, item, numpy, tolist, bool, int, float, or realize.
 from __future__ import annotations
 
 import ctypes
-import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -346,7 +345,7 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             several = f"; pass several as {function}(*tensors)" if isinstance(tensor, (tuple, list)) else ""
-            given = f"{type(tensor).__name__} {reprlib.repr(tensor)}"
+            given = f"{type(tensor).__name__} {printing.brief(tensor)}"
             raise ArgumentError(f"{function} takes tensors, not {given}{several}")
         if tensor._node.value is None:
             nodes.append(tensor._node)

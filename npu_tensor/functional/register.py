@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import reprlib
 import sys
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
@@ -15,6 +14,7 @@ import numpy as np
 from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
+from npu_tensor.printing import brief
 from npu_tensor.recorders import KEYWORDS, SYNONYMS, given_twice
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
@@ -103,19 +103,8 @@ def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuT
     message = str(error)
     if LOCATED in message:
         return reworded(error, f"{name}: {message}")
-    shown = ", ".join(map(_shown, arguments))
+    shown = ", ".join(map(brief, arguments))
     return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
-
-
-@reprlib.recursive_repr()
-def _shown(argument: Any) -> str:
-    """An argument in a message: specs in the place of tensors, also in lists."""
-    if isinstance(argument, Tensor):
-        return str(argument._node.spec)
-    if type(argument) in (list, tuple):
-        inside = ", ".join(map(_shown, argument))
-        return f"[{inside}]" if type(argument) is list else f"({inside}{',' * (len(argument) == 1)})"
-    return repr(argument)
 
 
 def tensor_of(value: Operand) -> Tensor:

@@ -11,6 +11,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import events, printing, selection
 from npu_tensor.forks import locks_are_free
-from npu_tensor.runtime import host, memory
+from npu_tensor.runtime import host, memory, store_files
 from npu_tensor.runtime.cpu import engine
 from npu_tensor.runtime.sim import host_compiler
 
@@ -293,10 +294,19 @@ def test_messages_show_specs_and_compute_nothing() -> None:
         lambda: nt.set_printoptions(precision=x),  # type: ignore[arg-type]
     ]
     for call in calls:
-        with pytest.raises((nt.NpuTensorError, TypeError)):
+        with pytest.raises((nt.NpuTensorError, TypeError)) as caught:
             call()
+        assert "at work" not in str(caught.value)
     assert not x.is_realized
     assert not y.is_realized
+    with pytest.raises(nt.ArgumentError, match=r"not list \[float32\[2, 3\], float32\[3, 4\]\];"):
+        nt.realize([x, y])  # type: ignore[arg-type]
+
+
+def test_messages_show_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(nt.ArgumentError, match=r"not list \[tensor\(\[1., 1.\]\)\]"):
+        nt.realize([torch.ones(2)])  # type: ignore[arg-type]
 
 
 # --- never waiting
@@ -329,6 +339,12 @@ def test_repr_does_not_wait_for_a_lock(lock: Callable[[], Any]) -> None:
     assert not x.is_realized
     assert repr(x) == VALUES
     with lock():
+        assert in_thread(lambda: repr(x)) == VALUES
+
+
+def test_a_build_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
+    x = new()
+    with store_files.locked(tmp_path, "a" * 16):
         assert in_thread(lambda: repr(x)) == VALUES
 
 

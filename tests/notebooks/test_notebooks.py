@@ -82,7 +82,7 @@ def execute(number: int, directory: Path) -> Executed:
 def test_first_steps(tmp_path: Path) -> None:
     shown = execute(1, tmp_path)
     assert shown.text("show-pending").startswith("Tensor([[")
-    assert "3 ops recorded" in shown.html("show-pending")
+    assert "4 ops recorded" in shown.html("show-pending")
     assert "<svg" in shown.html("show-pending")
     assert shown.text("look-now").endswith("True")
     assert "inner dimensions differ" in shown.text("bad-shapes")
