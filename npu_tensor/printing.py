@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 import reprlib
-import sys
 import textwrap
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -115,7 +114,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
     node = tensor._node
     try:
         if not _is_here(node):
-            if _options.get().lazy or _is_ours(caller):  # which is about to say something
+            if _options.get().lazy or _is_ours(caller):  # In a message of ours.
                 return _without_values(node)
             if reason := _obstacle(node, caller):
                 return _without_values(node, reason)
@@ -128,7 +127,7 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
 def printed(tensor: Shown, caller: FrameType | None) -> str:
     """The text of `str`: that of `repr`. It waits for other threads, and raises what computing raises."""
     node = tensor._node
-    if _options.get().lazy or depends_on_placeholder(node) or _debugger_is_attached():
+    if _options.get().lazy or depends_on_placeholder(node) or _debugger_asks(caller):
         return shown(tensor, caller)
     return _with_values(tensor)
 
@@ -183,7 +182,7 @@ def _obstacle(node: Node, caller: FrameType | None) -> str:
         return "npu_tensor is at work in this thread"
     if not locks_are_free():
         return "another thread is computing"
-    if _debugger_is_attached() and (events.listeners or default_device() != "cpu"):
+    if _debugger_asks(caller) and (events.listeners or default_device() != "cpu"):
         return "a debugger may have stopped the threads that this needs"
     return ""
 
@@ -207,13 +206,14 @@ def _is_at_work(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _debugger_is_attached() -> bool:
-    """Whether there is a debugger that stops threads where they are: pydevd, which VS Code, PyCharm and Jupyter use.
+def _debugger_asks(frame: FrameType | None) -> bool:
+    """Whether pydevd, the debugger of VS Code, PyCharm and Jupyter, has stopped this thread and asks in it.
 
-    Python's own stops the thread that asks, and no other.
+    It stops all other threads wherever they are. Python's own debugger stops none of them.
     """
-    constants = sys.modules.get("_pydevd_bundle.pydevd_constants")  # Notebooks load it also where nobody debugs.
-    return constants is not None and constants.get_global_debugger() is not None
+    while frame is not None and frame.f_code.co_name != "do_wait_suspend":
+        frame = frame.f_back
+    return frame is not None
 
 
 # --- text
