@@ -22,6 +22,7 @@ from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.explain import explain
 from npu_tensor.functional import Generator, manual_seed
 from npu_tensor.jit import jit
+from npu_tensor.printing import set_printoptions
 from npu_tensor.resources import (
     default_device,
     empty_cache,
@@ -116,6 +117,7 @@ __all__ = [
     "selftest",
     "set_default_device",
     "set_num_threads",
+    "set_printoptions",
     "synchronize",
     # A star import must not hide Python's own sum, any, float and the like.
     *sorted(name for name in _NAMES if not hasattr(builtins, name)),

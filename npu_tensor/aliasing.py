@@ -118,6 +118,15 @@ class Storage:
                 members.append(known)
         self.crowded = 64 + 2 * len(members)
 
+    @staticmethod
+    def has_changed(tensor: Any) -> bool:
+        """Whether a write to another member has made a tensor forget its value."""
+        try:
+            object.__getattribute__(tensor, "_node")
+        except AttributeError:
+            return True
+        return False
+
     def living(self) -> list[Any]:
         """The members that name a value. A result of which only its function knew that it is a view has left."""
         members = (reference() for reference in self.members)
@@ -151,11 +160,8 @@ class Storage:
     def read(self, tensor: Any, view: View) -> Node:
         """The present value of a member that names none; from now on it names this one."""
         with _lock:
-            try:
-                node: Node = object.__getattribute__(tensor, "_node")
-                return node  # another thread was faster
-            except AttributeError:
-                pass
+            if not self.has_changed(tensor):
+                return tensor._node  # type: ignore[no-any-return]  # another thread was faster
             watch = watches.get(threading.get_ident()) if watches else None
             outside = watch is not None and self.is_outside(watch)
             start = current_order()

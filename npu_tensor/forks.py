@@ -4,7 +4,8 @@
     held_at_fork(other)                 # a fork waits for whoever holds it
 
 The first is for data that is whole at every moment. Where a block must not be cut short, as in LLVM, the lock is held
-while the process forks. `cached_property` is the standard library's without a lock of its own.
+while the process forks. `locks_are_free` asks both kinds. `cached_property` is the standard library's without a lock of
+its own.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
-__all__ = ["cached_property", "held_at_fork", "in_child", "new_lock"]
+__all__ = ["cached_property", "held_at_fork", "in_child", "locks_are_free", "new_lock"]
 
 _register: Final[Callable[..., None]] = getattr(os, "register_at_fork", lambda **hooks: None)
 
-_locks: Final[WeakSet[threading.RLock]] = WeakSet()
+_locks: Final[WeakValueDictionary[int, threading.RLock]] = WeakValueDictionary()
+
+_locks_of_builds: Final[WeakValueDictionary[int, threading.RLock]] = WeakValueDictionary()
+
+_locks_held_at_fork: Final[list[threading.Lock | threading.RLock]] = []
 
 
 if TYPE_CHECKING:
@@ -57,20 +62,32 @@ def held_at_fork(lock: threading.Lock | threading.RLock) -> None:
     Of several locks the one that was given last is taken first, so a lock that is taken inside of another one must be
     given before it.
     """
+    _locks_held_at_fork.append(lock)
     _register(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-def new_lock() -> threading.RLock:
-    """A reentrant lock that a thread which does not exist in a forked process does not hold there."""
+def new_lock(*, of_builds: bool = False) -> threading.RLock:
+    """A reentrant lock that a thread which does not exist in a forked process does not hold there.
+
+    of_builds: whether it is held while other programs compile, so that `locks_are_free` does not ask it.
+    """
     # An RLock itself and not a class that has one: an interrupt in a Python function that `with` calls would leave it
     # locked.
     lock = threading.RLock()
-    _locks.add(lock)
+    (_locks_of_builds if of_builds else _locks)[id(lock)] = lock
     return lock
 
 
+def locks_are_free() -> bool:
+    """Whether no thread holds a lock at this moment. It takes none, so that it neither waits nor is in the way."""
+    # In one step, as other threads make locks meanwhile.
+    locks = [*_locks_held_at_fork, *(lock for reference in _locks.valuerefs() if (lock := reference()) is not None)]
+    # RLock.locked is new in Python 3.14; its text says the same in all versions.
+    return not any(repr(lock).startswith("<locked") for lock in locks)
+
+
 def _renew() -> None:
-    for lock in _locks:
+    for lock in (*_locks.values(), *_locks_of_builds.values()):
         if lock.acquire(blocking=False):  # Free, or held by this thread.
             lock.release()
         else:

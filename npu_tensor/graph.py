@@ -34,6 +34,7 @@ __all__ = [
     "Watch",
     "capture",
     "current_order",
+    "depends_on_placeholder",
     "digraph",
     "no_value_yet",
     "operands",
@@ -305,6 +306,13 @@ def capture(roots: Iterable[Node]) -> Capture:
     keep.update(numbers[root] for root in roots if root in inputs_of)
     frozen = frozenset(keep)
     return Capture((frozen, *signature), nodes, leaves, frozen, inputs_of)
+
+
+def depends_on_placeholder(node: Node) -> bool:
+    """Whether there is no value yet because an argument of a function that is being captured has none."""
+    if node.value is not None:
+        return node.value is PLACEHOLDER
+    return any(isinstance(leaf, Node) and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
 
 
 def digraph(found: Capture) -> nx.DiGraph:

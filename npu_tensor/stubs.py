@@ -161,6 +161,7 @@ from npu_tensor.functional.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
 from npu_tensor.pregen.ahead_of_time import compile as compile
 from npu_tensor.pregen.record import record_kernels as record_kernels
+from npu_tensor.printing import set_printoptions as set_printoptions
 from npu_tensor.resources import default_device as default_device
 from npu_tensor.resources import empty_cache as empty_cache
 from npu_tensor.resources import get_default_device as get_default_device

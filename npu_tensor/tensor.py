@@ -1,12 +1,11 @@
 """Tensor: the handle that users hold. Its methods are generated from the op registry.
 
 An op call records a Node and returns at once; shape and dtype errors appear there. Values are computed when they
-are looked at: print, item, numpy, tolist, bool, int, float, or realize.
+are looked at: print, repr, item, numpy, tolist, bool, int, float, or realize.
 """
 
 from __future__ import annotations
 
-import reprlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -16,12 +15,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from npu_tensor import dlpack, selection
+from npu_tensor import dlpack, printing, selection
 from npu_tensor.aliasing import Storage, View, view_node
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
-from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
+from npu_tensor.graph import (
+    PLACEHOLDER,
+    Data,
+    Node,
+    capture,
+    depends_on_placeholder,
+    digraph,
+    no_value_yet,
+    recorded_at,
+    watches,
+)
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
 from npu_tensor.recorders import compile_recorder
@@ -140,26 +149,15 @@ class Tensor(Methods):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        # Debuggers ask for this at every stop, so it neither computes nor waits; str() does.
-        node = self._node
-        if node.value is None:
-            return f"Tensor({node.spec}, lazy: {cast(Call, node.call).op.name})"
-        if node.value is PLACEHOLDER:
-            return f"Tensor({node.spec}, argument of a function that is being captured)"
-        if _only_elsewhere(node.value):
-            return f"Tensor({node.spec}, on {self.device})"
-        return _format(self)
+        return printing.shown(self, sys._getframe(1))
 
     def _repr_html_(self) -> str:
-        """For notebooks: what `repr` says, and the ops still to run as a picture. Neither computes nor waits."""
-        from npu_tensor.drawing.card import lazy_card, value_card
-        from npu_tensor.drawing.page import preformatted
+        """For notebooks: what `repr` says, and the ops that were recorded for it as a picture."""
+        return printing.notebook_bundle(self, sys._getframe(1))["text/html"]
 
-        if self._node.value is None:
-            return lazy_card(repr(self), self._node)
-        if self._node.value is PLACEHOLDER:
-            return preformatted(repr(self))
-        return value_card(f"{self._node.spec}, {self.nbytes:,} bytes on {self.device}", repr(self))
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        # IPython would ask for the text first, after which there are no recorded ops to draw.
+        return printing.notebook_bundle(self, sys._getframe(1))
 
     # --- looking at the value
 
@@ -220,7 +218,7 @@ class Tensor(Methods):
         return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
 
     def __str__(self) -> str:
-        return _format(self.realize())
+        return printing.printed(self, sys._getframe(1))
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and not self.shape else object.__format__(self, spec)
@@ -367,7 +365,7 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             several = f"; pass several as {function}(*tensors)" if isinstance(tensor, (tuple, list)) else ""
-            given = f"{type(tensor).__name__} {reprlib.repr(tensor)}"
+            given = f"{type(tensor).__name__} {printing.brief(tensor)}"
             raise ArgumentError(f"{function} takes tensors, not {given}{several}")
         if tensor._node.value is None:
             nodes.append(tensor._node)
@@ -385,35 +383,6 @@ def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = T
 
 def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
     return from_array(np.frombuffer(data, dtype.numpy).reshape(shape))
-
-
-EDGE = 3
-"""Elements at each end of a dimension that are printed of a tensor of more than `PRINTED` elements."""
-
-PRINTED = 200
-
-PREFIX = "Tensor("
-
-
-def _format(tensor: Tensor) -> str:
-    array = tensor.numpy()
-    threshold = PRINTED
-    if array.size > PRINTED:
-        # One element between the ends, which NumPy leaves out. Otherwise it would be all that is converted below.
-        ends = (np.r_[: EDGE + 1, -EDGE:0] if extent > 2 * EDGE else np.arange(extent) for extent in array.shape)
-        array, threshold = array[np.ix_(*ends)], 0
-    if tensor.dtype.name == "bfloat16":
-        array = array.astype(np.float32)
-    printed = np.array2string(
-        array, separator=", ", threshold=threshold, edgeitems=EDGE, precision=4, prefix=PREFIX
-    )
-    shape = "" if tensor.numel() or tensor.ndim == 1 else f", shape={list(tensor.shape)}"
-    return f"{PREFIX}{printed}{shape}, dtype={tensor.dtype.name})"
-
-
-def _only_elsewhere(value: Any) -> bool:
-    """Whether only the memory of a device holds the value, so that reading it means waiting and copying."""
-    return getattr(value, "home", None) is not None and value.host is None
 
 
 # --- recording
@@ -503,7 +472,7 @@ def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
 
 
 def _run_early(tensor: Tensor, depth: int) -> None:
-    if _depends_on_placeholder(tensor._node):
+    if depends_on_placeholder(tensor._node):
         return
     if not config.eager:
         warn(
@@ -512,10 +481,6 @@ def _run_early(tensor: Tensor, depth: int) -> None:
             UserWarning,
         )
     tensor.realize()
-
-
-def _depends_on_placeholder(node: Node) -> bool:
-    return any(isinstance(leaf, Node) and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
 
 
 def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:

@@ -37,7 +37,7 @@ LAYERS = (
     ("costs", "trace_file"),
     ("selection",),
     ("aliasing", "explanation", "schedule"),
-    ("_methods",),
+    ("_methods", "printing"),
     ("tensor",),
     ("explain",),
     ("functional", "devices", "jit", "machine", "pregen", "profiling", "resources"),

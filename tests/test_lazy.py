@@ -41,11 +41,9 @@ def graph() -> nt.Tensor:
     return (x @ nt.ones(2, 2) + 1).softmax(-1)[:, 0]
 
 
-def test_recording_and_repr_compute_nothing() -> None:
+def test_recording_computes_nothing() -> None:
     with kernels() as ran:
         y = graph()
-        for _ in range(3):
-            assert "lazy" in repr(y)
         assert (y.shape, y.dtype, y.ndim, y.numel(), y.nbytes, len(y)) == ((2,), nt.float32, 1, 2, 8, 2)
         assert y.graph.number_of_nodes() > 4
         nt.explain(y)
@@ -187,6 +185,7 @@ def test_help_names_operators() -> None:
 LOOKS: list[Callable[[nt.Tensor], Any]] = [
     print,
     str,
+    repr,
     nt.Tensor.numpy,
     nt.Tensor.tolist,
     nt.Tensor.realize,
@@ -212,7 +211,7 @@ def test_looking_computes(look: Callable[[nt.Tensor], Any]) -> None:
 def test_a_value_is_computed_once() -> None:
     y = graph().realize()
     with kernels() as ran:
-        assert "lazy" not in repr(y)
+        repr(y)
         y.numpy()
         print(y)
         y.realize()

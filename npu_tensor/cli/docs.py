@@ -116,7 +116,7 @@ def ops_page() -> str:
         "",
         "Generated from the op registry; regenerate with `npu-tensor docs --write`.",
         "",
-        "An op is what a function records, and what `explain` and the `lazy: ...` of a tensor's repr name. Most have "
+        "An op is what a function records, and what `explain` and `lazy: ...` in the text of a tensor name. Most have "
         f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
         "The last table has the functions that are made of several ops.",
         "",

@@ -46,6 +46,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
             nt.selftest,
         ),
         "Looking at what happens": (
+            nt.set_printoptions,
             nt.explain,
             Explanation,
             Row,

@@ -1,4 +1,4 @@
-"""A tensor in a notebook, from what is known without computing or waiting for anything."""
+"""A tensor in a notebook: its text, and a picture of what was recorded for it. Nothing here computes."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from npu_tensor.drawing.picture import Box, Picture
 from npu_tensor.drawing.svg import svg
 from npu_tensor.graph import Capture, Node, capture, digraph
 
-__all__ = ["MOST_DRAWN", "lazy_card", "value_card"]
+__all__ = ["MOST_DRAWN", "card", "graph"]
 
 MOST_DRAWN = 200
-"""Pending ops of the largest graph that is drawn."""
+"""Ops of the largest graph that is drawn."""
 
 
-def value_card(title: str, text: str) -> str:
-    """HTML for a computed tensor. text: its value, or where that lies."""
-    return f"<div>{page.paragraph(title)}{page.preformatted(text)}</div>"
+def card(text: str, caption: str, graph: str) -> str:
+    """HTML for a tensor. text: its value, or why there is none. caption: in plain words. graph: as of `graph`."""
+    return f"<div>{page.preformatted(text)}{page.paragraph(caption) if caption else ''}{graph}</div>"
 
 
-def lazy_card(title: str, node: Node) -> str:
-    """HTML for a tensor to be computed: how many ops that takes, and a picture of them, folded up."""
+def graph(node: Node) -> str:
+    """HTML of the ops that are recorded for a node without a value: how many, and a picture of them, folded up."""
     many = _pending(node)
     if many > MOST_DRAWN:
-        return f"<div>{page.paragraph(title)}{page.paragraph(f'more than {MOST_DRAWN} ops to run')}</div>"
-    graph = page.details("1 op to run" if many == 1 else f"{many} ops to run", svg(_picture(capture([node]))))
-    return f"<div>{page.paragraph(title)}{graph}</div>"
+        return page.paragraph(f"more than {MOST_DRAWN} ops recorded")
+    return page.details(f"{many} op{'s' if many > 1 else ''} recorded", svg(_picture(capture([node]))))
 
 
 def _pending(node: Node) -> int:
-    """How many ops are to be run for a node; counting stops when there are more than are drawn."""
+    """How many ops are recorded for a node; counting stops when there are more than are drawn."""
     found, stack = {node}, [node]
     while stack and len(found) <= MOST_DRAWN:
         for operand in stack.pop().inputs:

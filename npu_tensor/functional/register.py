@@ -14,6 +14,7 @@ import numpy as np
 from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
+from npu_tensor.printing import brief
 from npu_tensor.recorders import KEYWORDS, SYNONYMS, given_twice
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
 
@@ -106,7 +107,7 @@ def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuT
     message = str(error)
     if LOCATED in message:
         return reworded(error, f"{name}: {message}")
-    shown = ", ".join(str(a._node.spec) if isinstance(a, Tensor) else repr(a) for a in arguments)
+    shown = ", ".join(map(brief, arguments))
     return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
 
 

@@ -102,7 +102,7 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     path = root / LOCKS / f"{key[:16]}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Processes poll; the threads of one need not.
-    mine = _thread_locks.get(path) or _thread_locks.setdefault(path, new_lock())
+    mine = _thread_locks.get(path) or _thread_locks.setdefault(path, new_lock(of_builds=True))
     if not mine.acquire(blocking=wait):
         raise BlockingIOError(f"{path} is held by somebody else")
     try:

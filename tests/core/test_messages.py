@@ -68,11 +68,6 @@ def branches(x: nt.Tensor) -> nt.Tensor:
     return -x
 
 
-def prints(x: nt.Tensor) -> nt.Tensor:
-    print(x * 2)  # output
-    return x
-
-
 def converts(x: nt.Tensor) -> nt.Tensor:
     return x * float(x.amax())  # number
 
@@ -89,7 +84,6 @@ def inside(x: nt.Tensor) -> nt.Tensor:
     ("function", "line"),
     [
         (branches, "if x.sum() > 0:  # branch"),
-        (prints, "print(x * 2)  # output"),
         (converts, "return x * float(x.amax())  # number"),
         (reads, "return x + x.numpy()  # array"),
         (inside, "return x + x.numpy()  # array"),

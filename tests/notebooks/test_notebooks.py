@@ -81,7 +81,9 @@ def execute(number: int, directory: Path) -> Executed:
 
 def test_first_steps(tmp_path: Path) -> None:
     shown = execute(1, tmp_path)
-    assert "lazy" in shown.text("show-pending")
+    assert shown.text("show-pending").startswith("Tensor([[")
+    assert "4 ops recorded" in shown.html("show-pending")
+    assert "<svg" in shown.html("show-pending")
     assert shown.text("look-now").endswith("True")
     assert "inner dimensions differ" in shown.text("bad-shapes")
     assert "recorded at In[" in shown.text("bad-shapes")

@@ -1,0 +1,469 @@
+"""What `repr` and `print` show, that it is what PyTorch shows, and that `repr` never raises and never waits."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import re
+import sys
+import threading
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import aliasing, events, printing, selection
+from npu_tensor.forks import locks_are_free
+from npu_tensor.runtime import host, memory, store_files
+from npu_tensor.runtime.cpu import engine
+from npu_tensor.runtime.sim import host_compiler
+
+PACKAGE = os.path.dirname(nt.__file__)
+
+
+@pytest.fixture(autouse=True)
+def _own_options() -> Iterator[None]:
+    token = printing._options.set(printing._options.get())
+    yield
+    printing._options.reset(token)
+
+
+def new() -> nt.Tensor:
+    """A tensor that was not computed, of a structure that no plan is known for."""
+    selection.reset_plans()
+    return nt.tensor([1.0, 2.5]) * 2
+
+
+VALUES = "Tensor([2., 5.], dtype=float32)"
+RECORDED = "Tensor(float32[2], lazy: mul)"
+
+
+def not_computed(reason: str) -> str:
+    return f"{RECORDED[:-1]}; not computed: {reason})"
+
+
+# --- what is shown
+
+
+Pair = namedtuple("Pair", "first second")
+
+CONTAINERS: list[tuple[Callable[[Any], str], str]] = [
+    (repr, VALUES),
+    (str, VALUES),
+    ("{}".format, VALUES),
+    (lambda t: repr([t, t]), f"[{VALUES}, {VALUES}]"),
+    (lambda t: str({"loss": t}), f"{{'loss': {VALUES}}}"),
+    (lambda t: repr(Pair(1, t)), f"Pair(first=1, second={VALUES})"),
+    (lambda t: f"loss {t}", f"loss {VALUES}"),
+    (lambda t: logging.LogRecord("", 0, "", 0, "%s %r", (t, [t]), None).getMessage(), f"{VALUES} [{VALUES}]"),
+]
+
+
+@pytest.mark.parametrize(("show", "expected"), CONTAINERS)
+def test_values_are_shown_wherever_a_tensor_is(show: Callable[[Any], str], expected: str) -> None:
+    assert show(new()) == expected
+
+
+def test_the_recorded_op_is_shown_on_request() -> None:
+    nt.set_printoptions(lazy=True)
+    x = new()
+    assert (repr([x]), str(x)) == (f"[{RECORDED}]", RECORDED)
+    assert not x.is_realized
+    nt.set_printoptions(precision=2)
+    assert repr(x) == RECORDED
+    nt.set_printoptions(lazy=False)
+    assert repr(x) == VALUES
+
+
+def ours(x: nt.Tensor) -> str:
+    """Without the dtype, which PyTorch leaves out of some texts."""
+    return re.sub(r"(, shape=\[[\d, ]*\])?, dtype=\w+\)$", "", repr(x))
+
+
+def theirs(x: Any) -> str:
+    return re.sub(r"(,\s*(size=\([\d, ]*\)|dtype=[\w.]+))*\)$", "", repr(x)).replace("tensor(", "Tensor(")
+
+
+def both(values: Any, dtype: str) -> tuple[nt.Tensor, Any]:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(np.asarray(values, np.float64)).to(getattr(torch, dtype))
+    return nt.from_dlpack(x.contiguous()), x
+
+
+@contextmanager
+def options(**chosen: Any) -> Iterator[None]:
+    """Of PyTorch and of ours."""
+    torch = pytest.importorskip("torch")
+    before = vars(torch._tensor_str.PRINT_OPTS).copy()
+    try:
+        torch.set_printoptions(profile="default")
+        torch.set_printoptions(**chosen)
+        nt.set_printoptions(profile="default")
+        nt.set_printoptions(**chosen)
+        yield
+    finally:
+        vars(torch._tensor_str.PRINT_OPTS).update(before)
+
+
+TABLE: list[tuple[Any, str]] = [
+    ([0.1, 0.25, 1.0], "float32"),
+    ([1.0, 2.0, -3.0], "float32"),
+    ([0.0, 0.0], "float32"),
+    ([1e-5, 1.0], "float32"),
+    ([1e-5, 2e-5], "float64"),
+    ([1.0, 1234.5678], "float32"),
+    ([123456.0, 1.0], "float32"),
+    ([1e9], "float32"),
+    ([1e300, 1e-300], "float64"),
+    ([1.5, float("nan")], "float32"),
+    ([float("inf"), 2.5], "float32"),
+    (float("nan"), "float32"),
+    (3.25, "float64"),
+    (7, "int64"),
+    (True, "bool"),
+    ([1, -20, 300], "int16"),
+    ([True, False], "bool"),
+    ([[1.5, 2.0], [100.25, -1.0]], "bfloat16"),
+    ([0.1, 65504.0], "float16"),
+    ([], "float32"),
+    (np.zeros((2, 0, 3)), "float32"),
+    (np.arange(24.0).reshape(2, 3, 4), "float32"),
+    (np.arange(60.0) / 7, "float32"),
+    (np.arange(3 * 40).reshape(3, 40), "int64"),
+]
+
+
+@pytest.mark.parametrize(("values", "dtype"), TABLE)
+def test_texts_are_those_of_pytorch(values: Any, dtype: str) -> None:
+    x, expected = both(values, dtype)
+    with options():
+        assert ours(x) == theirs(expected)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_options_mean_what_they_mean_in_pytorch(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(map(int, rng.integers(1, 12, rng.integers(0, 4))))
+    values = rng.normal(0, 1, shape) * 10.0 ** rng.integers(-5, 8, shape if seed % 3 else ())
+    values = values if seed % 2 else np.round(values)
+    dtype = ("float32", "float64", "bfloat16", "int64")[seed // 2 % 4]
+    chosen = {
+        "precision": int(rng.integers(0, 7)),
+        "threshold": int(rng.integers(0, 300)),
+        "edgeitems": int(rng.integers(1, 5)),
+        "linewidth": int(rng.integers(20, 120)),
+        "sci_mode": (None, True, False)[rng.integers(3)],
+    }
+    x, expected = both(np.nan_to_num(values.astype(np.float32), posinf=0, neginf=0) + 0.0, dtype)  # no -0.
+    with options(**chosen):
+        a, b = ours(x), theirs(expected)
+    if "..." in b:  # which has another space before it, and breaks lines elsewhere
+        a, b = "".join(a.split()), "".join(b.split())
+    assert a == b
+
+
+@pytest.mark.parametrize("profile", ["default", "short", "full"])
+def test_profiles_are_those_of_pytorch(profile: str) -> None:
+    x, expected = both(np.arange(1500.0) / 3, "float32")
+    with options(precision=1, linewidth=60), options(profile=profile):
+        assert "".join(ours(x).split()) == "".join(theirs(expected).split())
+
+
+def test_values_that_are_not_finite_are_aligned() -> None:
+    mask = nt.tensor([[0.0, -np.inf], [0.0, 0.0]])
+    assert repr(mask) == "Tensor([[  0., -inf],\n        [  0.,   0.]], dtype=float32)"
+
+
+def test_only_what_is_shown_is_looked_at() -> None:
+    """The width is that of the edges, and a large tensor is not converted."""
+    values = np.ones(100_000, np.float32)
+    values[5000] = 1e30
+    assert repr(nt.from_numpy(values)) == "Tensor([1., 1., 1., ..., 1., 1., 1.], dtype=float32)"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"precision": -1},
+        {"precision": 2.5},
+        {"threshold": float("nan")},
+        {"edgeitems": "3"},
+        {"linewidth": -1},
+        {"profile": "long"},
+        {"sci_mode": 2},
+        {"lazy": "yes"},
+    ],
+)
+def test_wrong_options_are_errors_and_change_nothing(wrong: dict[str, Any]) -> None:
+    before = printing._options.get()
+    (name,) = wrong
+    with pytest.raises(nt.ArgumentError, match=f"set_printoptions: {name} must be"):
+        nt.set_printoptions(**{"precision": 1, **wrong})
+    assert printing._options.get() == before
+
+
+@pytest.mark.parametrize("least", ["precision", "threshold", "edgeitems", "linewidth"])
+def test_zero_is_allowed(least: str) -> None:
+    nt.set_printoptions(**{least: 0})
+    for x in (nt.tensor(1.5), nt.tensor([1.5] * 9), nt.zeros(0, 3), nt.ones(7, 8)):
+        assert repr(x).startswith("Tensor(")
+
+
+def test_options_belong_to_a_context() -> None:
+    contextvars.copy_context().run(nt.set_printoptions, precision=1)
+    nt.set_printoptions(precision=2)
+    shown = []
+    thread = threading.Thread(target=lambda: shown.append(repr(nt.tensor(1.25))))
+    thread.start()
+    thread.join()
+    assert (shown, repr(nt.tensor(1.25))) == (["Tensor(1.2500, dtype=float32)"], "Tensor(1.25, dtype=float32)")
+
+
+# --- without values
+
+
+def test_an_error_is_shown_in_one_line_and_printing_raises_it() -> None:
+    x = nt.tensor([7]) // nt.tensor([0])
+    for _ in range(2):
+        assert re.fullmatch(r"\[Tensor\(int64\[1\], <DivisionError: [^\n]*>\)\]", repr([x]))
+    for look in (print, str, "{}".format):
+        with pytest.raises(ZeroDivisionError):
+            look(x)
+
+
+def test_errors_of_any_kind_and_length_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = new()
+
+    def fail(self: nt.Tensor) -> None:
+        raise SystemError("first\nsecond " + "words " * 1000)
+
+    monkeypatch.setattr(nt.Tensor, "numpy", fail)
+    shown = repr(x)
+    assert shown.startswith("Tensor(float32[2], <SystemError: first second words")
+    assert len(shown) < 400
+
+
+def test_an_interrupt_is_none_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: nt.Tensor) -> None:
+        raise KeyboardInterrupt
+
+    x = new()
+    monkeypatch.setattr(nt.Tensor, "numpy", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        repr(x)
+
+
+def test_a_captured_function_may_print() -> None:
+    outside, seen = new(), []
+
+    @nt.jit
+    def step(x: nt.Tensor) -> nt.Tensor:
+        y = x * 2
+        seen.extend((repr(x), str(x), repr(y), str(y), repr(outside), f"{[y]}"))
+        return y + outside
+
+    assert step(nt.ones(2)).tolist() == [4.0, 7.0]
+    argument = "Tensor(float32[2], argument of a function that is being captured)"
+    captured = not_computed("a function is being captured")
+    assert seen == [argument, argument, captured, captured, captured, f"[{captured}]"]
+    assert step(nt.ones(2)).tolist() == [4.0, 7.0]
+
+
+def test_messages_show_specs_and_compute_nothing() -> None:
+    x, y = nt.ones(2, 3) * 1, nt.ones(3, 4) * 1
+    with pytest.raises(nt.ShapeError) as caught:
+        nt.cat([x, y])
+    assert "float32[2, 3]" in str(caught.value)
+    assert "Tensor(" not in str(caught.value)
+    endless: list[Any] = [x]
+    endless.append(endless)
+    calls: list[Callable[[], object]] = [
+        lambda: nt.realize([x, y]),  # type: ignore[arg-type]
+        lambda: nt.conv2d(nt.ones(1, 1, 4, 4), nt.ones(1, 1, 2, 2), padding=(x, y)),
+        lambda: x.amax([x]),
+        lambda: nt.stack((x, y)),
+        lambda: nt.cat([x, [y]]),
+        lambda: nt.cat(endless),
+        lambda: nt.set_printoptions(precision=x),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises((nt.NpuTensorError, TypeError)) as caught:
+            call()
+        assert "at work" not in str(caught.value)
+    assert not x.is_realized
+    assert not y.is_realized
+    with pytest.raises(nt.ArgumentError, match=r"not list \[float32\[2, 3\], float32\[3, 4\]\];"):
+        nt.realize([x, y])  # type: ignore[arg-type]
+
+
+def test_messages_show_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(nt.ArgumentError, match=r"not list \[tensor\(\[1., 1.\]\)\]"):
+        nt.realize([torch.ones(2)])  # type: ignore[arg-type]
+
+
+# --- never waiting
+
+
+def in_thread(function: Callable[[], Any]) -> Any:
+    """What a function returns in another thread. That it never returns is an error, and stops nothing."""
+    returned: list[Any] = []
+    thread = threading.Thread(target=lambda: returned.append(function()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it waits"
+    return returned[0]
+
+
+LOCKS: dict[str, Callable[[], Any]] = {
+    "planning": lambda: selection.lock,
+    "devices of the processor": lambda: host._lock,
+    "LLVM": lambda: engine._lock,
+    "memory": lambda: memory._lock,
+    "threads": lambda: host.host_devices()[0]._pool_lock,  # type: ignore[attr-defined]
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
+def test_repr_does_not_wait_for_a_lock(lock: Callable[[], Any]) -> None:
+    x = new()
+    with lock():
+        assert in_thread(lambda: repr([x])) == f"[{not_computed('another thread is computing')}]"
+    assert not x.is_realized
+    assert repr(x) == VALUES
+    with lock():
+        assert in_thread(lambda: repr(x)) == VALUES
+
+
+def test_a_build_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
+    x = new()
+    with store_files.locked(tmp_path, "a" * 16):
+        assert in_thread(lambda: repr(x)) == VALUES
+
+
+def test_print_waits_for_a_lock() -> None:
+    x, shown = new(), []
+    thread = threading.Thread(target=lambda: shown.append(str(x)))
+    with selection.lock:
+        thread.start()
+    thread.join()
+    assert shown == [VALUES]
+
+
+def test_repr_while_another_thread_is_stopped_in_the_middle_of_planning() -> None:
+    planning, go_on = threading.Event(), threading.Event()
+    x, other = new(), nt.ones(3) + 1
+
+    def stop(event: events.Event) -> None:
+        if isinstance(event, events.PlanBuilt) and threading.current_thread() is thread:
+            planning.set()
+            assert go_on.wait(60)
+
+    thread = threading.Thread(target=other.realize, daemon=True)
+    with events.listen(stop):
+        thread.start()
+        assert planning.wait(60)
+        shown = in_thread(lambda: repr(x))
+        go_on.set()
+        thread.join()
+    assert shown == not_computed("another thread is computing")
+    assert other.tolist() == [2.0] * 3
+    assert repr(x) == VALUES
+
+
+def test_repr_in_a_listener() -> None:
+    x, seen = new(), {}
+
+    def listen(event: events.Event) -> None:
+        seen[type(event)] = repr(x)
+
+    with events.listen(listen):
+        (nt.ones(3) + 1).realize()
+    assert {events.PlanBuilt, events.KernelRan} <= set(seen)
+    assert set(seen.values()) == {not_computed("npu_tensor is at work in this thread")}
+
+
+@contextmanager
+def at_every_line(look: Callable[[], object]) -> Iterator[None]:
+    """Look before every line of the package, as a debugger may do that was told to stop the program."""
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        look()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def test_repr_wherever_a_debugger_stops() -> None:
+    x, seen = new(), set()
+    kept = [nt.ones(300, 300).realize()]
+
+    def run() -> float:
+        with at_every_line(lambda: seen.add(repr(x))):
+            kept.append((kept[0] @ kept[0] + 1).softmax(-1)[:, 0])
+            kept.append(nt.arange(70_000.0) * 3)  # a block of its own
+            kept.clear()
+            return float(nt.jit(lambda y: (y + 2).sum())(nt.ones(5)))
+
+    assert in_thread(run) == 15.0
+    captured = not_computed("a function is being captured")
+    assert seen == {not_computed("npu_tensor is at work in this thread"), captured}
+    assert not x.is_realized
+    assert locks_are_free()
+
+
+def do_wait_suspend(look: Callable[[], Any]) -> Any:
+    """Look as the debugger of VS Code does, whose function has this name, in a thread that it has stopped."""
+    return look()
+
+
+STOPPED = not_computed("a debugger may have stopped the threads that this needs")
+
+
+def test_a_debugger_sees_values_where_that_needs_no_other_thread() -> None:
+    x = new()
+    with events.listen(lambda event: None):
+        assert do_wait_suspend(lambda: (repr(x), str(x))) == (STOPPED, STOPPED)
+    assert do_wait_suspend(lambda: repr(x)) == VALUES
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+def test_a_debugger_does_not_wait_for_the_threads_of_a_simulated_npu() -> None:
+    with nt.default_device("sim:npu2"):
+        x = new()
+        assert do_wait_suspend(lambda: repr(x)) == STOPPED
+        assert repr(x) == VALUES
+
+
+def test_print_does_not_wait_where_a_debugger_asks() -> None:
+    x = new()
+    with selection.lock:
+        shown = in_thread(lambda: do_wait_suspend(lambda: str(x)))
+    assert shown == not_computed("another thread is computing")
+    assert do_wait_suspend(lambda: str(x)) == VALUES
+
+
+def test_a_tensor_that_another_thread_is_writing_to_has_a_text() -> None:
+    x = nt.zeros(2, 2)
+    row = x[0]
+    row += 1  # x derives its value when it is next used, which takes a lock
+    with aliasing._lock:
+        shown = in_thread(lambda: repr(x))
+    assert shown == (
+        "Tensor(float32[2, 2], changed by a write to a view; not computed: another thread is computing)"
+    )
+    assert repr(x).startswith("Tensor([[1., 1.],")
