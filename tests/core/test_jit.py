@@ -402,7 +402,7 @@ EQUAL = [
     (Decimal("0"), Decimal("-0")),
     (Fraction(1), Decimal(1)),
     (money("a"), money("b")),
-    (range(0, 2), range(0, 2, 3)),
+    (range(2), range(0, 2, 3)),
     (range(0), range(5, 5)),
     (Level.HIGH, 1),
     (Everything(1), Everything(2)),

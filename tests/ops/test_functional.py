@@ -3,13 +3,13 @@
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from comparison import assert_same, float64_of, from_torch, to_torch
+from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
 
 import npu_tensor as nt
 from npu_tensor.functional import METHODS
@@ -564,6 +564,45 @@ def test_unary_operators() -> None:
     assert (+x).tolist() == x.tolist()
     assert round(x).tolist() == [1.0, -2.0, 4.0]
     assert round(x, 1).tolist() == torch.tensor([1.26, -2.5, 3.5]).round(decimals=1).tolist()
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("empty", TORCH_DTYPES)
+def test_empty_vectors_count_for_the_dtype_of_cat(dtype: str, empty: str) -> None:
+    for shape in ((2,), (1, 3), (0, 3), (0,)):
+        parts = [torch.zeros(0, dtype=TORCH_DTYPES[empty]), torch.ones(*shape, dtype=TORCH_DTYPES[dtype])]
+        for order in (parts, parts[::-1]):
+            compare(nt.cat(ours_of(order)), torch.cat(order), torch.cat(order), f"{dtype} {empty} {shape}")
+
+
+def _padded(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except (RuntimeError, NotImplementedError) as error:
+        return error
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize(
+    ("shape", "dims", "widths"),
+    [((2, 4), 1, range(-5, 6)), ((1, 2, 3), 1, range(-5, 6)), ((1, 1, 3, 2), 2, range(-3, 3)), ((2, 0), 1, (-1, 0, 1))],
+    ids=str,
+)
+def test_padding_and_cropping_together(mode: str, shape: tuple[int, ...], dims: int, widths: Sequence[int]) -> None:
+    x = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
+    for pad in itertools.product(widths, repeat=2 * dims):
+        rests = [e + min(a, 0) + min(b, 0) for e, a, b in zip(shape[::-1], pad[::2], pad[1::2], strict=False)]
+        ours, own = _padded(nt.pad, from_torch(x), pad, mode), _padded(F.pad, x, pad, mode)
+        if mode == "circular" and any(max(pad[2 * axis :][:2]) > rest for axis, rest in enumerate(rests[:dims])):
+            continue  # PyTorch gives memory that it has not written
+        if isinstance(own, torch.Tensor):
+            assert isinstance(ours, nt.Tensor), f"{pad}: {ours}"
+            np.testing.assert_array_equal(ours.numpy(), own.numpy(), err_msg=str(pad))
+        elif isinstance(ours, Exception):
+            assert isinstance(ours, nt.ShapeError), f"{pad}: {ours}"
+        else:  # PyTorch does not take empty results, or crops that it does not pad
+            assert 0 in ours.shape, f"{pad}: {own}"
+            ours.realize()
 
 
 def test_cumsum_of_zero_dimensions_is_a_value_of_its_own() -> None:
