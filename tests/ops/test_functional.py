@@ -778,6 +778,49 @@ def test_tensor_of_arrays_keeps_the_dtype(dtype: str) -> None:
     assert nt.tensor(array[0, 1]).shape == ()
 
 
+@pytest.mark.parametrize("kind", ["f4", "f2", "f8", "i8", "i2", "?", "u1"])
+def test_arrays_of_any_byte_order(kind: str) -> None:
+    native = np.array([0, 1, 0, 1], kind)
+    array = native.astype(f">{kind}")
+    for ours in (nt.tensor(array), nt.as_tensor(array), nt.from_numpy(array), nt.from_numpy(array, copy=False)):
+        assert ours.numpy().dtype == native.dtype
+        assert ours.tolist() == native.tolist()
+    assert (nt.zeros(4, dtype=array.dtype) + array).dtype is nt.tensor(native).dtype
+    assert (nt.ones(4) * native.astype(f">{kind}")).tolist() == native.tolist()
+    assert nt.where(np.array([True]), native.astype(f">{kind}"), nt.tensor(native)).tolist() == native.tolist()
+
+
+def test_floats_of_another_byte_order_saturate_too() -> None:
+    values = [1e20, -1e20, math.nan, 1.5]
+    assert nt.tensor(np.array(values, ">f8"), "int32").tolist() == nt.tensor(np.array(values), "int32").tolist()
+
+
+def test_tensors_that_pytorch_differentiates() -> None:
+    parameter = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    for theirs in (parameter, parameter * 2, parameter.T, parameter.bfloat16()):
+        plain = theirs.detach()
+        for ours in (nt.tensor(theirs), nt.as_tensor(theirs), nt.from_dlpack(theirs)):
+            compare(ours, plain, float64_of(plain), "")
+    expected = torch.stack([parameter.detach(), torch.ones(2, 3)])
+    compare(nt.tensor([parameter, torch.ones(2, 3)]), expected, expected, "")
+    compare(nt.tensor([[parameter[1, 1], 2.0]]), torch.tensor([[4.0, 2.0]]), torch.tensor([[4.0, 2.0]]), "")
+    copied = nt.tensor(parameter)
+    with torch.no_grad():
+        parameter.zero_()
+    assert copied.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_what_is_no_array_and_can_be_made_one_keeps_its_dtype() -> None:
+    class Column:
+        """As of pandas."""
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return np.array([1.0, 2.0])
+
+    assert nt.tensor(Column()).dtype is nt.float64
+    assert nt.tensor(Column(), nt.int8).tolist() == [1, 2]
+
+
 def test_tensor_copies_and_from_numpy_can_share() -> None:
     array = np.arange(3, dtype=np.float32)
     copied, shared = nt.from_numpy(array), nt.from_numpy(array, copy=False)
