@@ -224,6 +224,13 @@ def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device:
     return full(input.shape, fill_value, dtype or input.dtype, device)
 
 
+def _number_dtype(dtype: DTypeLike) -> DType:
+    found = as_dtype(dtype)
+    if found is bool_:
+        raise DTypeError("gives numbers, not bool")
+    return found
+
+
 @composite(method=False, ggml="ARANGE")
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
@@ -246,14 +253,14 @@ def arange(
         length = len(range(start, end, step))
     else:
         length = math.ceil((end - start) / step)
-    return RECORDERS["arange_from"](start, step, (length,), as_dtype(dtype))
+    return RECORDERS["arange_from"](start, step, (length,), _number_dtype(dtype))
 
 
 @composite(method=False)
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
     check_device(device)
-    return RECORDERS["linspace_between"](start, end, extents((steps,)), as_dtype(dtype or float32))
+    return RECORDERS["linspace_between"](start, end, extents((steps,)), _number_dtype(dtype or float32))
 
 
 @composite(method=False)
@@ -415,8 +422,11 @@ def randint(
 
 @composite(method=False)
 def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
-    """A random order of 0 to n - 1, as int64."""
-    return rand(n, generator=generator, dtype="float64").argsort().to(dtype or int64)
+    """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
+    target = _number_dtype(dtype or int64)
+    if n - 1 > _integer_limits(target)[1]:
+        raise ArgumentError(f"numbers below {n} do not fit {target.name}")
+    return rand(n, generator=generator, dtype="float64").argsort().to(target)
 
 
 @composite(method=False)

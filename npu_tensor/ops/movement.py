@@ -402,7 +402,7 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     expected = (*taken, *kept)
     if len(indices) != len(dims) or value.shape != expected:
         raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
-    register = x.dtype.register if attributes["accumulate"] else None
+    register = x.dtype.register if attributes["reduce"] else None
     return Resolution(x, (register, register, *(None for _ in indices)), attributes)
 
 
@@ -412,12 +412,13 @@ def put(
     bounds: tuple[tuple[int, int, int], ...],
     dims: tuple[int, ...],
     wrap: bool = True,
-    accumulate: bool = False,
+    reduce: str = "",
 ):
     """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
 
     The value has the dimensions of the indices first, then those of the part that are not in `dims`. Negative indices
-    count from the end if `wrap`, and are out of range otherwise. accumulate: add instead of storing, also repeatedly.
+    count from the end if `wrap`, and are out of range otherwise. reduce: name of the NumPy function, such as "add", of
+    the element that is there and the value, as often as a place is named; "" stores the value.
     """
     input, value, *indices = tensors
     result = np.array(input)
@@ -426,8 +427,8 @@ def put(
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
     for index, extent in zip(indices, front.shape, strict=False):
         _check_range(index, extent, lowest=-extent if wrap else 0)
-    if accumulate:
-        np.add.at(front, tuple(indices) or ..., value.astype(input.dtype))  # type: ignore[arg-type]
+    if reduce:
+        getattr(np, reduce).at(front, tuple(indices) or ..., value.astype(input.dtype))
     else:
         front[tuple(indices) or ...] = value.astype(input.dtype)
     return result

@@ -132,6 +132,29 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: I.index_add(0, nt.tensor([0, 1]), I, alpha=1.5), nt.DTypeError),
     (lambda: I.index_copy(0, nt.tensor([0, 1]), X), nt.DTypeError),
     (lambda: I.index_put((nt.tensor([0, 1]),), X, accumulate=True), nt.DTypeError),
+    (lambda: X.index_put((nt.tensor([0, 1]),), I), nt.DTypeError),
+    (lambda: X.scatter(0, nt.zeros(2, 3, dtype=nt.int64), I), nt.DTypeError),
+    (lambda: X.scatter_add(0, nt.zeros(2, 3, dtype=nt.int64), X.double()), nt.DTypeError),
+    (lambda: X.scatter_(0, nt.zeros(2, 3, dtype=nt.int64), 1.0, reduce="mean"), nt.ArgumentError),
+    (lambda: X.scatter(0, nt.zeros(2, 4, dtype=nt.int64), 1.0), nt.ShapeError),
+    (lambda: X.index_copy(0, nt.tensor([0, 1]), I), nt.DTypeError),
+    (lambda: X.index_add(0, nt.tensor([0, 1]), I), nt.DTypeError),
+    (lambda: X.masked_scatter(B, I), nt.DTypeError),
+    *(
+        (lambda call=call, index=index: call(nt.ones(3), index), nt.DTypeError)  # type: ignore[misc]
+        for index in (nt.tensor([True, False, True]), nt.zeros(3, dtype=nt.uint8), nt.zeros(3, dtype=nt.int16))
+        for call in (
+            lambda x, index: x.scatter(0, index, x),
+            lambda x, index: x.scatter_add(0, index, x),
+            lambda x, index: x.index_add(0, index, x),
+            lambda x, index: x.index_copy(0, index, x),
+            lambda x, index: x.index_fill(0, index, 1.0),
+        )
+    ),
+    (lambda: nt.linspace(0, 1, 3, dtype=bool), nt.DTypeError),
+    (lambda: nt.arange(2, dtype=nt.bool), nt.DTypeError),
+    (lambda: nt.randperm(2, dtype=nt.bool), nt.DTypeError),
+    (lambda: nt.randperm(200, dtype=nt.int8), nt.ArgumentError),
     (lambda: X.index_add(0, nt.tensor([0, 1]), nt.ones(1, 3)), nt.ShapeError),
     (lambda: X.index_add(0, nt.tensor([0]), nt.ones(3)), nt.ShapeError),
     (lambda: X.index_copy(1, nt.tensor([0, 1]), nt.ones(2, 1)), nt.ShapeError),

@@ -93,6 +93,8 @@ ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
 TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
 
 # (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
+REDUCTIONS = ("add", "multiply")
+
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     # shapes
     *((".reshape", (X, *shape), {}) for shape in ((60,), (-1, 4), (5, 3, 4), (3, 1, -1), ((12, 5),))),
@@ -199,6 +201,15 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("index_fill", (M, 1, torch.tensor([0, 4]), -1.0), {}),
     ("scatter", (M, 1, torch.tensor([[0, 3], [5, 1]]), normal(2, 2)), {}),
     ("scatter", (M, 0, torch.tensor([[0, 3], [1, 1]]), 2.0), {}),
+    ("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": 2.5}),
+    *(("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": -3, "reduce": r}) for r in REDUCTIONS),
+    ("scatter", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
+    ("scatter", (S, 0, torch.tensor([0]), 2.5), {"reduce": "multiply"}),
+    ("scatter", (V, 0, torch.tensor(1)), {"value": 2.5}),
+    ("scatter_add", (S, -1, torch.tensor([0, 0]), normal(2)), {}),
+    ("index_add", (S, 0, torch.tensor([0]), normal()), {}),
+    ("index_copy", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
+    ("index_fill", (S, 0, torch.tensor([0]), 2.5), {}),
     *((f"index_{name}", (M, 1, torch.tensor([5, 0, 3]), normal(4, 3)), {}) for name in ("add", "copy")),
     ("index_add", (X, 0, torch.tensor([2, 0, 2, 2]), normal(4, 4, 5)), {"alpha": 2}),
     ("index_add", (I, -1, torch.tensor([1, 1]), integers(9, 4, 2)), {"alpha": 3}),
@@ -905,6 +916,24 @@ def test_nan_to_num_knows_the_largest_number_of_each_dtype(dtype: str) -> None:
         expected = torch.nan_to_num(values, *arguments)
         assert to_torch(nt.nan_to_num(from_torch(values), *arguments)).dtype is values.dtype
         assert nt.nan_to_num(from_torch(values), *arguments).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+def test_scatter_reduces_in_every_dtype(dtype: str, reduce: str) -> None:
+    for dim, shape in ((0, (4, 3)), (1, (2, 2)), (-1, (3, 5))):
+        x, index = integers(7, 4, 3).to(TORCH_DTYPES[dtype]), integers(3, *shape)
+        source = integers(7, *shape).to(x.dtype)
+        ours = from_torch(x)
+        np.testing.assert_array_equal(
+            ours.scatter(dim, from_torch(index), from_torch(source), reduce=reduce).double().numpy(),
+            x.scatter(dim, index, source, reduce=reduce).double().numpy(),
+        )
+        ours.scatter_(dim, from_torch(index), value=2, reduce=reduce)
+        expected = x.to(torch.int64) if dtype == "bool" else x
+        expected = expected.scatter(dim, index, 1 if dtype == "bool" else 2, reduce=reduce).to(x.dtype)
+        np.testing.assert_array_equal(ours.double().numpy(), expected.double().numpy())
 
 
 def test_in_place_forms_name_a_new_value() -> None:
