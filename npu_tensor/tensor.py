@@ -20,7 +20,7 @@ import numpy as np
 from npu_tensor import dlpack, selection
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
+from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError, reworded
 from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
 from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
@@ -30,6 +30,7 @@ from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
 from npu_tensor.spec import Spec
+from npu_tensor.units import size
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -357,8 +358,12 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:
     """A tensor of a NumPy array's value; float64 and integers keep their type unless `dtype` says otherwise."""
     target = as_dtype(array.dtype if dtype is None else dtype)
-    with np.errstate(all="ignore"):
-        owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
+    try:
+        with np.errstate(all="ignore"):
+            owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
+    except MemoryError as error:
+        spec = Spec.of(array.shape, target)
+        raise OutOfMemoryError(f"out of memory: {spec}, a copy of an array, needs {size(spec.nbytes)}") from error
     spec = Spec.of(tuple(map(int, owned.shape)), target)
     return wrap(Data(spec, Buffer.from_array(owned)))
 

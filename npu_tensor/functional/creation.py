@@ -250,9 +250,11 @@ def arange(
     if dtype is None:
         dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
-        length = len(range(start, end, step))
+        length = -((start - end) // step)  # len() of a range ends at 2**63
+    elif math.isfinite(steps := (end - start) / step):
+        length = math.ceil(steps)
     else:
-        length = math.ceil((end - start) / step)
+        raise ArgumentError(f"there are too many steps of {step} from {start} to {end}")
     return RECORDERS["arange_from"](start, step, (length,), _number_dtype(dtype))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from npu_tensor.dtypes import DType, bool_
-from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
+from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.recorders import KEYWORDS, SYNONYMS, given_twice
 from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
@@ -62,6 +62,8 @@ def composite(
                 return body(*given, **kwargs)
             except NpuTensorError as error:
                 raise _named(error, public, args) from error.__cause__
+            except MemoryError as error:
+                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"

@@ -203,6 +203,10 @@ def _repeated(input: Tensor, repeats: tuple[int, ...], before: bool) -> Tensor:
     apart: list[int] = []
     expanded: list[int] = []
     for extent, times in zip(input.shape, repeats, strict=True):
+        if 1 in (extent, times):
+            apart.append(extent)
+            expanded.append(extent * times)
+            continue
         apart += (1, extent) if before else (extent, 1)
         expanded += (times, extent) if before else (extent, times)
     merged = [extent * times for extent, times in zip(input.shape, repeats, strict=True)]
