@@ -22,6 +22,7 @@ from npu_tensor.errors import (
     LaunchError as LaunchError,
     LaunchTimeout as LaunchTimeout,
     NpuTensorError as NpuTensorError,
+    OutOfMemoryError as OutOfMemoryError,
     ShapeError as ShapeError,
 )
 from npu_tensor.dtypes import dtypes_table as dtypes_table
@@ -190,7 +191,7 @@ def bucketize(input: Operand, boundaries: Tensor, *, out_int32: builtins.bool = 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0) -> Tensor:
     """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
 def ceil(input: Operand) -> Tensor:
@@ -208,9 +209,9 @@ def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) 
 def clone(input: Tensor) -> Tensor:
     """Another handle on the same value. As values never change, nothing is copied."""
 def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
     """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
 
@@ -559,7 +560,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 def pad(input: Tensor, pad: Sequence[builtins.int], mode: builtins.str = 'constant', value: builtins.float | None = None) -> Tensor:
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
-    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths of "constant" crop."""
+    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop."""
 def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Dimensions in another order."""
 def pixel_shuffle(input: Tensor, upscale_factor: builtins.int) -> Tensor:
@@ -590,7 +591,7 @@ def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = No
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Standard normal in the input's shape and dtype."""
 def randperm(n: builtins.int, generator: Generator | None = None, dtype: DTypeLike = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """A random order of 0 to n - 1, as int64."""
+    """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
 def reciprocal(input: Operand) -> Tensor:
@@ -635,10 +636,11 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
     A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0. scale
     defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a group of query heads."""
-def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
-    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
+    """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
-    Negative indices are out of range, as in gather."""
+    reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
+    as in gather."""
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
     """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
@@ -728,7 +730,8 @@ def tanh(input: Operand) -> Tensor:
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
-    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. Gradients
+    that a library notes for its array stay behind.
     Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
     an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`."""
 def tile(input: Tensor, *dims: Any) -> Tensor:

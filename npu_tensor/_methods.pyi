@@ -623,10 +623,11 @@ class Methods:
         """input * s + b."""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scale`: the result is written to this tensor, and so to its views."""
-    def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float) -> Tensor:
-        """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+    def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
+        """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
 
-        Negative indices are out of range, as in gather."""
+        reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
+        as in gather."""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:

@@ -73,6 +73,8 @@ def capsule_of(
 
 def as_array(external: Exporter) -> np.ndarray[Any, Any]:
     """The memory of another library's array as a NumPy array. Raises BufferError if it is not the processor's."""
+    if getattr(external, "requires_grad", False):  # of PyTorch, which does not give away what it differentiates
+        external = external.detach()  # type: ignore[attr-defined]
     words = _Words(external)
     array = np.from_dlpack(words)
     return array.view(bfloat16.numpy) if words.bfloat16 else array

@@ -80,6 +80,11 @@ class DType:
         return as_dtype, (self.name,)
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """As `numpy`: where NumPy and pandas look when they are given something else than a type of theirs."""
+        return self.numpy
+
+    @property
     def is_floating_point(self) -> bool:
         """Whether it is a float type."""
         return self.category is Category.FLOAT
@@ -123,6 +128,7 @@ _NUMBER = {bool: bool_, int: int64, float: float32}
 def as_dtype(value: Any) -> DType:
     """The DType meant by a DType, a name ("bf16", "float32"), a NumPy dtype or type, or float, int, bool.
 
+    The order of the bytes does not count, as tensors have the processor's.
     As in PyTorch, Python's float is float64; the name "float" is float32. Raises DTypeError for anything else.
     """
     try:
@@ -130,8 +136,8 @@ def as_dtype(value: Any) -> DType:
     except (KeyError, TypeError):
         pass
     try:
-        return _LOOKUP[np.dtype(value)]
-    except (KeyError, TypeError):
+        return _LOOKUP[np.dtype(value).newbyteorder("=")]
+    except (KeyError, TypeError, ValueError):  # the last where NumPy looks into it for a dtype
         names = ", ".join(dtype.name for dtype in DTYPES)
         raise DTypeError(f"{value!r} is not a dtype of npu_tensor; choose one of {names}") from None
 

@@ -5,6 +5,7 @@
     ├── DTypeError      (TypeError)     a dtype the op does not take
     ├── DimensionError  (IndexError)    a dimension or index out of range
     ├── DivisionError   (ZeroDivisionError) an integer was divided by zero
+    ├── OutOfMemoryError (MemoryError)  there is no memory left for a value
     ├── ArgumentError   (ValueError)    any other bad argument value
     ├── DeviceError                     a device that does not exist or cannot be used
     ├── BuildError                      a kernel that could not be compiled
@@ -31,6 +32,7 @@ __all__ = [
     "LaunchError",
     "LaunchTimeout",
     "NpuTensorError",
+    "OutOfMemoryError",
     "ShapeError",
 ]
 
@@ -55,6 +57,10 @@ class DimensionError(NpuTensorError, IndexError):
 
 class DivisionError(NpuTensorError, ZeroDivisionError):
     """An integer was divided by zero."""
+
+
+class OutOfMemoryError(NpuTensorError, MemoryError):
+    """There is no memory left; names the op and the size of its result."""
 
 
 class ArgumentError(NpuTensorError, ValueError):

@@ -14,7 +14,7 @@ from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Placed", "Plan", "Timings"]
+__all__ = ["Located", "Placed", "Plan", "Timings"]
 
 
 class Located(Protocol):

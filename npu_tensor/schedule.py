@@ -10,29 +10,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npu_tensor import events, selection
 from npu_tensor.config import config
 from npu_tensor.costs import MARGIN, Costs, DeviceValue
-from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, reworded
+from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.fuse import Cutter, Tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet
 from npu_tensor.lifetimes import last_uses, with_donors
-from npu_tensor.ops.declare import keep
-from npu_tensor.plan import Placed, Plan, Timings
+from npu_tensor.ops.declare import Call, describe, keep
+from npu_tensor.plan import Located, Placed, Plan, Timings
 from npu_tensor.runtime.background import builds, finish_builds
 from npu_tensor.runtime.host import host_devices, host_kernel
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.selection import Selection
 from npu_tensor.task import Accelerator, AsynchronousDevice, Kernel, Refusal, Task
+from npu_tensor.units import size
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["USER_ERRORS", "launch_error", "plan", "realize"]
+__all__ = ["launch_error", "out_of_memory", "plan", "realize"]
 
 MAX_PLANS = 4096
 """Plans kept; the oldest goes first. A plan of one op takes about 50 kB with its graph and code."""
-
-USER_ERRORS = (NpuTensorError, MemoryError)
-"""Failures of a step that come from the user's values or machine and keep their class."""
 
 LASTING_RUNS = 2
 """A value from outside that so many runs have read is expected to be read by more, as weights are: what is computed
@@ -392,16 +390,34 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
 
 
 def _run(made: Plan, values: list[Any], nodes: Sequence[tuple[int, Node]], wait: bool) -> None:
-    """Run a plan; a step that fails raises LaunchError, errors that the user's values cause keep their class."""
+    """Run a plan; a step that fails raises LaunchError, but errors that the user's values or memory cause."""
     try:
         made.run(values, wait, nodes)
     except NpuTensorError as error:
         lines = dict.fromkeys(node.line for _, node in nodes if node.call is error.call)
         raise reworded(error, f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__
-    except MemoryError:
-        raise
+    except MemoryError as error:
+        raise out_of_memory(error, made, values, nodes) from error
     except Exception as error:
         raise launch_error(error, [node.line for _, node in nodes]) from error
+
+
+def out_of_memory(
+    error: MemoryError, made: Plan, values: Sequence[Any], recorded: Iterable[tuple[int, Located]]
+) -> OutOfMemoryError:
+    """What to raise when a step had no memory; names the largest result of its task. values: as the plan left them."""
+    # What a step has computed is there until a later one has read it, so the first one behind all that is there failed.
+    outputs = [placed.task.outputs for placed in made.placed]
+    computed = [n for n, results in enumerate(outputs) if any(values[output.item] is not None for output in results)]
+    failed = min(max(computed, default=-1) + 1, len(outputs) - 1)
+    result = max(outputs[failed], key=lambda output: output.nbytes)
+    call: Call = made.graph.nodes[result.item]["call"]
+    line = next((found.line for item, found in recorded if item == result.item), "")
+    where = f"{LOCATED}{line})" if line else ""
+    return OutOfMemoryError(
+        f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
+        f"{size(call.spec.nbytes)} ({error}){where}"
+    )
 
 
 def launch_error(error: Exception, lines: Iterable[str]) -> LaunchError:

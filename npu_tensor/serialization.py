@@ -7,6 +7,7 @@ which gives dtype, shape and position of every tensor, and their bytes (https://
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -15,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -28,7 +29,9 @@ __all__ = ["load", "save"]
 
 internal_files.add(__file__)
 
-FilePath = str | os.PathLike[str]
+File = str | os.PathLike[str] | BinaryIO
+"""A path, or a file that is open for bytes."""
+
 Array = np.ndarray[Any, Any]
 
 _SAFETENSORS: Final = {dtype.short.upper(): dtype for dtype in DTYPES}
@@ -46,18 +49,20 @@ MOST_HEADER_BYTES: Final = 100_000_000
 """The longest header of a .safetensors file that its own library reads."""
 
 
-def save(obj: Tensor | Mapping[str, Tensor], f: FilePath) -> None:
+def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
     """Write a tensor, or tensors by name such as the weights of a model, to the file `f`; computes them.
 
-    The format is safetensors if the path ends so, which needs names, and NumPy's otherwise. A file that is there is
-    replaced once the new one is complete, so tensors that were loaded from it can be saved to it. Raises ArgumentError
-    for names that files do not keep: with NUL, with halves of surrogate pairs or of more than 65,531 bytes.
+    f: a path, or a file or another object with `write` for bytes, to which is written from where it stands. The format
+    is safetensors if the name ends so, which needs names of tensors, and NumPy's otherwise. A file that is there under
+    a path is replaced once the new one is complete, so tensors that were loaded from it can be saved to it. Raises
+    ArgumentError for names that files do not keep: with NUL, with halves of surrogate pairs or of more than 65,531
+    bytes.
     """
     if isinstance(obj, Tensor):
         if _is_safetensors(f):
             raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
         array = obj.numpy()
-        with _replaced(f) as file:
+        with _opened_to_write(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
     arrays = {_name(name): _array(name, value) for name, value in _items(obj)}
@@ -67,20 +72,22 @@ def save(obj: Tensor | Mapping[str, Tensor], f: FilePath) -> None:
         _write_safetensors(arrays, f)
         return
     # np.savez has parameters, whose names no tensor could have.
-    with _replaced(f) as file, zipfile.ZipFile(file, "w") as archive:
+    with _opened_to_write(f) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def load(f: FilePath) -> Any:
+def load(f: File) -> Any:
     """The tensor, or the dict of tensors by name, in a file that `save`, NumPy or safetensors has written.
 
-    The values of a .safetensors file are read when they are used: the file must not be changed in place meanwhile;
-    `save` replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold pickled objects.
+    f: a path, or a file or another object with `read` and `seek` for bytes, which is read from where it stands. The
+    values of a .safetensors file on a disk are read when they are used: the file must not be changed in place
+    meanwhile; `save` to its path replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold
+    pickled objects.
     """
     read = _read_safetensors if _is_safetensors(f) else _read_numpy
-    with open(f, "rb") as file:
+    with _opened_to_read(f) as file:
         try:
             return read(file)
         except NpuTensorError:
@@ -89,12 +96,51 @@ def load(f: FilePath) -> Any:
             raise _unreadable(f, read is _read_safetensors, error) from error
 
 
-def _is_safetensors(f: FilePath) -> bool:
-    return Path(f).suffix == ".safetensors"
+def _is_safetensors(f: File) -> bool:
+    return _name_of(f).endswith(".safetensors")
+
+
+def _name_of(f: File) -> str:
+    """The path, or that of an open file; "" for one without."""
+    return str(os.fspath(f) if isinstance(f, (str, os.PathLike)) else getattr(f, "name", ""))
+
+
+class _Stream:
+    """A file that is written from where it stands. Some only say that they can go back, such as those of gzip."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
+
+    def flush(self) -> None:
+        """Left to whoever has opened the file."""
 
 
 @contextmanager
-def _replaced(f: FilePath) -> Iterator[BinaryIO]:
+def _opened_to_write(f: File) -> Iterator[BinaryIO]:
+    if isinstance(f, (str, os.PathLike)):
+        with _replaced(f) as file:
+            yield file
+        return
+    if not hasattr(f, "write") or isinstance(f, io.TextIOBase):
+        raise ArgumentError(f"save takes a path or a file that is open for bytes, as by open(path, 'wb'), not {f!r}")
+    yield cast(BinaryIO, _Stream(f))
+
+
+@contextmanager
+def _opened_to_read(f: File) -> Iterator[BinaryIO]:
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            yield file
+        return
+    if not hasattr(f, "read") or isinstance(f, io.TextIOBase):
+        raise ArgumentError(f"load takes a path or a file that is open for bytes, as by open(path, 'rb'), not {f!r}")
+    if not (f.seekable() if hasattr(f, "seekable") else hasattr(f, "seek")):
+        raise ArgumentError("load goes back and forth in a file, and this one cannot; pass io.BytesIO(file.read())")
+    yield f
+
+
+@contextmanager
+def _replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes the place, and the permissions, of the file that `f` is or links to."""
     path = Path(os.path.realpath(f))
     if os.path.exists(f) and not os.path.isfile(f):  # nothing that can be replaced, such as a pipe or /dev/null
@@ -107,12 +153,13 @@ def _replaced(f: FilePath) -> Iterator[BinaryIO]:
         yield file
 
 
-def _unreadable(f: FilePath, safetensors: bool, error: Exception) -> ArgumentError:
+def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
     reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+    name = repr(_name_of(f) or f)
     if safetensors:
-        return ArgumentError(f"{os.fspath(f)!r} is no readable .safetensors file ({reason})")
+        return ArgumentError(f"{name} is no readable .safetensors file ({reason})")
     return ArgumentError(
-        f"{os.fspath(f)!r} holds neither tensors of nt.save nor arrays of NumPy ({reason}); "
+        f"{name} holds neither tensors of nt.save nor arrays of NumPy ({reason}); "
         "write the weights of PyTorch with safetensors.torch.save_file, to a path that ends in .safetensors"
     )
 
@@ -141,12 +188,16 @@ def _array(name: object, value: object) -> Array:
 
 
 def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
+    begin = file.tell()
     found = np.load(file, allow_pickle=False)
     if isinstance(found, np.ndarray):
         return _tensor(found)
     with found:
         # By the names of the members: `found["a.npy"]` could be the member of "a" and that of "a.npy".
         members = found.zip.namelist()
+        first = min((member.header_offset for member in found.zip.infolist()), default=begin)
+        if first != begin:
+            raise ValueError(f"of several archives in one file only the last can be read, which begins at byte {first}")
         tensors = {member.removesuffix(".npy"): _tensor(found[member]) for member in members}
     if len(tensors) < len(members):
         raise ValueError("two arrays of one name")
@@ -167,7 +218,7 @@ def _tensor(stored: object) -> Tensor:
 # --- safetensors
 
 
-def _write_safetensors(arrays: dict[str, Array], f: FilePath) -> None:
+def _write_safetensors(arrays: dict[str, Array], f: File) -> None:
     # Widest elements first, so that each begins at a multiple of its size.
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header: dict[str, Any] = {}
@@ -183,20 +234,23 @@ def _write_safetensors(arrays: dict[str, Array], f: FilePath) -> None:
         start += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with _replaced(f) as file:
+    with _opened_to_write(f) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
-            arrays[name].tofile(file)
+            file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
 def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
-    size = os.fstat(file.fileno()).st_size
+    begin = file.tell()
+    size = file.seek(0, os.SEEK_END) - begin
+    file.seek(begin)
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
         raise ValueError(f"a header of {length} bytes in a file of {size}")
     header = json.loads(file.read(length), object_pairs_hook=_without_duplicates)
-    entries = {name: _Entry(**entry) for name, entry in header.items() if name != _METADATA}
-    data = np.memmap(file, np.uint8, "r", 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
+    _require_strings(header.pop(_METADATA, {}))
+    entries = {name: _Entry(**entry) for name, entry in header.items()}
+    data = _rest(file, begin + 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
     end = 0
     for start, stop in sorted(tuple(entry.data_offsets) for entry in entries.values()):
         if start != end:
@@ -205,6 +259,21 @@ def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
     if end != data.size:
         raise ValueError(f"the tensors have {end} bytes, and the file has {data.size}")
     return {name: _part(data, entry) for name, entry in entries.items()}
+
+
+def _rest(file: BinaryIO, start: int) -> Array:
+    """The bytes of a file from `start` to its end; mapped where it is one of the system."""
+    try:
+        return np.memmap(file, np.uint8, "r", start)
+    except (AttributeError, io.UnsupportedOperation):
+        file.seek(start)
+        return np.frombuffer(file.read(), np.uint8)
+
+
+def _require_strings(metadata: Any) -> None:
+    """ValueError for metadata that the library of the format does not read; nothing is made of them here."""
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,16 @@ from typing import Any, ClassVar, Final
 
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ShapeError
+from npu_tensor.units import size
 
 __all__ = ["Spec", "broadcast_shapes", "contiguous_strides"]
+
+
+MOST_DIMENSIONS: Final = 64
+"""As in NumPy, which computes what has no compiled form."""
+
+MOST_BYTES: Final = 2**63 - 1
+"""What strides and sizes of 64 bits can count."""
 
 
 class Spec:
@@ -26,10 +34,11 @@ class Spec:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: DType) -> Spec:
-        """The one Spec of this shape and dtype."""
+        """The one Spec of this shape and dtype. ShapeError for more dimensions or bytes than there can be."""
         key = (shape, dtype)
         spec = cls._interned.get(key)
         if spec is None:
+            _require_countable(shape, dtype)
             spec = cls._interned.setdefault(key, cls(shape, dtype))
         return spec
 
@@ -46,6 +55,14 @@ class Spec:
             raise ShapeError(f"GGML tensors have at most 4 dimensions, {self} has {self.ndim}")
         padded = (*reversed(self.shape), 1, 1, 1, 1)
         return padded[0], padded[1], padded[2], padded[3]
+
+
+def _require_countable(shape: tuple[int, ...], dtype: DType) -> None:
+    if len(shape) > MOST_DIMENSIONS:
+        raise ShapeError(f"a tensor has at most {MOST_DIMENSIONS} dimensions, not {len(shape)}")
+    nbytes = math.prod(max(extent, 1) for extent in shape) * dtype.itemsize
+    if nbytes > MOST_BYTES:
+        raise ShapeError(f"{dtype.name} of shape {list(shape)} needs {size(nbytes)}, more than 64 bits count")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from npu_tensor import dlpack, printing, selection
 from npu_tensor.aliasing import Storage, View, view_node
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
+from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError, reworded
 from npu_tensor.graph import (
     PLACEHOLDER,
     Data,
@@ -37,6 +37,7 @@ from npu_tensor.recorders import compile_recorder
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
 from npu_tensor.spec import Spec
+from npu_tensor.units import size
 from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
@@ -375,8 +376,12 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
 def from_array(array: np.ndarray[Any, Any], dtype: Any = None, *, copy: bool = True) -> Tensor:
     """A tensor of a NumPy array's value; float64 and integers keep their type unless `dtype` says otherwise."""
     target = as_dtype(array.dtype if dtype is None else dtype)
-    with np.errstate(all="ignore"):
-        owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
+    try:
+        with np.errstate(all="ignore"):
+            owned = np.array(array, dtype=target.numpy, order="C", copy=True if copy else None)
+    except MemoryError as error:
+        spec = Spec.of(array.shape, target)
+        raise OutOfMemoryError(f"out of memory: {spec}, a copy of an array, needs {size(spec.nbytes)}") from error
     spec = Spec.of(tuple(map(int, owned.shape)), target)
     return wrap(Data(spec, Buffer.from_array(owned)))
 

@@ -17,11 +17,11 @@ def duration(seconds: float) -> str:
 
 def size(nbytes: float) -> str:
     """As in "512 B", "4.0 kB" and "1.5 MB": multiples of 1000, as bandwidths are given."""
-    for unit, digits in (("B", 0), ("kB", 1), ("MB", 1)):
+    for unit, digits in (("B", 0), ("kB", 1), ("MB", 1), ("GB", 1), ("TB", 1), ("PB", 1)):
         if round(nbytes, digits) < 1000:
             return f"{nbytes:.{digits}f} {unit}"
         nbytes /= 1000
-    return f"{nbytes:.1f} GB"
+    return f"{nbytes:.1f} EB"
 
 
 def quantity(value: float, unit: str) -> str:

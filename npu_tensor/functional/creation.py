@@ -63,6 +63,13 @@ def _elements(data: Any) -> Iterator[Any]:
         yield data
 
 
+def _as_arrays(data: Any) -> Any:
+    """Nested lists with NumPy's arrays in the place of other libraries'."""
+    if isinstance(data, (list, tuple)):
+        return [_as_arrays(part) for part in data]
+    return as_array(data) if hasattr(data, "__dlpack__") and not isinstance(data, (np.ndarray, Tensor)) else data
+
+
 def _culprit(data: Any) -> Any:
     """The first element that is no number, or the first of all."""
     strange = (each for each in _elements(data) if not isinstance(each, (numbers.Real, np.bool_, Tensor)))
@@ -82,7 +89,8 @@ def _all_integers(data: Any) -> bool:
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
-    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs.
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. Gradients
+    that a library notes for its array stay behind.
     Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
     an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`.
     """
@@ -91,13 +99,16 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         return data.clone() if dtype is None else data.clone().to(dtype)
     if not isinstance(data, np.ndarray) and hasattr(data, "__dlpack__"):
         data = as_array(data)
-    if isinstance(data, (np.ndarray, np.generic)):
+    if isinstance(data, np.generic) or hasattr(data, "__array__"):
         array = np.asarray(data)
-        if dtype is not None and as_dtype(dtype).is_integer and array.dtype in _FLOATS:
+        if dtype is not None and as_dtype(dtype).is_integer and array.dtype.newbyteorder("=") in _FLOATS:
             return from_array(array).to(dtype)  # one place says what becomes of NaN and of large numbers
         return from_array(array, dtype)
     try:
-        array = np.asarray(data)
+        try:
+            array = np.asarray(data)
+        except (RuntimeError, TypeError):  # of PyTorch, for gradients and bfloat16
+            array = np.asarray(_as_arrays(data))
     except ValueError as error:
         raise ShapeError(f"nested lists must be rectangular: {error}") from None
     except OverflowError as error:
@@ -213,6 +224,13 @@ def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device:
     return full(input.shape, fill_value, dtype or input.dtype, device)
 
 
+def _number_dtype(dtype: DTypeLike) -> DType:
+    found = as_dtype(dtype)
+    if found is bool_:
+        raise DTypeError("gives numbers, not bool")
+    return found
+
+
 @composite(method=False, ggml="ARANGE")
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
@@ -232,17 +250,19 @@ def arange(
     if dtype is None:
         dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
-        length = len(range(start, end, step))
+        length = -((start - end) // step)  # len() of a range ends at 2**63
+    elif math.isfinite(steps := (end - start) / step):
+        length = math.ceil(steps)
     else:
-        length = math.ceil((end - start) / step)
-    return RECORDERS["arange_from"](start, step, (length,), as_dtype(dtype))
+        raise ArgumentError(f"there are too many steps of {step} from {start} to {end}")
+    return RECORDERS["arange_from"](start, step, (length,), _number_dtype(dtype))
 
 
 @composite(method=False)
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
     check_device(device)
-    return RECORDERS["linspace_between"](start, end, extents((steps,)), as_dtype(dtype or float32))
+    return RECORDERS["linspace_between"](start, end, extents((steps,)), _number_dtype(dtype or float32))
 
 
 @composite(method=False)
@@ -404,8 +424,11 @@ def randint(
 
 @composite(method=False)
 def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
-    """A random order of 0 to n - 1, as int64."""
-    return rand(n, generator=generator, dtype="float64").argsort().to(dtype or int64)
+    """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
+    target = _number_dtype(dtype or int64)
+    if n - 1 > _integer_limits(target)[1]:
+        raise ArgumentError(f"numbers below {n} do not fit {target.name}")
+    return rand(n, generator=generator, dtype="float64").argsort().to(target)
 
 
 @composite(method=False)

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dtypes import bool_, int64
-from npu_tensor.errors import DimensionError, DTypeError, ShapeError
+from npu_tensor.dtypes import bool_, int64, uint8
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functional.register import Operand, composite, converted, fitting
 from npu_tensor.ops import OPS
-from npu_tensor.ops.rules import dimension
+from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
 
-__all__ = ["part_of", "positions_along", "put", "require_mask", "require_no_truncation"]
+__all__ = ["put", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
 
 _select = RECORDERS["select"]
 _slice = RECORDERS["slice"]
@@ -42,14 +42,20 @@ class _Index(NamedTuple):
 def _as_tensor(part: Any) -> Tensor:
     if isinstance(part, Tensor):
         return part
-    array = np.asarray(part)
-    if array.size == 0 and not isinstance(part, np.ndarray):
+    try:
+        array = np.asarray(part)
+    except ValueError as error:
+        raise DimensionError(f"lists as an index must be rectangular: {error}") from None
+    if array.dtype.kind == "O":
+        raise DimensionError("a list as an index has integers or truth values in it; for slices and None write a tuple")
+    is_list = not isinstance(part, np.ndarray)
+    if (is_list and array.size == 0) or (array.dtype.kind in "iu" and (is_list or 1 < array.itemsize < 8)):
         array = array.astype(np.int64)
     return from_array(array)
 
 
 def _parts(index: Any, ndim: int) -> list[Any]:
-    """The index as a list for all dimensions: Ellipsis spelled out, lists and arrays as tensors."""
+    """The index as a list for all dimensions: Ellipsis spelled out, sequences and arrays as tensors."""
     given = list(index) if isinstance(index, tuple) else [index]
     parts: list[Any] = []
     used = 0
@@ -59,10 +65,12 @@ def _parts(index: Any, ndim: int) -> list[Any]:
             used += isinstance(part, slice)
         elif isinstance(part, (bool, np.bool_)):
             parts.append(from_array(np.asarray(part)))
-        elif isinstance(part, (Tensor, np.ndarray, list, range)):
+        elif isinstance(part, (Tensor, np.ndarray, list, tuple, range)):
             tensor = _as_tensor(part)
             if tensor.is_floating_point():
                 raise DimensionError(f"indices must be integers or masks, not {tensor.dtype.name}")
+            if tensor.dtype is uint8:
+                raise DimensionError("uint8 is no index: write .bool() for a mask, .long() for positions")
             is_mask = tensor.dtype is bool_
             parts.append(tensor if is_mask else tensor.to(int64))
             used += tensor.ndim if is_mask else 1
@@ -225,15 +233,15 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     return (value.reshape(own) if surplus else value).expand(shape)
 
 
-def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, accumulate: bool = False) -> Tensor:
+def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: str = "") -> Tensor:
     """input with input[index] replaced by value, broadcast and converted to the dtype of input.
 
     Elements of index tensors must not be negative unless `wrap`. ArgumentError for a number that does not fit.
-    accumulate: the value is added, as often as its place is named.
+    reduce: "add" or "multiply", with the value, as often as its place is named.
     """
     source = converted(value, input.dtype)
     is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
-    if is_whole_mask and source.numel() == 1 and not accumulate:  # needs no look at the mask
+    if is_whole_mask and source.numel() == 1 and not reduce:  # needs no look at the mask
         return RECORDERS["where"](index, source.reshape(()), input)
     index = _without_switches(index)
     if index is None:
@@ -250,7 +258,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, accumulate
     taken_dims = range(start, start + len(taken))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
     source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
-    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap, accumulate))
+    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap, reduce))
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
@@ -301,11 +309,11 @@ def require_mask(mask: Tensor) -> None:
         raise DTypeError(f"the mask must be bool, not {mask.dtype.name}")
 
 
-def require_no_truncation(input: Tensor, source: Tensor) -> None:
-    """DTypeError for floats that would become integers."""
-    if source.is_floating_point() and not input.is_floating_point():
+def require_same_dtype(input: Tensor, source: Tensor) -> None:
+    """DTypeError for elements of another dtype than those that they are put among."""
+    if source.dtype is not input.dtype:
         name = input.dtype.name
-        raise DTypeError(f"floats cannot be put into {name}; convert with .to(npu_tensor.{name})")
+        raise DTypeError(f"{source.dtype.name} cannot be put into {name}; convert with .to(npu_tensor.{name})")
 
 
 @composite()
@@ -339,21 +347,27 @@ composite("where", function=False)(_where_method)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     """input with the slices at the positions `index` along dim set to value."""
     place = dimension(dim, input.ndim)
-    return put(input, (*[slice(None)] * place, index), value)
+    index_dtype(index.dtype)
+    result = put(with_dimension(input), (*[slice(None)] * place, index), value)
+    return result if input.ndim else result.reshape(())
 
 
-def positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
+def _positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
     """The index that names [index[i][j]][j] for dim = 0, and likewise for the others."""
     place = dimension(dim, input.ndim)
+    index_dtype(index.dtype)
     if index.ndim != input.ndim:
         raise ShapeError("index must have as many dimensions as input")
+    pairs = enumerate(zip(index.shape, input.shape, strict=True))
+    if index.numel() and any(named > extent for axis, (named, extent) in pairs if axis != place):
+        raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {place}")
     return tuple(
         index if axis == place else from_array(np.arange(extent).reshape(*_ones(axis, index.ndim)))
         for axis, extent in enumerate(index.shape)
     )
 
 
-def part_of(src: Tensor, index: Tensor) -> Tensor:
+def _part_of(src: Tensor, index: Tensor) -> Tensor:
     """The elements of src at the places of index. ShapeError unless there is one for each."""
     if src.ndim != index.ndim or any(extent < needed for extent, needed in zip(src.shape, index.shape, strict=True)):
         raise ShapeError(f"src of shape {list(src.shape)} is smaller than index of shape {list(index.shape)}")
@@ -361,17 +375,38 @@ def part_of(src: Tensor, index: Tensor) -> Tensor:
     return part
 
 
-@composite()
-def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
-    """input with src[i][j] stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+def with_dimension(tensor: Tensor) -> Tensor:
+    """The tensor; of no dimensions, as the vector that it counts as where positions along a dimension are named."""
+    return tensor if tensor.ndim else tensor.reshape(1)
 
-    Negative indices are out of range, as in gather.
+
+@composite()
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | float | None = None,
+    *,
+    value: float | None = None,
+    reduce: str | None = None,
+) -> Tensor:
+    """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
+    as in gather.
     """
-    positions = positions_along(input, dim, index)
+    if reduce not in (None, "add", "multiply"):
+        raise ArgumentError(f"reduce must be add or multiply, not {reduce!r}")
+    source = value if src is None else src
+    if source is None or (src is not None and value is not None) or (isinstance(value, Tensor) and value.ndim):
+        raise TypeError("scatter takes either a tensor as src or a number as value")
+    shape, input, index = input.shape, with_dimension(input), with_dimension(index)
+    positions = _positions_along(input, dim, index)
     if isinstance(src, Tensor):
-        require_no_truncation(input, src)
-        src = part_of(src, index)
-    return put(input, positions, src, wrap=False)
+        require_same_dtype(input, src)
+        source = _part_of(with_dimension(src), index)
+    result = put(input, positions, source, wrap=False, reduce=reduce or "")
+    return result if shape else result.reshape(shape)
 
 
 def _ones(axis: int, ndim: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from npu_tensor.dtypes import DType, bool_
-from npu_tensor.errors import ArgumentError, NpuTensorError, reworded
+from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.printing import brief
 from npu_tensor.recorders import KEYWORDS, SYNONYMS, given_twice
@@ -64,6 +64,8 @@ def composite(
                 result = body(*given, **kwargs)
             except NpuTensorError as error:
                 raise _named(error, public, args) from error.__cause__
+            except MemoryError as error:
+                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
             if not view and isinstance(result, Tensor) and result._alias is not None:
                 result._alias = result._alias if any(result is argument for argument in args) else None
             return result

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from npu_tensor.dtypes import promote
+from npu_tensor.dtypes import DType, promote
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functional.creation import extents
 from npu_tensor.functional.register import Operand, composite, fitting, register, tensor_of
@@ -29,12 +30,14 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def joined(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """Tensors joined along `dim`, in their promoted dtype."""
-    if tensors:
-        dtype = promote((tensor.dtype, tensor.ndim) for tensor in tensors)
-        tensors = [tensor if tensor.dtype is dtype else tensor.to(dtype) for tensor in tensors]
-    return record(_concat_op, tensors, (dim,))
+def _promoted(tensors: Sequence[Tensor]) -> DType | None:
+    return promote((tensor.dtype, tensor.ndim) for tensor in tensors) if tensors else None
+
+
+def joined(tensors: Sequence[Tensor], dim: int, dtype: DType | None = None) -> Tensor:
+    """Tensors joined along `dim`, in `dtype` or their promoted one."""
+    dtype = dtype or _promoted(tensors)
+    return record(_concat_op, [part if part.dtype is dtype else part.to(dtype) for part in tensors], (dim,))
 
 
 def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
@@ -213,6 +216,10 @@ def _repeated(input: Tensor, repeats: tuple[int, ...], before: bool) -> Tensor:
     apart: list[int] = []
     expanded: list[int] = []
     for extent, times in zip(input.shape, repeats, strict=True):
+        if 1 in (extent, times):
+            apart.append(extent)
+            expanded.append(extent * times)
+            continue
         apart += (1, extent) if before else (extent, 1)
         expanded += (times, extent) if before else (extent, times)
     merged = [extent * times for extent, times in zip(input.shape, repeats, strict=True)]
@@ -251,10 +258,10 @@ def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Te
 
 @composite(method=False, ggml="CONCAT")
 def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
-    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones are left out."""
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
     parts = [tensor_of(part) for part in tensors]
     filled = [part for part in parts if part.shape != (0,)]
-    return joined(filled or parts, dim)
+    return joined(filled or parts, dim, _promoted(parts))
 
 
 register("concat", cat, method=False)
@@ -394,11 +401,11 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
 
-    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths of "constant" crop.
+    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
     """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")
-    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    pairs = [(operator.index(pad[i]), operator.index(pad[i + 1])) for i in range(0, len(pad), 2)]
     widths = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
     return RECORDERS["pad_widths"](input, widths, mode, 0 if value is None else fitting(value, input.dtype))
 

@@ -244,9 +244,11 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
     Arguments and results may be nested tuples, lists and dicts of tensors and hashable Python values; the latter are
-    part of an argument's signature. Subclasses, such as OrderedDict, stay what they are. Raises CaptureError where the
-    function reads a value or changes a tensor outside itself or an argument; such tensors keep their values. A method
-    is captured for each instance; attributes that are no tensors are frozen.
+    part of an argument's signature, by type and by all that they are made of: 1, 1.0 and True differ, also inside.
+    Objects whose class says nothing about equality, or says itself how it is pickled, are told apart by identity.
+    Subclasses, such as OrderedDict, stay what they are. Raises CaptureError where the function reads a value or changes
+    a tensor outside itself or an argument; such tensors keep their values. A method is captured for each instance;
+    attributes that are no tensors are frozen.
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")

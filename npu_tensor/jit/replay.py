@@ -7,12 +7,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from npu_tensor.errors import NpuTensorError
 from npu_tensor.events import listeners
 from npu_tensor.graph import Data, Node
 from npu_tensor.jit.capture import Captured, Derived
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.plan import Plan
-from npu_tensor.schedule import USER_ERRORS, launch_error
+from npu_tensor.schedule import launch_error, out_of_memory
 from npu_tensor.schedule import realize as realize_nodes
 from npu_tensor.tensor import Tensor, internal_files, views_of
 
@@ -38,10 +39,11 @@ def compile_replay(found: Captured) -> Replay:
         "MISS": MISS,
         "Data": Data,
         "Tensor": Tensor,
-        "USER_ERRORS": USER_ERRORS,
+        "NpuTensorError": NpuTensorError,
         "new": Tensor.__new__,
         "ref": weakref.ref,
         "launch_error": launch_error,
+        "out_of_memory": out_of_memory,
         "listeners": listeners,
         "plan": found.plan,
         "timings": None if found.plan is None else found.plan.timings,
@@ -104,8 +106,10 @@ def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
         lines.append(f"            synchronize{number}()")
     return [
         *lines,
-        "    except USER_ERRORS:",
+        "    except NpuTensorError:",
         "        raise",
+        "    except MemoryError as error:",
+        "        raise out_of_memory(error, plan, values, recorded) from error",
         "    except Exception as error:",
         "        raise launch_error(error, [op.line for _, op in recorded]) from error",
     ]

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from npu_tensor.errors import ArgumentError
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = ["call_text", "flatten", "rebuild"]
+__all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild"]
+
+MOST_NESTED: Final = 100
+"""Lists, tuples and dicts inside each other that are followed; more are most likely one that contains itself."""
+
+MOST_PARTS: Final = 1000
+"""Objects that a Python value may be made of if it is to be compared by them; larger ones are equal to themselves."""
+
+_PLAIN: Final = frozenset((bool, int, str, bytes, NoneType))
+"""Types whose values are the same if they are equal."""
+
+
+# What classes have from `object` that say nothing else.
+_by_identity: Final = object.__eq__
+_attributes: Final = object.__getstate__
+_new_object: Final = object().__reduce_ex__(4)[0]
 
 
 class _Slot(NamedTuple):
@@ -20,48 +39,154 @@ class _Slot(NamedTuple):
     number: int
 
 
-def flatten(value: Any, tensors: list[Tensor]) -> Any:
+class _Same:
+    """A value that is equal to nothing but itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+class _Constant:
+    """A Python value whose class says what is equal. Here those are equal that no function can tell apart."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        try:
+            self.key = _key(value, {})
+        except RecursionError:
+            self.key = _Same(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constant) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def flatten(value: Any, tensors: list[Tensor], depth: int = 0) -> Any:
     """A hashable description of nested tuples, lists and dicts in which tensors, appended to the list, are slots."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return _Slot(len(tensors) - 1)
-    if isinstance(value, (tuple, list)):
-        return (type(value), *(flatten(part, tensors) for part in value))
-    if isinstance(value, dict):
+    if isinstance(value, (tuple, list, dict)):
+        kind = type(value)
+        if depth > MOST_NESTED:
+            raise ArgumentError(
+                f"jit follows {MOST_NESTED} lists, tuples and dicts inside each other, and here are more, or a "
+                f"{kind.__name__} that contains itself; pass the tensors in it as a flat list"
+            )
         if getattr(value, "__dict__", None):
-            raise TypeError(f"jit does not follow the attributes of a {type(value).__name__}; use a plain dict")
-        items = ((type(key), key, flatten(part, tensors)) for key, part in value.items())  # 1 == True == 1.0
-        return (type(value), getattr(value, "default_factory", None), *items)
-    # As values 0.0 and -0.0 are equal, NaN is not even equal to itself, and NumPy numbers equal those of other types.
-    if isinstance(value, np.generic):
-        return (type(value), value.tobytes())
-    if isinstance(value, float):
-        return (type(value), float.__repr__(value))
+            raise TypeError(f"jit does not follow the attributes of a {kind.__name__}; use a plain {_plain(kind)}")
+        if isinstance(value, dict):
+            items = ((_constant(key), flatten(part, tensors, depth + 1)) for key, part in value.items())
+            return (kind, getattr(value, "default_factory", None), *items)
+        return (kind, *(flatten(part, tensors, depth + 1) for part in value))
     if isinstance(value, np.ndarray):
         raise TypeError("jit takes and gives tensors, not arrays; use npu_tensor.from_numpy(array)")
-    hash(value)  # raises the TypeError that names the type
-    return (type(value), value)
+    return _constant(value)
+
+
+def _plain(kind: type) -> str:
+    return next(plain.__name__ for plain in (dict, list, tuple) if issubclass(kind, plain))
+
+
+def _constant(value: Any) -> Any:
+    """A hashable description of a Python value. TypeError, which names its type, for one that has no hash."""
+    hash(value)
+    return _equal_if_same(value) or _Constant(value)
+
+
+def _equal_if_same(value: Any) -> tuple[Any, ...] | None:
+    """A description for what is compared by identity, or is the same where it is equal; None for other values."""
+    kind: Any = type(value)
+    if kind in _PLAIN or kind.__eq__ is _by_identity:
+        return (kind, value)
+    # As values 0.0 and -0.0 are equal, and NaN is not even equal to itself.
+    return (kind, repr(value)) if kind is float else None
+
+
+def _key(value: Any, seen: dict[int, tuple[int, Any]]) -> Any:
+    """A description of a value by its type and by what it is made of: 1 == 1.0 == Decimal("1.00"), also inside.
+
+    seen: by identity, what has been described already, with its number: values may contain themselves. RecursionError
+    for more parts, or deeper ones, than can be followed.
+    """
+    key = _equal_if_same(value)
+    if key is not None:
+        return key
+    if id(value) in seen:
+        return seen[id(value)][0]
+    if len(seen) >= MOST_PARTS:
+        raise RecursionError
+    seen[id(value)] = (len(seen), value)  # which keeps it alive, so that no other one gets its identity meanwhile
+    kind = type(value)
+    if isinstance(value, np.generic):  # NumPy numbers equal those of other types
+        return (kind, value.dtype, value.tobytes())
+    if kind in (set, frozenset):  # without an order
+        return (kind, frozenset(_key(part, seen) for part in value))
+    parts = value if kind is tuple else _parts(value)
+    return _Same(value) if parts is None else (kind, *(_key(part, seen) for part in parts))
+
+
+_DESCRIBING: Final = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs_ex__", "__getnewargs__")
+
+
+@lru_cache(maxsize=256)
+def _is_described(kind: type) -> bool:
+    """Whether Python's own methods say what a value is made of. One of another class may leave out a part."""
+    methods = [method for name in _DESCRIBING if (method := getattr(kind, name, None)) is not None]
+    modules = (getattr(getattr(method, "__objclass__", method), "__module__", None) or "" for method in methods)
+    return all(module.partition(".")[0] in sys.stdlib_module_names for module in modules)
+
+
+def _parts(value: Any) -> tuple[Any, ...] | None:
+    """What makes a value, as `pickle` asks for it; None if there is no knowing."""
+    kind: Any = type(value)
+    if not _is_described(kind):
+        return None
+    try:
+        reduced = value.__reduce_ex__(4)
+    except TypeError:  # it has more than Python knows of
+        return None
+    if not isinstance(reduced, tuple):  # the name of a global object
+        return None
+    function, arguments, *state = reduced
+    contents = (tuple(items) for items in state[1:3] if items is not None)
+    parts = (function, *arguments, *state[:1], *contents)
+    if function is _new_object and kind.__getstate__ is _attributes:
+        return parts
+    return (*parts, _attributes(value))  # The methods of base classes leave out what a subclass has added.
 
 
 def call_text(structure: Any, specs: Sequence[Spec]) -> str:
     """The flattened (args, kwargs) of a call as a program would write them, with specs in place of tensors."""
     _, (_, *args), (_, _, *kwargs) = structure
-    named = (f"{name}={_text(part, specs)}" for _, name, part in kwargs)
+    named = (f"{name}={_text(part, specs)}" for (_, name), part in kwargs)
     return ", ".join([*(_text(part, specs) for part in args), *named])
 
 
 def _text(structure: Any, specs: Sequence[Spec]) -> str:
     if isinstance(structure, _Slot):
         return str(specs[structure.number])
+    if isinstance(structure, _Constant):
+        return str(structure.value) if isinstance(structure.value, np.generic) else repr(structure.value)
     kind, *parts = structure
-    if issubclass(kind, np.generic):
-        return str(np.frombuffer(parts[0], kind)[0])
     if issubclass(kind, (tuple, list)):
         inside = ", ".join(_text(part, specs) for part in parts)
         return f"({inside})" if issubclass(kind, tuple) else f"[{inside}]"
     if issubclass(kind, dict):
-        return f"{{{', '.join(f'{key!r}: {_text(part, specs)}' for _, key, part in parts[1:])}}}"
-    return parts[0] if issubclass(kind, float) else repr(parts[0])
+        return f"{{{', '.join(f'{_text(key, specs)}: {_text(part, specs)}' for key, part in parts[1:])}}}"
+    return parts[0] if kind is float else repr(parts[0])
 
 
 def rebuild(value: Any, tensors: list[Tensor]) -> Any:

@@ -261,26 +261,56 @@ def _pad_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     if mode not in _PAD_MODES:
         raise ArgumentError(f"mode must be one of {', '.join(_PAD_MODES)}, not {mode!r}")
     for extent, width in zip(x.shape, widths, strict=True):
-        limit = {"reflect": extent - 1, "circular": extent}.get(mode)
+        rest = extent + sum(min(each, 0) for each in width)
+        if rest < 0 and mode in ("constant", "circular"):
+            raise ShapeError(f"{mode} padding {width} removes more than the extent {extent}")
+        limits = {"reflect": extent - 1, "circular": extent if rest else 0, "replicate": None if extent else 0}
+        limit = limits.get(mode)
         if limit is not None and max(width) > limit:
             raise ShapeError(f"{mode} padding {width} is wider than the dimension of extent {extent} allows")
     return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
 
 
-_PAD_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+def _crop(extent: int, before: int, after: int) -> slice:
+    """What negative widths leave of a dimension."""
+    return slice(max(-before, 0), extent + min(after, 0))
+
+
+def _reflected(extent: int, before: int, after: int) -> np.ndarray:
+    places: np.ndarray = np.abs(np.arange(-before, extent + after))
+    return places.clip(max=2 * (extent - 1) - places)
+
+
+def _replicated(extent: int, before: int, after: int) -> np.ndarray:
+    return np.arange(-before, extent + after).clip(0, extent - 1)
+
+
+def _around(extent: int, before: int, after: int) -> np.ndarray:
+    """Only what is left goes round, whereas what is cut off is still replicated and reflected; as in PyTorch."""
+    places = np.arange(extent)[_crop(extent, before, after)]
+    return places[np.arange(-max(before, 0), places.size + max(after, 0)) % max(places.size, 1)]
+
+
+_PAD_MODES: dict[str, Any] = {
+    "constant": None,
+    "reflect": _reflected,
+    "replicate": _replicated,
+    "circular": _around,
+}
+"""By mode, where in a dimension the elements of the padded one come from."""
 
 
 @op(kind="data", rule=_pad_rule, ggml="PAD", public=False, computes=False)
 def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
     """input with (before, after) elements added to every dimension; negative widths crop."""
-    crop = tuple(
-        slice(max(-before, 0), extent - max(-after, 0))
-        for extent, (before, after) in zip(input.shape, widths, strict=True)
-    )
-    widths = [(max(before, 0), max(after, 0)) for before, after in widths]
     if mode == "constant":
-        return np.pad(input[crop], widths, constant_values=np.asarray(value).astype(input.dtype))
-    return np.pad(input[crop], widths, mode=_PAD_MODES[mode])
+        crop = tuple(_crop(extent, *width) for extent, width in zip(input.shape, widths, strict=True))
+        added = [(max(before, 0), max(after, 0)) for before, after in widths]
+        return np.pad(input[crop], added, constant_values=np.asarray(value).astype(input.dtype))
+    for axis, width in enumerate(widths):
+        if any(width):
+            input = np.take(input, _PAD_MODES[mode](input.shape[axis], *width), axis)
+    return input
 
 
 def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -439,7 +469,7 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     expected = (*taken, *kept)
     if len(indices) != len(dims) or value.shape != expected:
         raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
-    register = x.dtype.register if attributes["accumulate"] else None
+    register = x.dtype.register if attributes["reduce"] else None
     return Resolution(x, (register, register, *(None for _ in indices)), attributes)
 
 
@@ -449,12 +479,13 @@ def put(
     bounds: tuple[tuple[int, int, int], ...],
     dims: tuple[int, ...],
     wrap: bool = True,
-    accumulate: bool = False,
+    reduce: str = "",
 ):
     """tensors[0] with tensors[1] stored where tensors[2:] index dimensions `dims` of its part inside `bounds`.
 
     The value has the dimensions of the indices first, then those of the part that are not in `dims`. Negative indices
-    count from the end if `wrap`, and are out of range otherwise. accumulate: add instead of storing, also repeatedly.
+    count from the end if `wrap`, and are out of range otherwise. reduce: name of the NumPy function, such as "add", of
+    the element that is there and the value, as often as a place is named; "" stores the value.
     """
     input, value, *indices = tensors
     inside: tuple[Any, ...] = (..., *_slices(bounds))  # the ellipsis keeps an array, not a scalar, at no dimensions
@@ -462,8 +493,8 @@ def put(
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
     for index, extent in zip(indices, front.shape, strict=False):
         _check_range(index, extent, lowest=-extent if wrap else 0)
-    if accumulate:
-        np.add.at(front, tuple(indices) or ..., value.astype(input.dtype))  # type: ignore[arg-type]
+    if reduce:
+        getattr(np, reduce).at(front, tuple(indices) or ..., value.astype(input.dtype))
     else:
         front[tuple(indices) or ...] = value.astype(input.dtype)
     return input

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_tensor import units
 from npu_tensor.errors import ArgumentError
 from npu_tensor.forks import held_at_fork
 
@@ -421,7 +422,7 @@ class Allocator:
             return _Mapping(size)
         except (OSError, OverflowError, ValueError) as error:
             in_use = self._cut_bytes + self._large_bytes
-            raise MemoryError(f"cannot allocate {size} bytes; {in_use} bytes are in use") from error
+            raise MemoryError(f"cannot allocate {units.size(size)}, and {units.size(in_use)} are in use") from error
 
     def _release(self) -> int:
         self._collect()

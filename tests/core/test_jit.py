@@ -12,8 +12,15 @@ import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
+from pathlib import PurePosixPath
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -328,6 +335,197 @@ def test_numbers_of_equal_value_and_other_type_are_told_apart() -> None:
     for _ in range(2):
         assert [f(whole, number).dtype for number in numbers] == [(whole + number).dtype for number in numbers]
     assert f.captures == len(numbers)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value that hashes and compares by another one in it."""
+
+    value: Any
+    note: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    value: Any
+
+
+class Pair(NamedTuple):
+    first: Any
+
+
+class Level(IntEnum):
+    HIGH = 1
+
+
+class Money(Decimal):
+    """A value of the library with an attribute of its own."""
+
+    unit = ""
+
+
+def money(unit: str) -> Money:
+    value = Money(1)
+    value.unit = unit
+    return value
+
+
+class Everything:
+    """Equal to all others, with and without a way to be pickled that says so."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Secretive(Everything):
+    def __reduce__(self) -> Any:
+        return Secretive, (None,)
+
+
+UTC_PLUS_ONE = timezone(timedelta(hours=1))
+
+EQUAL = [
+    (Setting(1), Setting(1.0)),
+    (Setting(True), Setting(1)),
+    (Setting(0.0), Setting(-0.0)),
+    (Setting((0.0,)), Setting((-0.0,))),
+    (Setting(Setting(0.0)), Setting(Setting(-0.0))),
+    (Setting(1, 2), Setting(1, 3)),
+    (Setting(np.float32(1)), Setting(np.float64(1))),
+    (Slotted(1), Slotted(1.0)),
+    (Pair(0.0), Pair(-0.0)),
+    (frozenset([1]), frozenset([1.0])),
+    (frozenset([(0.0, 1)]), frozenset([(-0.0, 1)])),
+    (frozenset([Pair(1)]), frozenset([Pair(1.0)])),
+    (frozenset([Setting(1)]), frozenset([Setting(1.0)])),
+    (complex(0, 0.0), complex(0, -0.0)),
+    (complex(0.0, 1), complex(-0.0, 1)),
+    (Decimal("1"), Decimal("1.0")),
+    (Decimal("0"), Decimal("-0")),
+    (Fraction(1), Decimal(1)),
+    (money("a"), money("b")),
+    (range(2), range(0, 2, 3)),
+    (range(0), range(5, 5)),
+    (Level.HIGH, 1),
+    (Everything(1), Everything(2)),
+    (Everything([1]), Everything([1.0])),
+    (Secretive(1), Secretive(2)),
+    (datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 1, tzinfo=UTC_PLUS_ONE)),
+    (datetime(2020, 1, 1), datetime(2020, 1, 1, fold=1)),
+    (np.datetime64(1, "D"), np.datetime64(1, "s")),
+    ({0.0: 1}, {-0.0: 1}),
+    ({Setting(1): 2}, {Setting(1.0): 2}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL, ids=str)
+def test_equal_values_that_are_not_the_same_have_captures_of_their_own(one: Any, other: Any) -> None:
+    seen: list[Any] = []
+    f = nt.jit(lambda x, value: seen.append(value) or x + len(seen))
+    x = nt.zeros(1)
+    for _ in range(2):
+        assert [f(x, value).item() for value in (one, [one, one], other, [one, other])] == [1, 2, 3, 4]
+    assert list(map(repr, seen)) == list(map(repr, (one, [one, one], other, [one, other])))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Setting(math.nan),
+        lambda: Setting((1, 2.5, None), note="a"),
+        lambda: Slotted(Setting(np.int8(3))),
+        lambda: frozenset(["a", 1.5, (2, b"c")]),
+        lambda: Decimal("1.50"),
+        lambda: Fraction(1, 3),
+        lambda: complex(1, -0.0),
+        lambda: range(0, 5, 2),
+        lambda: money("a"),
+        lambda: Everything({"a": [1, {2}]}),
+        lambda: datetime(2020, 1, 1, tzinfo=UTC),
+        lambda: UUID(int=7),
+        lambda: PurePosixPath("/a/b"),
+        lambda: Level(1),
+        lambda: {Setting(1): 2},
+    ],
+)
+def test_values_that_are_the_same_share_a_capture(make: Callable[[], Any]) -> None:
+    f = nt.jit(lambda x, value: x + 1)
+    for _ in range(3):
+        f(nt.ones(2), make())
+    assert f.captures == 1
+
+
+def test_values_that_only_their_class_knows_are_the_same_by_identity() -> None:
+    f = nt.jit(lambda x, value: x + value.value)
+    for _ in range(3):  # objects that are gone leave their identities to others
+        for number in range(2):
+            assert f(nt.zeros(1), Secretive(number)).item() == number
+    one = Secretive(1)
+    before = f.captures
+    for _ in range(3):
+        f(nt.ones(2), one)
+    assert f.captures == before + 1
+
+
+def test_values_may_contain_themselves_and_be_large() -> None:
+    f = nt.jit(lambda x, value: x + 1)
+    for _ in range(2):
+        endless = Everything(1)
+        endless.value = [endless]
+        f(nt.ones(2), endless)
+    assert f.captures == 1
+    deep = Everything(1)
+    for _ in range(10_000):
+        deep = Everything(deep)
+    for _ in range(2):
+        f(nt.ones(2), deep)
+    assert f.captures == 2
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = [nt.ones(2)]
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def endless() -> list[Any]:
+    value: list[Any] = [nt.ones(2)]
+    value += [value, value]
+    return value
+
+
+@pytest.mark.parametrize("make", [endless, lambda: nested(100_000), lambda: {"a": (endless(),)}])
+def test_nesting_without_an_end_is_an_error(make: Callable[[], Any]) -> None:
+    message = r"^jit follows 100 lists, tuples and dicts inside each other, .* a flat list$"
+    with pytest.raises(nt.ArgumentError, match=message):
+        nt.jit(lambda x: nt.ones(2))(make())
+    with pytest.raises(nt.ArgumentError, match=message):
+        nt.jit(lambda x: [x, make()])(nt.ones(2))
+
+
+def test_nesting_is_followed_some_way() -> None:
+    result = nt.jit(lambda x: x)(nested(90))
+    for _ in range(90):
+        (result,) = result
+    assert result.tolist() == [1, 1]
+
+
+def test_lists_and_tuples_with_attributes_are_refused() -> None:
+    class Listed(list[Any]):
+        scale = 1
+
+    listed = Listed([nt.ones(2)])
+    nt.jit(lambda x: x[0])(listed)
+    listed.scale = 2
+    with pytest.raises(TypeError, match="attributes of a Listed; use a plain list"):
+        nt.jit(lambda x: x[0])(listed)
 
 
 def test_methods() -> None:

@@ -1,5 +1,6 @@
 """Tensors in files, read by NumPy and by a reader of the safetensors format, and files that are damaged."""
 
+import gzip
 import io
 import json
 import os
@@ -250,6 +251,91 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert np.load(io.BytesIO(content))["a"].tolist() == [1.0, 1.0]
     with pytest.raises(IsADirectoryError):
         nt.save(nt.ones(2), tmp_path)
+
+
+def test_tensors_go_to_files_that_are_open_and_come_back(tmp_path: Path) -> None:
+    expected = tensors()
+    memory = io.BytesIO()
+    nt.save(expected, memory)
+    memory.seek(0)
+    assert_equal(nt.load(memory), expected)
+    memory.seek(0)
+    assert np.load(memory)["file"] == 2.5
+    for name in ("x.npz", "x.safetensors", "x"):
+        with open(tmp_path / name, "wb") as file:
+            nt.save(expected, file)
+            assert not file.closed
+        with open(tmp_path / name, "rb") as file:
+            loaded = nt.load(file)
+            assert not file.closed
+        assert_equal(loaded, expected)
+        assert_equal(nt.load(tmp_path / name), expected)
+    with gzip.open(tmp_path / "x.gz", "wb") as packed:
+        nt.save(expected, packed)
+    with gzip.open(tmp_path / "x.gz", "rb") as packed:
+        assert_equal(nt.load(packed), expected)
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_tensors_follow_each_other_in_a_file(on_disk: bool, tmp_path: Path) -> None:
+    with open(tmp_path / "x", "w+b") if on_disk else io.BytesIO() as file:
+        file.write(b"12345")
+        for tensor in (nt.arange(3), nt.ones(2, 2).to(nt.float64)):
+            nt.save(tensor, file)
+        nt.save({"a": nt.arange(4)}, file)
+        file.seek(5)
+        assert nt.load(file).tolist() == [0, 1, 2]
+        assert nt.load(file).tolist() == [[1, 1], [1, 1]]
+        start = file.tell()
+        assert nt.load(file)["a"].tolist() == [0, 1, 2, 3]
+        file.seek(0, os.SEEK_END)
+        nt.save({"a": nt.arange(5)}, file)
+        file.seek(start)
+        with pytest.raises(nt.ArgumentError, match="of several archives in one file only the last can be read"):
+            nt.load(file)
+
+
+def test_safetensors_in_memory_and_behind_something_else(tmp_path: Path) -> None:
+    expected = tensors()
+    nt.save(expected, tmp_path / "x.safetensors")
+    memory = io.BytesIO(b"123" + (tmp_path / "x.safetensors").read_bytes())
+    memory.name = "x.safetensors"
+    memory.seek(3)
+    assert_equal(nt.load(memory), expected)
+    (tmp_path / "y.safetensors").write_bytes(memory.getvalue())
+    with open(tmp_path / "y.safetensors", "rb") as file:
+        file.seek(3)
+        assert_equal(nt.load(file), expected)
+
+
+def test_files_for_text_and_streams_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    for file in (io.StringIO(), 7, None):
+        with pytest.raises(nt.ArgumentError, match=r"save takes a path or a file that is open for bytes.*'wb'"):
+            nt.save(nt.ones(2), file)  # type: ignore[arg-type]
+        with pytest.raises(nt.ArgumentError, match=r"load takes a path or a file that is open for bytes.*'rb'"):
+            nt.load(file)  # type: ignore[arg-type]
+    read, write = os.pipe()
+    with open(write, "wb") as file:
+        nt.save({"a": nt.ones(2)}, file)
+    with open(read, "rb") as file:
+        with pytest.raises(nt.ArgumentError, match=r"io\.BytesIO\(file\.read\(\)\)"):
+            nt.load(file)
+        assert nt.load(io.BytesIO(file.read()))["a"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("metadata", [{"step": 3}, {"step": None}, ["step"], "step", 3])
+def test_metadata_are_strings_by_name(metadata: Any, tmp_path: Path) -> None:
+    """As for the library of the format."""
+    nt.load(written(tmp_path / "x.safetensors", {"__metadata__": {"step": "3"}}))
+    with pytest.raises(nt.ArgumentError, match=r"'__metadata__' must be strings by name, such as \{'step': '3'\}"):
+        nt.load(written(tmp_path / "x.safetensors", {"__metadata__": metadata}))
+
+
+def test_arrays_of_another_byte_order_are_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VALUES.astype(">f4"))
+    loaded = nt.load(tmp_path / "x.npy")
+    assert loaded.dtype is nt.float32
+    assert loaded.tolist() == VALUES.tolist()
 
 
 @pytest.mark.parametrize("path", ["x.npz", "x.safetensors"])

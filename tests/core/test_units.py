@@ -24,7 +24,10 @@ def test_duration(seconds: float, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("nbytes", "words"),
-    [(512, "512 B"), (999.7, "1.0 kB"), (4000, "4.0 kB"), (999_960, "1.0 MB"), (1.5e6, "1.5 MB"), (2e12, "2000.0 GB")],
+    [
+        *((512, "512 B"), (999.7, "1.0 kB"), (4000, "4.0 kB"), (999_960, "1.0 MB"), (1.5e6, "1.5 MB")),
+        *((7e10, "70.0 GB"), (2e12, "2.0 TB"), (1 << 55, "36.0 PB"), (1 << 63, "9.2 EB"), (1 << 80, "1208925.8 EB")),
+    ],
 )
 def test_size(nbytes: float, words: str) -> None:
     assert size(nbytes) == words

@@ -173,6 +173,56 @@ def test_names_of_dtypes() -> None:
         nt.from_numpy(np.zeros(1, np.uint32))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_numpy_understands_dtypes(dtype: DType) -> None:
+    native: Any = ml_dtypes.bfloat16 if dtype.name == "bfloat16" else np.dtype(dtype.name)
+    kind: Any = dtype
+    assert np.dtype(kind) == native
+    assert np.zeros(3, dtype=kind).dtype == native
+    assert np.ones(2).astype(kind).dtype == native
+    assert np.asarray(nt.ones(2), dtype=kind).dtype == native
+    assert np.empty_like(np.ones(2), dtype=kind).dtype == native
+    assert np.dtype([("a", kind)])["a"] == native
+    for group in (np.floating, np.integer, np.number):
+        assert np.issubdtype(kind, group) == np.issubdtype(native, group)
+    assert np.result_type(kind, np.int8) == np.result_type(native, np.int8)
+    assert np.zeros(2, nt.zeros(2, dtype=dtype).dtype).dtype == native  # type: ignore[call-overload]
+
+
+def test_a_tensor_is_no_dtype() -> None:
+    with pytest.raises(nt.DTypeError, match="is not a dtype of npu_tensor"):
+        nt.ones(2).to(dtype=nt.zeros(1))
+
+
+def test_libraries_that_make_their_own_of_results_of_numpy() -> None:
+    """As pandas does: it adds the arrays of its columns, and makes a column of what comes, by its dtype."""
+
+    class Column:
+        def __init__(self, values: Any, dtype: Any) -> None:
+            self.values = np.array(values, dtype=np.dtype(dtype))
+
+        def __add__(self, other: Any) -> Any:
+            total = self.values + other
+            return Column(total, total.dtype)
+
+        __radd__ = __add__
+
+    x = nt.tensor([1, 2, 3])
+    for total in (Column([1.0, 2.0, 3.0], "f8") + x, x + Column([1.0, 2.0, 3.0], "f8")):
+        assert total.values.dtype == np.float64
+        assert total.values.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_columns_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    column, array, x = pandas.Series([1.0, 2.0, 3.0]), np.array([3, 2, 1]), nt.tensor([3, 2, 1])
+    for name in ("add", "sub", "mul", "truediv", "pow", "eq", "lt"):
+        function = getattr(operator, name)
+        pandas.testing.assert_series_equal(function(column, x), function(column, array))
+        pandas.testing.assert_series_equal(function(x, column), function(array, column))
+    assert nt.tensor(column).dtype is nt.float64
+
+
 def test_the_table_has_ggmls_numbers_and_the_words_of_ggml_hsa() -> None:
     # enum ggml_type of ggml.h, and the table of datatypes in ggml-hsa's README
     rows = {tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in nt.dtypes_table().splitlines()}

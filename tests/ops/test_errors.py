@@ -132,6 +132,29 @@ CALLS: list[tuple[Callable[[], Any], type[nt.NpuTensorError]]] = [
     (lambda: I.index_add(0, nt.tensor([0, 1]), I, alpha=1.5), nt.DTypeError),
     (lambda: I.index_copy(0, nt.tensor([0, 1]), X), nt.DTypeError),
     (lambda: I.index_put((nt.tensor([0, 1]),), X, accumulate=True), nt.DTypeError),
+    (lambda: X.index_put((nt.tensor([0, 1]),), I), nt.DTypeError),
+    (lambda: X.scatter(0, nt.zeros(2, 3, dtype=nt.int64), I), nt.DTypeError),
+    (lambda: X.scatter_add(0, nt.zeros(2, 3, dtype=nt.int64), X.double()), nt.DTypeError),
+    (lambda: X.scatter_(0, nt.zeros(2, 3, dtype=nt.int64), 1.0, reduce="mean"), nt.ArgumentError),
+    (lambda: X.scatter(0, nt.zeros(2, 4, dtype=nt.int64), 1.0), nt.ShapeError),
+    (lambda: X.index_copy(0, nt.tensor([0, 1]), I), nt.DTypeError),
+    (lambda: X.index_add(0, nt.tensor([0, 1]), I), nt.DTypeError),
+    (lambda: X.masked_scatter(B, I), nt.DTypeError),
+    *(
+        (lambda call=call, index=index: call(nt.ones(3), index), nt.DTypeError)  # type: ignore[misc]
+        for index in (nt.tensor([True, False, True]), nt.zeros(3, dtype=nt.uint8), nt.zeros(3, dtype=nt.int16))
+        for call in (
+            lambda x, index: x.scatter(0, index, x),
+            lambda x, index: x.scatter_add(0, index, x),
+            lambda x, index: x.index_add(0, index, x),
+            lambda x, index: x.index_copy(0, index, x),
+            lambda x, index: x.index_fill(0, index, 1.0),
+        )
+    ),
+    (lambda: nt.linspace(0, 1, 3, dtype=bool), nt.DTypeError),
+    (lambda: nt.arange(2, dtype=nt.bool), nt.DTypeError),
+    (lambda: nt.randperm(2, dtype=nt.bool), nt.DTypeError),
+    (lambda: nt.randperm(200, dtype=nt.int8), nt.ArgumentError),
     (lambda: X.index_add(0, nt.tensor([0, 1]), nt.ones(1, 3)), nt.ShapeError),
     (lambda: X.index_add(0, nt.tensor([0]), nt.ones(3)), nt.ShapeError),
     (lambda: X.index_copy(1, nt.tensor([0, 1]), nt.ones(2, 1)), nt.ShapeError),
@@ -362,6 +385,105 @@ def test_integer_division_by_zero() -> None:
     for call in (lambda: nt.tensor([1]) // 0, lambda: nt.tensor([1]) % nt.tensor([0])):
         with pytest.raises(ZeroDivisionError):
             call().numpy()
+
+
+MANY = (1,) * 64
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nt.ones(*MANY, 1),
+        lambda: nt.ones(1).reshape(*MANY, 1),
+        lambda: nt.ones(1).expand(*MANY, 1),
+        lambda: nt.ones(1)[(None,) * 64],
+        lambda: nt.ones(MANY).unsqueeze(0),
+        lambda: nt.ones(MANY)[..., None],
+        lambda: nt.stack([nt.ones(MANY), nt.ones(MANY)]),
+        lambda: nt.ones(64, 1)[(None,) * 63 + (nt.tensor([[1]]),)],
+    ],
+)
+def test_more_dimensions_than_numpy_has(call: Callable[[], Any]) -> None:
+    with pytest.raises(nt.ShapeError, match=r"has at most 64 dimensions, not 6[5-9] \(recorded at test_errors"):
+        call()
+
+
+def test_as_many_dimensions_as_numpy_has() -> None:
+    x = nt.ones(MANY) + 1
+    assert x.numpy().shape == MANY
+    assert x.sum().item() == x[(0,) * 64].item() == 2
+    assert x.repeat(3, *MANY[1:]).sum().item() == 6
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nt.zeros(2**62, 4),
+        lambda: nt.zeros(2**70),
+        lambda: nt.zeros(0, 2**62, 4),
+        lambda: nt.ones(1).expand(2**62, 4),
+        lambda: nt.zeros(2**60).to(nt.float64),
+        lambda: nt.zeros(2**60, dtype=nt.int8).repeat(8),
+        lambda: nt.zeros(2**40, 1) + nt.zeros(2**40),
+        lambda: nt.arange(2**63),
+        lambda: nt.linspace(0, 1, 2**62),
+        lambda: nt.eye(2**40),
+        lambda: nt.rand(2**62),
+    ],
+)
+def test_more_bytes_than_can_be_counted(call: Callable[[], Any]) -> None:
+    with pytest.raises(nt.ShapeError, match=r" needs \d+\.\d EB, more than 64 bits count \(recorded at test_errors"):
+        call()
+
+
+def test_more_steps_than_can_be_counted() -> None:
+    with pytest.raises(nt.ArgumentError, match=r"too many steps of 1e-300 from 0 to 1e\+300"):
+        nt.arange(0, 1e300, 1e-300)
+
+
+HUGE = 1 << 54
+"""Floats that no address space of 48 bits holds, so that no system gives the memory."""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nt.zeros(HUGE), r"fill(float): out of memory: the result float32[18014398509481984] needs 72.1 PB"),
+        (
+            lambda: nt.ones(2, 1) + nt.ones(1).expand(HUGE),
+            "add(float32[2, 1], float32[18014398509481984]): out of memory: "
+            "the result float32[2, 18014398509481984] needs 144.1 PB (cannot allocate 144.1 PB, and ",
+        ),
+        (lambda: (nt.ones(3).exp().sum() + 1).expand(HUGE).exp() * 2, "the result float32[18014398509481984] needs"),
+        (lambda: nt.arange(HUGE), "arange_from(int, int): out of memory: the result int64[18014398509481984] needs"),
+        (lambda: nt.rand(HUGE), "random_uniform(int): out of memory: the result float32[18014398509481984] needs"),
+        (lambda: nt.ones(1).expand(HUGE).cumsum(0), "cumsum(float32[18014398509481984]): out of memory: the result"),
+        (lambda: nt.ones(1).expand(HUGE).nonzero(), "nonzero: expand(float32[1]): out of memory: the result"),
+        (
+            lambda: nt.jit(lambda x: x.sum() + x.expand(HUGE))(nt.ones(1)),
+            "out of memory: the result float32[18014398509481984] needs 72.1 PB (cannot allocate 72.1 PB, and ",
+        ),
+    ],
+)
+def test_no_memory_names_op_size_and_line(call: Callable[[], nt.Tensor], message: str) -> None:
+    with pytest.raises(MemoryError) as caught:
+        call().numpy()
+    assert isinstance(caught.value, nt.OutOfMemoryError)
+    assert message in str(caught.value)
+    assert str(caught.value).count("(recorded at test_errors.py:") == 1
+    assert nt.ones(2).sum().item() == 2
+
+
+def test_no_memory_where_every_op_runs_at_once() -> None:
+    with nt.config.scope(eager=True), pytest.raises(nt.OutOfMemoryError, match=r"72\.1 PB.*recorded at test_errors"):
+        nt.ones(1).expand(HUGE)
+
+
+@pytest.mark.parametrize("create", [nt.tensor, nt.from_numpy, nt.Tensor, lambda array: nt.ones(1) + array])
+def test_no_memory_for_an_array(create: Callable[[Any], nt.Tensor]) -> None:
+    array = np.broadcast_to(np.float32(1), (HUGE,))
+    with pytest.raises(nt.OutOfMemoryError, match=r"out of memory: float32\[\d+\], a copy of an array, needs 72\.1 PB"):
+        create(array)
 
 
 def test_index_errors_name_what_is_out_of_range() -> None:

@@ -3,13 +3,13 @@
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from comparison import assert_same, float64_of, from_torch, to_torch
+from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
 
 import npu_tensor as nt
 from npu_tensor.functional import METHODS
@@ -93,6 +93,8 @@ ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
 TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
 
 # (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
+REDUCTIONS = ("add", "multiply")
+
 CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     # shapes
     *((".reshape", (X, *shape), {}) for shape in ((60,), (-1, 4), (5, 3, 4), (3, 1, -1), ((12, 5),))),
@@ -199,6 +201,15 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("index_fill", (M, 1, torch.tensor([0, 4]), -1.0), {}),
     ("scatter", (M, 1, torch.tensor([[0, 3], [5, 1]]), normal(2, 2)), {}),
     ("scatter", (M, 0, torch.tensor([[0, 3], [1, 1]]), 2.0), {}),
+    ("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": 2.5}),
+    *(("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": -3, "reduce": r}) for r in REDUCTIONS),
+    ("scatter", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
+    ("scatter", (S, 0, torch.tensor([0]), 2.5), {"reduce": "multiply"}),
+    ("scatter", (V, 0, torch.tensor(1)), {"value": 2.5}),
+    ("scatter_add", (S, -1, torch.tensor([0, 0]), normal(2)), {}),
+    ("index_add", (S, 0, torch.tensor([0]), normal()), {}),
+    ("index_copy", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
+    ("index_fill", (S, 0, torch.tensor([0]), 2.5), {}),
     *((f"index_{name}", (M, 1, torch.tensor([5, 0, 3]), normal(4, 3)), {}) for name in ("add", "copy")),
     ("index_add", (X, 0, torch.tensor([2, 0, 2, 2]), normal(4, 4, 5)), {"alpha": 2}),
     ("index_add", (I, -1, torch.tensor([1, 1]), integers(9, 4, 2)), {"alpha": 3}),
@@ -566,6 +577,45 @@ def test_unary_operators() -> None:
     assert round(x, 1).tolist() == torch.tensor([1.26, -2.5, 3.5]).round(decimals=1).tolist()
 
 
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("empty", TORCH_DTYPES)
+def test_empty_vectors_count_for_the_dtype_of_cat(dtype: str, empty: str) -> None:
+    for shape in ((2,), (1, 3), (0, 3), (0,)):
+        parts = [torch.zeros(0, dtype=TORCH_DTYPES[empty]), torch.ones(*shape, dtype=TORCH_DTYPES[dtype])]
+        for order in (parts, parts[::-1]):
+            compare(nt.cat(ours_of(order)), torch.cat(order), torch.cat(order), f"{dtype} {empty} {shape}")
+
+
+def _padded(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except (RuntimeError, NotImplementedError) as error:
+        return error
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize(
+    ("shape", "dims", "widths"),
+    [((2, 4), 1, range(-5, 6)), ((1, 2, 3), 1, range(-5, 6)), ((1, 1, 3, 2), 2, range(-3, 3)), ((2, 0), 1, (-1, 0, 1))],
+    ids=str,
+)
+def test_padding_and_cropping_together(mode: str, shape: tuple[int, ...], dims: int, widths: Sequence[int]) -> None:
+    x = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
+    for pad in itertools.product(widths, repeat=2 * dims):
+        rests = [e + min(a, 0) + min(b, 0) for e, a, b in zip(shape[::-1], pad[::2], pad[1::2], strict=False)]
+        ours, own = _padded(nt.pad, from_torch(x), pad, mode), _padded(F.pad, x, pad, mode)
+        if mode == "circular" and any(max(pad[2 * axis :][:2]) > rest for axis, rest in enumerate(rests[:dims])):
+            continue  # PyTorch gives memory that it has not written
+        if isinstance(own, torch.Tensor):
+            assert isinstance(ours, nt.Tensor), f"{pad}: {ours}"
+            np.testing.assert_array_equal(ours.numpy(), own.numpy(), err_msg=str(pad))
+        elif isinstance(ours, Exception):
+            assert isinstance(ours, nt.ShapeError), f"{pad}: {ours}"
+        else:  # PyTorch does not take empty results, or crops that it does not pad
+            assert 0 in ours.shape, f"{pad}: {own}"
+            ours.realize()
+
+
 def test_cumsum_of_zero_dimensions_is_a_value_of_its_own() -> None:
     x = nt.tensor(3.0)
     total = x.cumsum(0).realize()
@@ -739,6 +789,49 @@ def test_tensor_of_arrays_keeps_the_dtype(dtype: str) -> None:
     assert nt.tensor(array[0, 1]).shape == ()
 
 
+@pytest.mark.parametrize("kind", ["f4", "f2", "f8", "i8", "i2", "?", "u1"])
+def test_arrays_of_any_byte_order(kind: str) -> None:
+    native = np.array([0, 1, 0, 1], kind)
+    array = native.astype(f">{kind}")
+    for ours in (nt.tensor(array), nt.as_tensor(array), nt.from_numpy(array), nt.from_numpy(array, copy=False)):
+        assert ours.numpy().dtype == native.dtype
+        assert ours.tolist() == native.tolist()
+    assert (nt.zeros(4, dtype=array.dtype) + array).dtype is nt.tensor(native).dtype
+    assert (nt.ones(4) * native.astype(f">{kind}")).tolist() == native.tolist()
+    assert nt.where(np.array([True]), native.astype(f">{kind}"), nt.tensor(native)).tolist() == native.tolist()
+
+
+def test_floats_of_another_byte_order_saturate_too() -> None:
+    values = [1e20, -1e20, math.nan, 1.5]
+    assert nt.tensor(np.array(values, ">f8"), "int32").tolist() == nt.tensor(np.array(values), "int32").tolist()
+
+
+def test_tensors_that_pytorch_differentiates() -> None:
+    parameter = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    for theirs in (parameter, parameter * 2, parameter.T, parameter.bfloat16()):
+        plain = theirs.detach()
+        for ours in (nt.tensor(theirs), nt.as_tensor(theirs), nt.from_dlpack(theirs)):
+            compare(ours, plain, float64_of(plain), "")
+    expected = torch.stack([parameter.detach(), torch.ones(2, 3)])
+    compare(nt.tensor([parameter, torch.ones(2, 3)]), expected, expected, "")
+    compare(nt.tensor([[parameter[1, 1], 2.0]]), torch.tensor([[4.0, 2.0]]), torch.tensor([[4.0, 2.0]]), "")
+    copied = nt.tensor(parameter)
+    with torch.no_grad():
+        parameter.zero_()
+    assert copied.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_what_is_no_array_and_can_be_made_one_keeps_its_dtype() -> None:
+    class Column:
+        """As of pandas."""
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return np.array([1.0, 2.0])
+
+    assert nt.tensor(Column()).dtype is nt.float64
+    assert nt.tensor(Column(), nt.int8).tolist() == [1, 2]
+
+
 def test_tensor_copies_and_from_numpy_can_share() -> None:
     array = np.arange(3, dtype=np.float32)
     copied, shared = nt.from_numpy(array), nt.from_numpy(array, copy=False)
@@ -823,6 +916,24 @@ def test_nan_to_num_knows_the_largest_number_of_each_dtype(dtype: str) -> None:
         expected = torch.nan_to_num(values, *arguments)
         assert to_torch(nt.nan_to_num(from_torch(values), *arguments)).dtype is values.dtype
         assert nt.nan_to_num(from_torch(values), *arguments).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+def test_scatter_reduces_in_every_dtype(dtype: str, reduce: str) -> None:
+    for dim, shape in ((0, (4, 3)), (1, (2, 2)), (-1, (3, 5))):
+        x, index = integers(7, 4, 3).to(TORCH_DTYPES[dtype]), integers(3, *shape)
+        source = integers(7, *shape).to(x.dtype)
+        ours = from_torch(x)
+        np.testing.assert_array_equal(
+            ours.scatter(dim, from_torch(index), from_torch(source), reduce=reduce).double().numpy(),
+            x.scatter(dim, index, source, reduce=reduce).double().numpy(),
+        )
+        ours.scatter_(dim, from_torch(index), value=2, reduce=reduce)
+        expected = x.to(torch.int64) if dtype == "bool" else x
+        expected = expected.scatter(dim, index, 1 if dtype == "bool" else 2, reduce=reduce).to(x.dtype)
+        np.testing.assert_array_equal(ours.double().numpy(), expected.double().numpy())
 
 
 def test_in_place_forms_write_to_the_tensor_and_its_views() -> None:

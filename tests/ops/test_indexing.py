@@ -76,6 +76,26 @@ INDICES: list[Any] = [
     torch.zeros(0, dtype=torch.int64),
     (slice(None), slice(1, 1), ROWS),
     ROWS.to(torch.int32) % 2,
+    ((0, 1),),
+    ([0, 1], (0, 2)),
+    ((0, 1), (1, 0)),
+    (0, (0, 1)),
+    (slice(None), (2, 0), (1, 1)),
+    (slice(None), ((0, 1), (1, 0))),
+    ((),),
+    ([],),
+    (slice(None), [], 1),
+    ((True, False),),
+    ([True, False], (0,)),
+    range(2),
+    (range(2), range(1, -1, -1)),
+    range(0),
+    [True, False],
+    np.array([True, False]),
+    np.array(1),
+    np.int64(-1),
+    np.uint8(1),
+    (slice(None), np.array([0, 1], np.uint16)),
 ]
 
 
@@ -121,6 +141,39 @@ def test_set(index: Any, kind: str) -> None:
         untouched = X.clone()
         untouched[index] = -1e9
         np.testing.assert_array_equal(ours.numpy()[untouched.numpy() != -1e9], X.numpy()[untouched.numpy() != -1e9])
+
+
+def test_lists_are_one_index_as_in_numpy() -> None:
+    """PyTorch takes lists of sequences apart, and warns that it will not."""
+    array = np.arange(60).reshape(3, 4, 5)
+    ours = nt.from_numpy(array)
+    for index in ([[0, 1], [1, 0]], [(0, 1)], [range(2)], [np.array([0, 1]), [1, 0]], np.array([[1, 0]], ">i8")):
+        np.testing.assert_array_equal(ours[index].numpy(), array[index])  # type: ignore[index]
+    np.testing.assert_array_equal(ours[[nt.tensor([0, 1]), nt.tensor([1, 0])]].numpy(), array[[[0, 1], [1, 0]]])
+    np.testing.assert_array_equal(ours[np.bool_(True)].numpy(), array[np.bool_(True)])
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ([None, 0], "for slices and None write a tuple"),
+        ([slice(1), 0], "for slices and None write a tuple"),
+        ([[0, 1], [1]], "lists as an index must be rectangular"),
+        ([0, (0, 1)], "lists as an index must be rectangular"),
+        ([0.5], "must be integers or masks, not float64"),
+        (((0.5,), 0), "must be integers or masks, not float64"),
+        (nt.tensor([1, 0], dtype=nt.uint8), r"\.bool\(\) for a mask, \.long\(\) for positions"),
+        (np.array([1, 0], np.uint8), r"\.bool\(\) for a mask, \.long\(\) for positions"),
+    ],
+    ids=str,
+)
+def test_what_is_no_index(index: Any, message: str) -> None:
+    x = nt.zeros(2, 3)
+    with pytest.raises(nt.DimensionError, match=message):
+        x[index]
+    with pytest.raises(nt.DimensionError, match=message):
+        x[index] = 1
+    assert x.sum().item() == 0
 
 
 SLICES = list(itertools.product((None, 0, 3, -1, 9), (None, 0, 2, -2, -9), (-1, -2, 2, 7)))
