@@ -10,7 +10,7 @@ import linecache
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
@@ -38,6 +38,7 @@ __all__ = [
     "no_value_yet",
     "operands",
     "recorded_at",
+    "recorded_for",
     "source_line",
     "source_text",
     "watches",
@@ -227,34 +228,41 @@ class Capture(NamedTuple):
 _by_order = attrgetter("order")
 
 
-def capture(roots: Iterable[Node]) -> Capture:
-    """Describe everything that must be computed for `roots`.
+def recorded_for(roots: Iterable[Node], given: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
+    """Everything that must be computed for `roots`, in the order of recording, with the operands of each.
 
-    Items (leaves and nodes) are numbered as they are met. `keep` holds the items whose value must exist afterwards:
-    the roots and every intermediate result that a living Tensor names. A view is kept through what it views.
+    given: nodes that count as computed.
     """
-    roots = tuple(roots)
-    stack = list(roots)
+    stack = [*roots]
     inputs_of: dict[Node, tuple[Any, ...]] = {}
     while stack:
         node = stack.pop()
         # Another thread may finish the node meanwhile. It sets the value before it drops the inputs, so inputs that
         # are read before the value are whole if there is no value.
         inputs = node.inputs
-        if node.value is None and node not in inputs_of:
+        if node.value is None and node not in inputs_of and node not in given:
             inputs_of[node] = inputs
             for operand in inputs:
                 if isinstance(operand, Node) and operand not in inputs_of:
                     stack.append(operand)
-    pending = sorted(inputs_of, key=_by_order)
+    return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
 
+
+def capture(roots: Sequence[Node], recorded: dict[Node, tuple[Any, ...]] | None = None) -> Capture:
+    """Describe everything that must be computed for `roots`.
+
+    Items (leaves and nodes) are numbered as they are met. `keep` holds the items whose value must exist afterwards:
+    the roots and every intermediate result that a living Tensor names. A view is kept through what it views.
+    recorded: what `recorded_for` says of the roots, where that is known.
+    """
+    inputs_of = recorded_for(roots) if recorded is None else recorded
     signature: list[Any] = []
     numbers: dict[Node, int] = {}
     nodes: list[tuple[int, Node]] = []
     leaves: list[tuple[int, Any]] = []
     keep = set()
     next_item = 0
-    for node in pending:
+    for node in inputs_of:
         references = []
         for operand in inputs_of[node]:
             if not isinstance(operand, Node):

@@ -21,7 +21,7 @@ from npu_tensor import dlpack, selection
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, ShapeError, reworded
-from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, watches
+from npu_tensor.graph import PLACEHOLDER, Data, Node, capture, digraph, no_value_yet, recorded_at, recorded_for, watches
 from npu_tensor.lost_writes import UNNAMED, warn_if_lost
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
@@ -29,8 +29,8 @@ from npu_tensor.recorders import compile_recorder
 from npu_tensor.runtime.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
+from npu_tensor.schedule import shorten
 from npu_tensor.spec import Spec
-from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
@@ -447,7 +447,7 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     tensor._node = node
     node.handle = weakref.ref(tensor)
     if depth > config.max_depth or config.eager:
-        _run_early(tensor, depth)
+        _run_early(node)
     return tensor
 
 
@@ -475,20 +475,18 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType) 
     return wrap(Data(call.spec, value.part(start, nbytes)))
 
 
-def _run_early(tensor: Tensor, depth: int) -> None:
-    if _depends_on_placeholder(tensor._node):
-        return
-    if not config.eager:
-        warn(
-            f"{depth} ops were recorded in one chain without reading a value; running them now "
-            f"(at {tensor._node.line}). Call realize() inside the loop, or raise NPU_TENSOR_MAX_DEPTH.",
-            UserWarning,
-        )
-    tensor.realize()
+def _run_early(node: Node) -> None:
+    if (watches and get_ident() in watches) or _depends_on_placeholder(node):
+        return  # What a function records under `jit` stays whole.
+    if config.eager:
+        _realize_nodes((node,))
+    else:
+        shorten(node, config.max_depth)
 
 
 def _depends_on_placeholder(node: Node) -> bool:
-    return any(isinstance(leaf, Node) and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
+    operands = (operand for inputs in recorded_for([node]).values() for operand in inputs)
+    return any(isinstance(operand, Node) and operand.value is PLACEHOLDER for operand in operands)
 
 
 def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:
