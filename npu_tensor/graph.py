@@ -81,8 +81,9 @@ class Node:
     """One recorded value. Immutable but for `value`, which execution fills in and which then replaces `inputs`.
 
     call: what to compute, None for data. inputs: Nodes and Python numbers. value: the buffer once there is one.
-    depth: longest chain of ops still to run. order: creation number, a topological order. where: code object and
-    instruction offset of the recording line. handle: weak reference to the Tensor, if it still lives.
+    depth: longest chain of ops still to run; 0 if the value has been computed, whether it was kept or not. order:
+    creation number, a topological order. where: code object and instruction offset of the recording line. handle: weak
+    reference to the Tensor, if it still lives.
     """
 
     __slots__ = ("call", "depth", "handle", "inputs", "order", "spec", "value", "where")
@@ -252,7 +253,8 @@ def capture(roots: Sequence[Node], recorded: dict[Node, tuple[Any, ...]] | None 
     """Describe everything that must be computed for `roots`.
 
     Items (leaves and nodes) are numbered as they are met. `keep` holds the items whose value must exist afterwards:
-    the roots and every intermediate result that a living Tensor names. A view is kept through what it views.
+    the roots, every intermediate result that a living Tensor names, and what is computed for the second time, since
+    there is more than one who needs it. A view is kept through what it views.
     recorded: what `recorded_for` says of the roots, where that is known.
     """
     inputs_of = recorded_for(roots) if recorded is None else recorded
@@ -284,7 +286,7 @@ def capture(roots: Sequence[Node], recorded: dict[Node, tuple[Any, ...]] | None 
         signature.extend(references)
         nodes.append((next_item, node))
         numbers[node] = next_item
-        if node.tensor is not None:
+        if node.depth == 0 or node.tensor is not None:
             kept = next_item
             while node in inputs_of and node.call is not None and node.call.op.kind == "view":
                 node = inputs_of[node][0]

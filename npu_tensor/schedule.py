@@ -378,7 +378,7 @@ def _realize_part(found: Capture, wait: bool, chosen: Selection) -> None:
         if value is not None and item in found.keep:
             node.value = value
             node.inputs = ()
-            node.depth = 0
+        node.depth = 0
     if len(found.nodes) != 1:
         return
     ((_, last),) = found.nodes

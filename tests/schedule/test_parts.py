@@ -11,7 +11,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import events, selection
-from npu_tensor.events import PlanBuilt, PlanRan
+from npu_tensor.events import KernelRan, PlanBuilt, PlanRan
 
 Loop = Callable[[int, Callable[..., None]], list[nt.Tensor]]
 """Runs a number of iterations, each of which passes its tensors to a function, and returns results."""
@@ -141,6 +141,16 @@ def test_small_iterations_are_fused_with_each_other() -> None:
             x = x + 1
         assert x.tolist() == [2000.0] * 4
     assert len(ran) < 2000 / 16
+
+
+def test_what_is_read_one_by_one_is_not_computed_from_the_start_each_time() -> None:
+    selection.reset_plans()
+    with counted(KernelRan) as ran, counted(PlanBuilt) as built:
+        _, *losses, _ = every_loss(100, unread)
+        for loss in losses:
+            loss.item()
+    assert len(built) <= 5
+    assert len(ran) < 100 * 12
 
 
 def test_values_of_parts_end_with_them() -> None:
