@@ -244,7 +244,7 @@ def recorded_for(roots: Iterable[Node], given: Container[Node] = ()) -> dict[Nod
         if node.value is None and node not in inputs_of and node not in given:
             inputs_of[node] = inputs
             for operand in inputs:
-                if isinstance(operand, Node) and operand not in inputs_of:
+                if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:
                     stack.append(operand)
     return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
 
