@@ -1,4 +1,4 @@
-"""python -m benchmarks.loops: Python loops that read or write one element or one row at a time.
+"""python -m benchmarks.loops: Python loops over elements, tokens and steps, which read values early, late or never.
 
 The same program runs with npu_tensor and, where it is installed, with PyTorch eager: its first pass, which plans and
 compiles with an empty cache directory, and later ones. The figures are ratios of times of one session.
@@ -69,16 +69,47 @@ def _decode(library: Any, tokens: Any, query: Any, key: Any, value: Any, *, grow
     return found
 
 
+def _attend(library: Any, tokens: Any) -> Any:
+    """Every token with itself and those before: keys and values are two caches that grow."""
+    found = []
+    keys = values = tokens[:, :0]
+    for position in range(tokens.shape[1]):
+        token = tokens[:, position : position + 1]
+        keys, values = library.cat([keys, token], dim=1), library.cat([values, token], dim=1)
+        scores = token @ keys.transpose(1, 2) / math.sqrt(tokens.shape[2])
+        found.append((library.softmax(scores, -1) @ values).tolist())
+    return found
+
+
+def _regression(library: Any, inputs: Any, labels: Any, *, steps: int, reads: bool) -> Any:
+    """Gradient descent for a logistic regression, whose weights are read at every step or in the end."""
+    weights, bias = library.zeros(inputs.shape[1], 1), library.zeros(1)
+    for _ in range(steps):
+        error = library.sigmoid(inputs @ weights + bias) - labels
+        weights = weights - inputs.T @ error * (0.1 / len(error))
+        bias = bias - 0.1 * error.mean()
+        if reads:
+            weights.tolist(), bias.tolist()
+    return [*weights.tolist(), bias.tolist()]
+
+
 def loops(quick: bool) -> list[Loop]:
     """Everything that is timed."""
     elements, side, tokens = (64, 8, 6) if quick else (4096, 32, 128)
     normal = np.random.default_rng(0).standard_normal
+    steps = 30 if quick else 200
+    samples = normal((256, 16), np.float32), (normal((256, 1)) > 0).astype(np.float32)
     decoding = tuple(normal((4, tokens, tokens), np.float32) / np.float32(math.sqrt(tokens)))
     return [
         Loop(f"read {elements} elements of a vector", _read, (normal(elements, np.float32),)),
         Loop(f"write {side} x {side} elements of a matrix", _write, (normal((side, side), np.float32),)),
         Loop(f"decode {tokens} tokens, cache of fixed size", partial(_decode, grows=False), decoding),
         Loop(f"decode {tokens} tokens, cache that grows", partial(_decode, grows=True), decoding),
+        Loop(f"attend to up to {tokens} tokens, caches that grow", _attend, (normal((1, tokens, 64), np.float32),)),
+        *(
+            Loop(f"{steps} steps of a regression, {read}", partial(_regression, steps=steps, reads=reads), samples)
+            for read, reads in (("read at each step", True), ("read in the end", False))
+        ),
     ]
 
 

@@ -247,7 +247,7 @@ class Config:
         "NPU_TENSOR_MAX_DEPTH",
         4096,
         at_least(1),
-        "ops that may be recorded in a chain before it is run; bounds memory in loops",
+        "ops that may be recorded in a chain before its beginning is run; bounds memory in loops",
     )
     cpu_features: str = _setting(
         "NPU_TENSOR_CPU_FEATURES",

@@ -10,18 +10,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from npu_tensor import selection
 from npu_tensor.drawing import brief, leaves
 from npu_tensor.explanation import Explanation, Row, Work
-from npu_tensor.graph import Capture, capture, digraph
-from npu_tensor.plan import Placed, Plan
+from npu_tensor.graph import Capture, Node, capture, digraph, recorded_for
+from npu_tensor.parts import parts
+from npu_tensor.plan import Placed, Plan, Timings
 from npu_tensor.schedule import plan
 from npu_tensor.selection import Selection
 from npu_tensor.task import Refusal
 from npu_tensor.tensor import Tensor, pending
 
-__all__ = ["explain", "explain_plan"]
+__all__ = ["explain", "explain_plans"]
 
 TIMED_RUNS = 10
 """After an explanation: the first run of a program is slower than others, and timing an NPU makes it wait."""
@@ -41,18 +43,29 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
     if not nodes:
         return Explanation()
     chosen = selection.current() if device is None else selection.forced(device)
-    found = capture(nodes)
-    return explain_plan(found, plan(found, chosen), chosen)
+    recorded = recorded_for(nodes)
+    planned = []
+    before: set[Node] = set()
+    for results in parts(recorded, nodes):
+        part = capture(results, recorded_for(results, before))
+        planned.append((part, plan(part, chosen)))
+        before.update(results)
+    return explain_plans(capture(nodes, recorded), planned, chosen)
 
 
-def explain_plan(found: Capture, made: Plan, chosen: Selection) -> Explanation:
-    """What a plan says about the ops that it was made for, and the times of its next runs."""
-    made.timings.wanted = TIMED_RUNS
+def explain_plans(found: Capture, planned: Sequence[tuple[Capture, Plan]], chosen: Selection) -> Explanation:
+    """What the plans of a graph's parts say about its ops, and the times of their next runs."""
+    for _, made in planned:
+        made.timings.wanted = TIMED_RUNS
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
     switching = {device.uri: device.switch.seconds for device in accelerators}
-    rank = {item: number for number, (item, _) in enumerate(found.nodes)}
-    members = [sorted(rank[item] for item in placed.task.items) for placed in made.placed]
+    rank = {node: number for number, (_, node) in enumerate(found.nodes)}
+    members = []
+    for part, made in planned:
+        nodes = dict(part.nodes)
+        members += [sorted(rank[nodes[item]] for item in entry.task.items) for entry in made.placed]
+    placed = [entry for _, made in planned for entry in made.placed]
     step_of = {number: step for step, numbers in enumerate(members) for number in numbers}
     rows = []
     for number, (_, node) in enumerate(found.nodes):
@@ -64,13 +77,25 @@ def explain_plan(found: Capture, made: Plan, chosen: Selection) -> Explanation:
             why = "a view: nothing to compute" if is_view else "computed once, with an equal op before it"
             rows.append(start._replace(why=why))
         elif number == members[step][-1]:
-            rows.append(_kernel_row(start, made.placed[step], places))
+            rows.append(_kernel_row(start, placed[step], places))
         else:
             kernel = f"fused into #{members[step][-1]}"
-            rows.append(start._replace(device=made.placed[step].kernel.device, kernel=kernel, origin=""))
+            rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
     items, edges = [item for item, _ in found.nodes], list(digraph(found).edges)
-    work = Work(items, leaves(found), edges, members, made.placed, made.timings, switching)
+    times = _Times(tuple(made.timings for _, made in planned))
+    work = Work(items, leaves(found), edges, members, placed, times, switching)
     return Explanation(rows, work)
+
+
+class _Times(NamedTuple):
+    """The times of several plans, as those of one."""
+
+    parts: tuple[Timings, ...]
+
+    @property
+    def seconds(self) -> list[float | None]:
+        """By step, of all plans one after the other."""
+        return [seconds for part in self.parts for seconds in part.seconds]
 
 
 def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, Protocol, overload
 
 from npu_tensor.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
 from npu_tensor.errors import ArgumentError
@@ -69,13 +69,22 @@ class Total(NamedTuple):
     switching: float
 
 
+class Timed(Protocol):
+    """Whose steps are timed: a plan, or several."""
+
+    @property
+    def seconds(self) -> Sequence[float | None]:
+        """By step, of the latest run that was timed; None before that."""
+        ...
+
+
 @dataclass(frozen=True)
 class Work:
     """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
 
     items: of the rows. leaves: boxes of values from outside, by item. edges: between items. members: rows of each
-    kernel. placed, timings: of the plan. switching: by device, seconds of a change of the context. names: what the
-    user calls devices, by URI, where that is another name.
+    kernel. placed, timings: of the plan, or of those of all parts. switching: by device, seconds of a change of the
+    context. names: what the user calls devices, by URI, where that is another name.
     """
 
     items: Sequence[int] = ()
@@ -83,7 +92,7 @@ class Work:
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
     placed: Sequence[Placed] = ()
-    timings: Timings = field(default_factory=lambda: Timings([]))
+    timings: Timed = field(default_factory=lambda: Timings([]))
     switching: Mapping[str, float] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 

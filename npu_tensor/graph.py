@@ -10,7 +10,7 @@ import linecache
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
@@ -40,6 +40,7 @@ __all__ = [
     "operands",
     "outside_change",
     "recorded_at",
+    "recorded_for",
     "source_line",
     "source_text",
     "watches",
@@ -82,8 +83,9 @@ class Node:
     """One recorded value. Immutable but for `value`, which execution fills in and which then replaces `inputs`.
 
     call: what to compute, None for data. inputs: Nodes and Python numbers. value: the buffer once there is one.
-    depth: longest chain of ops still to run. order: creation number, a topological order. where: code object and
-    instruction offset of the recording line. handle: weak reference to the Tensor, if it still lives.
+    depth: longest chain of ops still to run; 0 if the value has been computed, whether it was kept or not. order:
+    creation number, a topological order. where: code object and instruction offset of the recording line. handle: weak
+    reference to the Tensor, if it still lives.
     """
 
     __slots__ = ("call", "depth", "handle", "inputs", "order", "spec", "value", "where")
@@ -246,34 +248,42 @@ class Capture(NamedTuple):
 _by_order = attrgetter("order")
 
 
-def capture(roots: Iterable[Node]) -> Capture:
-    """Describe everything that must be computed for `roots`.
+def recorded_for(roots: Iterable[Node], given: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
+    """Everything that must be computed for `roots`, in the order of recording, with the operands of each.
 
-    Items (leaves and nodes) are numbered as they are met. `keep` holds the items whose value must exist afterwards:
-    the roots and every intermediate result that a living Tensor names. A view is kept through what it views.
+    given: nodes that count as computed.
     """
-    roots = tuple(roots)
-    stack = list(roots)
+    stack = [*roots]
     inputs_of: dict[Node, tuple[Any, ...]] = {}
     while stack:
         node = stack.pop()
         # Another thread may finish the node meanwhile. It sets the value before it drops the inputs, so inputs that
         # are read before the value are whole if there is no value.
         inputs = node.inputs
-        if node.value is None and node not in inputs_of:
+        if node.value is None and node not in inputs_of and node not in given:
             inputs_of[node] = inputs
             for operand in inputs:
-                if isinstance(operand, Node) and operand not in inputs_of:
+                if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:
                     stack.append(operand)
-    pending = sorted(inputs_of, key=_by_order)
+    return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
 
+
+def capture(roots: Sequence[Node], recorded: dict[Node, tuple[Any, ...]] | None = None) -> Capture:
+    """Describe everything that must be computed for `roots`.
+
+    Items (leaves and nodes) are numbered as they are met. `keep` holds the items whose value must exist afterwards:
+    the roots, every intermediate result that a living Tensor names, and what is computed for the second time, since
+    there is more than one who needs it. A view is kept through what it views.
+    recorded: what `recorded_for` says of the roots, where that is known.
+    """
+    inputs_of = recorded_for(roots) if recorded is None else recorded
     signature: list[Any] = []
     numbers: dict[Node, int] = {}
     nodes: list[tuple[int, Node]] = []
     leaves: list[tuple[int, Any]] = []
     keep = set()
     next_item = 0
-    for node in pending:
+    for node in inputs_of:
         references = []
         for operand in inputs_of[node]:
             if not isinstance(operand, Node):
@@ -295,7 +305,7 @@ def capture(roots: Iterable[Node]) -> Capture:
         signature.extend(references)
         nodes.append((next_item, node))
         numbers[node] = next_item
-        if node.tensor is not None:
+        if node.depth == 0 or node.tensor is not None:
             kept = next_item
             while node in inputs_of and node.call is not None and node.call.op.kind == "view":
                 node = inputs_of[node][0]
@@ -312,7 +322,8 @@ def depends_on_placeholder(node: Node) -> bool:
     """Whether there is no value yet because an argument of a function that is being captured has none."""
     if node.value is not None:
         return node.value is PLACEHOLDER
-    return any(isinstance(leaf, Node) and leaf.value is PLACEHOLDER for _, leaf in capture([node]).leaves)
+    operands = (operand for inputs in recorded_for((node,)).values() for operand in inputs)
+    return any(isinstance(operand, Node) and operand.value is PLACEHOLDER for operand in operands)
 
 
 def digraph(found: Capture) -> nx.DiGraph:

@@ -12,9 +12,10 @@ from npu_tensor.config import config
 from npu_tensor.costs import MARGIN, Costs, DeviceValue
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.fuse import Cutter, Tasks
-from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet
+from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet, recorded_for
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, describe, keep
+from npu_tensor.parts import parts
 from npu_tensor.plan import Located, Placed, Plan, Timings
 from npu_tensor.runtime.background import builds, finish_builds
 from npu_tensor.runtime.host import host_devices, host_kernel
@@ -27,7 +28,7 @@ from npu_tensor.user_warnings import warn
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["launch_error", "out_of_memory", "plan", "realize"]
+__all__ = ["launch_error", "out_of_memory", "plan", "realize", "shorten"]
 
 MAX_PLANS = 4096
 """Plans kept; the oldest goes first. A plan of one op takes about 50 kB with its graph and code."""
@@ -324,7 +325,39 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
     chosen = selection.active if chosen is None else chosen
     if len(nodes) == 1 and _realize_single(nodes[0], wait, chosen):
         return
-    found = capture(nodes)
+    recorded = recorded_for(nodes)
+    todo = parts(recorded, nodes)
+    if len(todo) == 1:
+        _realize_part(capture(nodes, recorded), wait, chosen)
+        return
+    del recorded  # Values that only later parts read end with these.
+    _realize_parts(todo, chosen)
+    if wait:
+        selection.synchronize()
+
+
+def shorten(node: Node, longest: int) -> None:
+    """Run the beginning of a chain of more than `longest` ops, up to the latest iteration of the loop that records it.
+
+    That iteration is not cut, so that it has the structure of the others when it runs.
+    """
+    todo = parts(recorded_for((node,)), (node,))
+    del todo[-1]
+    _realize_parts(todo, selection.active)
+    for each, inputs in recorded_for((node,)).items():
+        each.depth = 1 + max((operand.depth for operand in inputs if isinstance(operand, Node)), default=0)
+    if node.depth > longest:
+        realize((node,), wait=False)
+
+
+def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
+    """Run parts of a graph, as `parts` finds them. Empties the list, which would keep the values of the results."""
+    todo.reverse()
+    while todo:
+        _realize_part(capture(todo.pop()), False, chosen)
+
+
+def _realize_part(found: Capture, wait: bool, chosen: Selection) -> None:
     if not found.nodes:
         return
     lasting = frozenset() if chosen.measure is None else _lasting(found.leaves)
@@ -343,7 +376,7 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
         if value is not None and item in found.keep:
             node.value = value
             node.inputs = ()
-            node.depth = 0
+        node.depth = 0
     if len(found.nodes) != 1:
         return
     ((_, last),) = found.nodes

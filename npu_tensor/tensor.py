@@ -36,9 +36,9 @@ from npu_tensor.ops.rules import comparison
 from npu_tensor.recorders import compile_recorder
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.schedule import realize as _realize_nodes
+from npu_tensor.schedule import shorten
 from npu_tensor.spec import Spec
 from npu_tensor.units import size
-from npu_tensor.user_warnings import warn
 
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
@@ -442,7 +442,7 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
     tensor._node = node
     node.handle = weakref.ref(tensor)
     if depth > config.max_depth or config.eager:
-        _run_early(tensor, depth)
+        _run_early(node)
     return tensor
 
 
@@ -464,7 +464,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
             if len(storage.members) > storage.crowded:
                 storage.forget_the_dead()
     if node.value is None and (depth > config.max_depth or config.eager):
-        _run_early(tensor, depth)
+        _run_early(node)
     return tensor
 
 
@@ -476,16 +476,13 @@ def views_of(viewed: Tensor, calls: Iterable[Call]) -> Tensor:
     return viewed
 
 
-def _run_early(tensor: Tensor, depth: int) -> None:
-    if depends_on_placeholder(tensor._node):
-        return
-    if not config.eager:
-        warn(
-            f"{depth} ops were recorded in one chain without reading a value; running them now "
-            f"(at {tensor._node.line}). Call realize() inside the loop, or raise NPU_TENSOR_MAX_DEPTH.",
-            UserWarning,
-        )
-    tensor.realize()
+def _run_early(node: Node) -> None:
+    if (watches and get_ident() in watches) or depends_on_placeholder(node):
+        return  # What a function records under `jit` stays whole.
+    if config.eager:
+        _realize_nodes((node,))
+    else:
+        shorten(node, config.max_depth)
 
 
 def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) -> Tensor:

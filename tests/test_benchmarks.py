@@ -200,13 +200,13 @@ def test_contention(tmp_path: Path) -> None:
 
 def test_loops(tmp_path: Path) -> None:
     rows = run(loops.main, tmp_path)["rows"]
-    assert [row["what"].split()[0] for row in rows] == ["read", "write", "decode", "decode"]
+    assert [row["what"].split()[0] for row in rows] == ["read", "write", "decode", "decode", "attend", "30", "30"]
     assert all(row[ratio] > 0 for row in rows for ratio in loops.RATIOS)
 
 
 @pytest.mark.parametrize("library", [nt, torch], ids=["npu_tensor", "torch"])
 def test_loops_compute_what_they_say(library: Any) -> None:
-    read, write, *decoding = loops.loops(quick=True)
+    read, write, *decoding, attending, early, late = loops.loops(quick=True)
     for loop in (read, write):
         assert loop.run(library, *map(library.from_numpy, loop.operands)) == loop.operands[0].tolist()
     for loop in decoding:
@@ -216,6 +216,18 @@ def test_loops_compute_what_they_say(library: Any) -> None:
         expected = weights / weights.sum(1, keepdims=True) @ (tokens @ value)
         found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
         assert disagreement(found, expected) <= TOLERANCE["float32"]
+    tokens = attending.operands[0][0].astype(np.float64)
+    weights = np.tril(np.exp(tokens @ tokens.T / math.sqrt(tokens.shape[1])))
+    found = np.array(attending.run(library, *map(library.from_numpy, attending.operands)))[:, 0, 0]
+    assert disagreement(found, weights / weights.sum(1, keepdims=True) @ tokens) <= TOLERANCE["float32"]
+    inputs, labels = (operand.astype(np.float64) for operand in early.operands)
+    solution = np.zeros((inputs.shape[1] + 1, 1))
+    inputs = np.hstack([inputs, np.ones_like(labels)])
+    for _ in range(30):
+        solution -= 0.1 * inputs.T @ (1 / (1 + np.exp(-inputs @ solution)) - labels) / len(labels)
+    for loop in (early, late):
+        found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
+        assert disagreement(found, solution) <= TOLERANCE["float32"]
 
 
 def test_loops_without_pytorch_have_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:

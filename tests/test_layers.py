@@ -33,7 +33,7 @@ LAYERS = (
     ("dataflow",),
     ("kernels",),
     ("runtime",),
-    ("fuse", "lifetimes", "observed", "placement", "plan"),
+    ("fuse", "lifetimes", "observed", "parts", "placement", "plan"),
     ("costs", "trace_file"),
     ("selection",),
     ("aliasing", "explanation", "schedule"),

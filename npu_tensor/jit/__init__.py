@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.explain import explain_plan
+from npu_tensor.explain import explain_plans
 from npu_tensor.explanation import Explanation
 from npu_tensor.graph import watches
 from npu_tensor.jit.capture import Captured, capture_call
@@ -137,7 +137,8 @@ class Jitted(Generic[P, R]):
         captured = capture_call(self._function, args, kwargs, tensors, current())
         if captured.plan is None or captured.graph is None:
             return Explanation()
-        return explain_plan(captured.graph.found, captured.plan, captured.graph.devices)
+        found = captured.graph.found
+        return explain_plans(found, [(found, captured.plan)], captured.graph.devices)
 
     def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:
         """A call with the instance as the first argument. An instance has captures of its own and takes them along."""

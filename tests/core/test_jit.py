@@ -791,6 +791,11 @@ def test_eager_mode_does_not_break_capture() -> None:
         f = nt.jit(lambda x: (x + 1) * 2)
         assert f(nt.ones(2)).tolist() == [4.0, 4.0]
         assert f(nt.zeros(2)).tolist() == [2.0, 2.0]
+        weight = nt.ones(2)
+        scaled = nt.jit(lambda x: x * (weight * 2))
+        assert scaled(nt.ones(2)).tolist() == [2.0, 2.0]
+        weight += 1
+        assert scaled(nt.ones(2)).tolist() == [4.0, 4.0]
 
 
 def test_captures_hold_no_data() -> None:

@@ -647,7 +647,7 @@ def test_lengths_of_one_class_share_their_code(made: Program, columns: bool, lev
         return loop_kernel("kernel", made, operands, 1, target(level), columns=columns, length=length)
 
     for length in lengths - {0}:
-        known = length_class(made, length, lanes)
+        known = length_class(made, length, lanes, columns)
         assert known is not None
         assert known >= length
         assert text(length) == text(known)

@@ -317,9 +317,9 @@ def test_one_op_on_weights_takes_the_short_way(accelerator: Make, monkeypatch: p
         (weights + ones(16)).realize()
     captures: list[Sequence[Node]] = []
 
-    def counted(nodes: Sequence[Node]) -> Capture:
+    def counted(nodes: Sequence[Node], *recorded: Any) -> Capture:
         captures.append(nodes)
-        return capture(nodes)
+        return capture(nodes, *recorded)
 
     inputs = [ones(16) for _ in range(4)]
     monkeypatch.setattr(schedule, "capture", counted)

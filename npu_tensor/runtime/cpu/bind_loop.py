@@ -51,7 +51,7 @@ def bind_loop(
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
     operands, order = _operands(program, space, inputs, outputs, slots, columns, tiles)
-    length = length_class(program, space.inner, owner.target.lanes)
+    length = length_class(program, space.inner, owner.target.lanes, columns)
     kernel = owner.loop(program, operands, len(space.outer), streaming and not space.outer, columns, length)
     meta = _meta(space, operands, order)
     elements = math.prod(space.outer) * space.inner

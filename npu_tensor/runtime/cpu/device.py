@@ -125,7 +125,7 @@ class CpuDevice:
                 return Refusal("integer powers have no compiled form")
         if task.kind == "matmul":
             return ProductKernel(self, task)
-        if task.rows and any(_is_scattered(task, output) for output in task.outputs):
+        if task.rows > 1 and any(_is_scattered(task, output) for output in task.outputs):
             return Refusal("a row of the result is not evenly spaced in memory")
         return LoopKernel(self, task)
 

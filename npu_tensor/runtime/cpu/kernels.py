@@ -54,7 +54,7 @@ class LoopKernel:
         task = self.task
         copies = []
         inputs = list(task.inputs)
-        if task.rows:
+        if task.rows > 1:  # A single dimension is always evenly spaced.
             regular = [output.layout for output in task.outputs]
             regular.append(Layout(task.shape, contiguous_strides(task.shape)))
             for number, source in enumerate(inputs):
@@ -62,10 +62,10 @@ class LoopKernel:
                     continue
                 copy, inputs[number] = _bind_copy(self.owner, source, _unused_item(task) + number)
                 copies.append(copy)
-            if self.owner.pool.threads > 1:
-                split = split_rows(task, inputs)
-                if split is not None:
-                    return _in_sequence(copies, _bind_composed(self.owner, Composed(split, {})), task.outputs)
+        if task.rows and self.owner.pool.threads > 1:
+            split = split_rows(task, inputs)
+            if split is not None:
+                return _in_sequence(copies, _bind_composed(self.owner, Composed(split, {})), task.outputs)
         assert task.program is not None
         step = bind_loop(self.owner, task.program, task.shape, task.rows, inputs, list(task.outputs))
         return _in_sequence(copies, step, task.outputs)

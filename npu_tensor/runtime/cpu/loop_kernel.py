@@ -31,15 +31,18 @@ from npu_tensor.runtime.cpu.values import MEMORY_ELEMENT, register_dtype
 __all__ = ["length_class", "loop_kernel"]
 
 
-def length_class(program: Program, length: int, lanes: int) -> int | None:
+def length_class(program: Program, length: int, lanes: int, columns: bool = False) -> int | None:
     """The longest inner length that gives `loop_kernel` the same text as `length`; None if no length matters.
 
-    Rows of a few vectors have code for their number of vectors, and for whether the last one is full. For longer ones
-    it matters whether they fit into scratch memory, which holds a power of two of elements.
+    Rows of a few vectors have code for their number of vectors, and for whether the last one is full, unless the lanes
+    run across rows. For longer ones it matters whether they fit into scratch memory, which holds a power of two of
+    elements.
     """
     if not any(PRIMITIVES[instruction.primitive].reduces for instruction in program.instructions):
         return None
-    if length <= SHORT_VECTORS * lanes:
+    if columns:
+        length = max(length, SHORT_VECTORS * lanes)
+    elif length <= SHORT_VECTORS * lanes:
         full = max(1, -(-length // lanes)) * lanes
         return full if length == full else full - 1
     return 1 << (length - 1).bit_length()
