@@ -14,6 +14,7 @@ import numpy as np
 
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cost import grain
 from npu_tensor.runtime.cpu.loop_base import Operand
@@ -192,7 +193,7 @@ def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]
 
 def _step(
     owner: CpuDevice,
-    kernel: int,
+    kernel: Address,
     meta: np.ndarray[Any, Any],
     n: int,
     grain: int,
