@@ -101,8 +101,8 @@ class Engine:
         mean the same address in every module of the process.
 
         Raises BuildError when LLVM rejects the text, a named function is not defined in it, it needs a
-        symbol that is not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an intrinsic of an instruction set that
-        the target lacks makes LLVM end the process.
+        symbol that is not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an
+        intrinsic of an instruction set that the target lacks makes LLVM end the process.
         """
         names = "\0".join(function_names)
         key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()
@@ -125,10 +125,7 @@ class Engine:
                 self._check(data, exported, symbols or {})
             self.statistics.damaged_entries = self._objects.damaged
             image = read_image(data) if CodeMemory.available else None
-            if image is None:
-                code = self._link(data, exported, symbols or {})
-            else:
-                code = self._memory.load(image, exported)
+            code = self._link(data, exported, symbols or {}) if image is None else self._memory.load(image, exported)
             self._code[key] = code
             _trim_heap()
             return code.addresses()
