@@ -128,7 +128,7 @@ class Task(NamedTuple):
 class Fusion(NamedTuple):
     """What one kernel of a device takes: so many tensors, and around a matrix product prologues and full operands.
 
-    streams: how many of the tensors of a kernel that reduces rows may differ from row to row. residuals: whether what
+    arguments: operands and results together, where every view of a tensor is an operand of its own. streams: how many of the tensors of a kernel that reduces rows may differ from row to row. residuals: whether what
     follows a product may read other tensors than vectors along its rows or columns.
     """
 
@@ -136,6 +136,7 @@ class Fusion(NamedTuple):
     streams: int = 24
     prologues: bool = True
     residuals: bool = True
+    arguments: int = 64
 
 
 class Refusal(NamedTuple):

@@ -19,6 +19,7 @@ from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
+from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
@@ -36,7 +37,7 @@ class CpuDevice:
     """The processor of this machine."""
 
     uri = "cpu"
-    fusion = Fusion()
+    fusion = Fusion(arguments=MAX_SLOTS - 2)  # Those of a product are two more: its factors, packed.
 
     def __init__(self, allocator: Allocator) -> None:
         self.target = host_target(config.cpu_features)
