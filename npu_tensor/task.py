@@ -128,14 +128,16 @@ class Task(NamedTuple):
 class Fusion(NamedTuple):
     """What one kernel of a device takes: so many tensors, and around a matrix product prologues and full operands.
 
-    streams: how many of the tensors of a kernel that reduces rows may differ from row to row. residuals: whether what
-    follows a product may read other tensors than vectors along its rows or columns.
+    arguments: operands and results together, where every view of a tensor is an operand of its own. streams: how many
+    of the tensors of a kernel that reduces rows may differ from row to row. residuals: whether what follows a product
+    may read other tensors than vectors along its rows or columns.
     """
 
     inputs: int = 24
     streams: int = 24
     prologues: bool = True
     residuals: bool = True
+    arguments: int = 64
 
 
 class Refusal(NamedTuple):

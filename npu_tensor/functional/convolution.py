@@ -1,7 +1,8 @@
 """Convolution and pooling of tensors (batch, channels, *places); the batch may be left out.
 
 The places are the last one or two dimensions. What an element of a kernel meets at all its positions is one strided
-slice of the input, so that a pool is the maximum or the sum of slices, and a convolution a matrix product with them.
+slice of the input, and a convolution is a matrix product with these. A pool is taken along one dimension after the
+other: of few elements as the maximum or the sum of such slices, of many as a reduction of windows, which are a view.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,18 @@ def each_place(name: str, value: Sizes, places: int, least: int = 1) -> tuple[in
     return numbers * places if len(numbers) == 1 else numbers
 
 
+# A pool along a dimension is made of slices up to this many elements: where each second element at least is read, by
+# whole vectors, and where they lie further apart. Longer windows are faster as rows.
+MOST_SLICES: Final = (24, 8)
+
+
+class _Framed(NamedTuple):
+    """The input with what is around it, as far as a kernel gets, and how many positions that has in each dimension."""
+
+    tensor: Tensor
+    counts: tuple[int, ...]
+
+
 class _Windows(NamedTuple):
     """What a kernel sees. parts: for each of its elements what that meets; counts: how many positions it has."""
 
@@ -42,7 +55,7 @@ class _Windows(NamedTuple):
     counts: tuple[int, ...]
 
 
-def _windows(
+def _framed(
     input: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -50,8 +63,8 @@ def _windows(
     dilation: Sequence[int],
     fill: float = 0,
     ceil_mode: bool = False,
-) -> _Windows:
-    """The windows of a kernel over the input with `fill` around it; see `_count` for ceil_mode."""
+) -> _Framed:
+    """The input with `fill` around it, for a kernel; see `_count` for ceil_mode."""
     places = len(kernel)
     extents = input.shape[-places:]
     spans = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
@@ -61,17 +74,29 @@ def _windows(
     widths = []
     for extent, span, step, count, (before, _) in zip(extents, spans, stride, counts, padding, strict=True):
         widths += [max((count - 1) * step + span - extent - before, 0), before]
-    padded = pad(input, widths[::-1], value=fill) if any(widths) else input
-    lead = [(0, extent, 1) for extent in input.shape[:-places]]
+    return _Framed(pad(input, widths[::-1], value=fill) if any(widths) else input, counts)
+
+
+def _windows(
+    input: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> _Windows:
+    """The windows of a kernel over the input with zeros around it."""
+    padded, counts = _framed(input, kernel, stride, padding, dilation)
+    lead = [(0, extent, 1) for extent in input.shape[: -len(kernel)]]
     parts = []
     for position in itertools.product(*map(range, kernel)):
         starts = (number * step for number, step in zip(position, dilation, strict=True))
-        bounds = [
-            (start, start + (count - 1) * step + 1, step)
-            for start, count, step in zip(starts, counts, stride, strict=True)
-        ]
+        bounds = [_bounds(*place) for place in zip(starts, counts, stride, strict=True)]
         parts.append(RECORDERS["slice"](padded, (*lead, *bounds)))
     return _Windows(parts, counts)
+
+
+def _bounds(start: int, count: int, step: int) -> tuple[int, int, int]:
+    return start, start + (count - 1) * step + 1, step
 
 
 def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
@@ -194,6 +219,28 @@ def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> 
     return kernel, kernel if stride is None else each_place("stride", stride, places)
 
 
+def _pooled(
+    framed: _Framed,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    join: str,
+    reduce: Callable[[Tensor, int], Tensor],
+) -> Tensor:
+    """All elements of each window as one. join: the op that does this to two tensors; reduce: to a dimension."""
+    result = framed.tensor
+    lead = result.ndim - len(kernel)
+    dims = range(lead, result.ndim)
+    for dim, size, step, gap, count in zip(dims, kernel, stride, dilation, framed.counts, strict=True):
+        if size > MOST_SLICES[step > 2]:
+            result = reduce(RECORDERS["windows"](result, dim, count, size, step, gap), -1)
+            continue
+        whole = [(0, extent, 1) for extent in result.shape]
+        bounds = [(*whole[:dim], _bounds(n * gap, count, step), *whole[dim + 1 :]) for n in range(size)]
+        result = functools.reduce(RECORDERS[join], [RECORDERS["slice"](result, each) for each in bounds])
+    return result
+
+
 def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]]:
     widths = each_place("padding", padding, len(kernel), 0)
     if any(2 * width > size for width, size in zip(widths, kernel, strict=True)):
@@ -216,9 +263,8 @@ def _largest(
     kernel, steps = _kernel_and_steps(kernel_size, stride, places)
     lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
     around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
-    return functools.reduce(
-        RECORDERS["maximum"], _windows(input, kernel, steps, around, dilations, lowest, ceil_mode).parts
-    )
+    framed = _framed(input, kernel, steps, around, dilations, lowest, ceil_mode)
+    return _pooled(framed, kernel, steps, dilations, "maximum", Tensor.amax)
 
 
 @composite(method=False, ggml="POOL_1D")
@@ -266,13 +312,13 @@ def _averaged(
         raise ArgumentError("divisor_override must not be 0")
     kernel, steps = _kernel_and_steps(kernel_size, stride, places)
     around = _half_padding(padding, kernel)
-    parts, counts = _windows(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
-    total = functools.reduce(RECORDERS["add"], parts)
+    framed = _framed(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
+    total = _pooled(framed, kernel, steps, (1,) * places, "add", Tensor.sum)
     if divisor is not None:
         return (total / divisor).to(dtype)
     sizes = np.ones((), np.float32)
     for extent, size, step, count, (before, after) in zip(
-        input.shape[-places:], kernel, steps, counts, around, strict=True
+        input.shape[-places:], kernel, steps, framed.counts, around, strict=True
     ):
         start = np.arange(count) * step - before
         end = np.minimum(start + size, extent + after)

@@ -14,8 +14,7 @@ from npu_tensor.task import Fusion
 
 __all__ = ["Group", "Grouper"]
 
-# Bounds of one kernel on any device: compile time grows with the ops, and every operand, number or tensor, is an
-# argument of the compiled function.
+# Bounds of one kernel on any device: compile time grows with the ops, and with the numbers and tensors that they read.
 MAX_OPS: Final = 64
 MAX_OPERANDS: Final = 24
 
@@ -189,9 +188,13 @@ class Grouper:
     def _has_room(self, group: Group, *items: int) -> bool:
         """Whether the operands of a group, with some more items, are not too many."""
         inside = {*group.items, *items}
-        sources = {source for item in inside for source, _ in self.forms.of[item].operands} - inside
+        operands = [operand for item in inside for operand in self.forms.of[item].operands if operand[0] not in inside]
+        sources = {source for source, _ in operands}
         tensors = sum(self.forms.specs[source] is not None for source in sources)
-        return len(sources) <= MAX_OPERANDS and tensors <= self.fusion.inputs
+        if len(sources) > MAX_OPERANDS or tensors > self.fusion.inputs:
+            return False
+        room = self.fusion.arguments - 1 - sum(item in self.forms.kept for item in inside)
+        return len(operands) <= room or len(set(operands)) <= room
 
     def _readings(self, item: int, group: Group) -> list[Layout]:
         found = []

@@ -9,7 +9,7 @@ from npu_tensor.fuse.forms import Forms, operand_register
 from npu_tensor.fuse.groups import Group
 from npu_tensor.fuse.layouts import broadcast, full_layout, permuted, row_layout
 from npu_tensor.ops.declare import Call, Layout
-from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol
+from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol, as_parameter
 from npu_tensor.spec import Spec
 from npu_tensor.task import Input, Output, Prologue, Task
 
@@ -164,7 +164,7 @@ def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
             symbol = _round_to(symbol, operand.dtype)
         operands.append(symbol.astype(operand_register(call, number)))
     parameters = {a.name for a in call.op.attributes}
-    attributes = {name: value for name, value in call.attributes.items() if name in parameters}
+    attributes = {name: as_parameter(value) for name, value in call.attributes.items() if name in parameters}
     result: Symbol = call.op.body(*operands, **attributes).astype(call.spec.dtype.register)
     return _round_to(result, call.spec.dtype) if rounded else result
 

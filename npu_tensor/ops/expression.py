@@ -18,15 +18,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["PRIMITIVES", "Builder", "Instruction", "Primitive", "Program", "Symbol"]
+__all__ = ["PRIMITIVES", "Builder", "Instruction", "Parameter", "Primitive", "Program", "Symbol", "as_parameter"]
+
+
+class Parameter:
+    """A number that an op was called with, as alpha or eps, and so a constant that a kernel may take at run time.
+
+    It is a float or an int like any other. What is computed from it is a Parameter too; what it decides, by a
+    comparison, is structure.
+    """
+
+    __slots__ = ()
+
+
+class _FloatParameter(Parameter, float):
+    __slots__ = ()
+
+
+class _IntParameter(Parameter, int):
+    __slots__ = ()
+
+
+def as_parameter(value: Any) -> Any:
+    """A float or int as a Parameter; anything else as it is."""
+    kind = {float: _FloatParameter, int: _IntParameter}.get(type(value))
+    return value if kind is None else kind(value)
+
+
+def _install_parameter_arithmetic() -> None:
+    for kind, number in ((_FloatParameter, float), (_IntParameter, int)):
+        for name in ("neg", "abs", "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv"):
+            function = getattr(number, f"__{name}__")
+            setattr(kind, f"__{name}__", lambda *operands, f=function: as_parameter(f(*operands)))
+
+
+_install_parameter_arithmetic()
 
 
 class Instruction(NamedTuple):
     """One step of a program.
 
     `operands` are indices of earlier instructions; `dtype` names the register type of the result (float32,
-    float64, int8, int16, int32, int64, uint8 or bool); `value` is the number of a constant or the operand slot
-    of a load or scalar.
+    float64, int8, int16, int32, int64, uint8 or bool); `value` is the number of a constant, a Parameter where an
+    attribute of an op gave it, or the operand slot of a load or scalar.
     """
 
     primitive: str
@@ -119,6 +153,7 @@ class Builder:
     def __init__(self) -> None:
         self._instructions: list[Instruction] = []
         self._index: dict[Instruction, int] = {}
+        self._parameters: list[Any] = []  # what the keys in _index are the ids of
 
     def emit(self, primitive: str, operands: Sequence[Symbol] = (), dtype: str = "", value: Any = None) -> Symbol:
         """Append an instruction, or return the equal one that is there already.
@@ -133,7 +168,10 @@ class Builder:
             return folded
         instruction = Instruction(primitive, tuple(operand.index for operand in operands), dtype, value)
         key = instruction
-        if primitive == "constant":  # 0.0 == -0.0 and nan != nan: the text tells them apart
+        if isinstance(value, Parameter):  # that others have its value by chance must not make it another structure
+            self._parameters.append(value)
+            key = instruction._replace(value=id(value))
+        elif primitive == "constant":  # 0.0 == -0.0 and nan != nan: the text tells them apart
             key = instruction._replace(value=repr(value))
         index = self._index.get(key)
         if index is None:
@@ -152,8 +190,9 @@ class Builder:
             return None
         scalar = np.dtype(operands[0].dtype).type
         with np.errstate(all="ignore"):
-            result = function(*(scalar(value.value) for value in values))
-        return self.constant(result.item(), dtype)
+            result = function(*(scalar(value.value) for value in values)).item()
+        given = any(isinstance(value.value, Parameter) for value in values)
+        return self.constant(as_parameter(result) if given else result, dtype)
 
     def load(self, slot: int, dtype: str) -> Symbol:
         """The element of tensor operand `slot`, as a register of type `dtype`."""
@@ -167,10 +206,12 @@ class Builder:
         """A compile-time number."""
         if dtype == "bool":
             value = bool(value)
-        elif dtype.startswith("float"):
-            value = float(value)
         else:
-            value = int(value)
+            kind = float if dtype.startswith("float") else int
+            if not isinstance(value, Parameter):
+                value = kind(value)
+            elif not isinstance(value, kind):
+                value = as_parameter(kind(value))
         return self.emit("constant", (), dtype, value)
 
     def before(self, symbol: Symbol, primitive: str) -> Symbol:

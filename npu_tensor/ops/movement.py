@@ -204,6 +204,27 @@ def diagonal(input, /, offset: int = 0, dim1: int = 0, dim2: int = 1):
     return np.diagonal(input, offset, dim1, dim2)
 
 
+def _windows_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    x = require_tensor(operands[0])
+    dim = attributes["dim"]
+    shape = (*x.shape[:dim], attributes["count"], *x.shape[dim + 1 :], attributes["size"])
+    return Resolution(Spec.of(shape, x.dtype), (None,), attributes)
+
+
+def _windows_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    strides = list(layout.strides)
+    own = strides[attributes["dim"]]
+    strides[attributes["dim"]] = own * attributes["step"]
+    return Layout(shape, (*strides, own * attributes["gap"]), layout.offset)
+
+
+@op(kind="view", rule=_windows_rule, ggml="VIEW", layout=_windows_layout, public=False)
+def windows(input, /, dim: int, count: int, size: int, step: int, gap: int):
+    """`count` windows along dim, each `step` after the last; their `size` elements, `gap` apart, are a new last dim."""
+    found = np.lib.stride_tricks.sliding_window_view(input, gap * (size - 1) + 1, dim)[..., ::gap]
+    return np.moveaxis(np.moveaxis(found, dim, 0)[::step][:count], 0, dim)
+
+
 # --- elements that move
 
 

@@ -12,6 +12,7 @@ from npu_tensor import schedule
 from npu_tensor.fuse import cut
 from npu_tensor.graph import capture
 from npu_tensor.lifetimes import with_donors
+from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
 
@@ -250,3 +251,75 @@ def test_the_multiplications_of_a_task_are_counted() -> None:
     assert (product.depth, product.macs) == (7, 3 * 5 * 7 * 4)
     (vector,) = cut(capture([(a @ v)._node]), Fusion()).tasks  # a sum of rows
     assert (vector.depth, vector.macs) == (0, 0)
+
+
+def views_sum(a: Tensor, x: np.ndarray, count: int) -> tuple[Tensor, np.ndarray]:
+    """The sum of overlapping windows of (2, 300), each an operand of its own."""
+    total, expected = a[:, 0:100], x[:, 0:100].copy()
+    for n in range(1, count):
+        total, expected = total + a[:, n : n + 100], expected + x[:, n : n + 100]
+    return total, expected
+
+
+@pytest.mark.parametrize("count", [2, 40, *range(58, 68), 80, 150])
+def test_many_views_of_one_tensor_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
+    a, x = data(2, 300)
+    total, expected = views_sum(a, x, count)
+    np.testing.assert_allclose(total.numpy(), expected, atol=1e-4)
+
+
+def test_explain_shows_the_cut_and_each_kernel_takes_what_a_launch_takes() -> None:
+    a, x = data(2, 300)
+    for count, fewest in ((60, 1), (80, 2), (150, 3)):
+        total, _ = views_sum(a, x, count)
+        plan = schedule.plan(capture([total._node]))
+        assert len(plan.placed) == fewest
+        assert len([row for row in nt.explain(total) if row.kernel == "fused map"]) == fewest
+        for placed in plan.placed:
+            assert len(placed.task.inputs) + len(placed.task.outputs) <= MAX_SLOTS
+
+
+@pytest.mark.parametrize("count", [30, *range(59, 66), 90])
+def test_many_results_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
+    a, x = data(40)
+    living, expected = [a], [x]
+    for n in range(count):
+        living.append(living[-1] * 0.5 + n)
+        expected.append(expected[-1] * 0.5 + n)
+    nt.realize(*living)
+    for result, numbers in zip(living, expected, strict=True):
+        np.testing.assert_allclose(result.numpy(), numbers, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("finish", ["map", "row", "product", "prologue"])
+def test_results_views_and_numbers_near_the_limit(finish: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    (a, x), (w, y) = data(12, 90), data(20, 20, seed=1)
+    total, expected = a[:, :20], x[:, :20].copy()
+    if finish == "product":
+        total, expected = total @ w, expected @ y
+    living, numbers = [], []
+    for n in range(1, int(rng.integers(25, 70))):
+        view, read = a[:, n : n + 20], x[:, n : n + 20]
+        if rng.random() < 0.4:
+            factor = float(rng.uniform(-1, 1))
+            view, read = view * factor, read * factor
+        total, expected = total + view, expected + read
+        if rng.random() < 0.3:
+            living.append(total)
+            numbers.append(expected)
+    if finish == "row":
+        total, expected = total - total.mean(-1, True), expected - expected.mean(-1, keepdims=True)
+    if finish == "prologue":
+        total, expected = total @ w, expected @ y
+    for result, values in zip([total, *living], [expected, *numbers], strict=True):
+        np.testing.assert_allclose(result.numpy(), values, atol=2e-4)
+
+
+@pytest.mark.parametrize("function", [nt.avg_pool2d, nt.max_pool2d])
+def test_pools_with_large_windows(function: Callable[..., Tensor]) -> None:
+    a, x = data(2, 3, 17, 24)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (8, 9), (2, 3))[:, :, ::8, ::9]
+    reduce = np.mean if function is nt.avg_pool2d else np.max
+    np.testing.assert_allclose(function(a, (8, 9)).numpy(), reduce(windows, (-1, -2)), atol=1e-6)

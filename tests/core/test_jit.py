@@ -424,7 +424,7 @@ EQUAL = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), EQUAL, ids=str)
+@pytest.mark.parametrize(("one", "other"), EQUAL, ids=lambda value: type(value).__name__)
 def test_equal_values_that_are_not_the_same_have_captures_of_their_own(one: Any, other: Any) -> None:
     seen: list[Any] = []
     f = nt.jit(lambda x, value: seen.append(value) or x + len(seen))

@@ -38,7 +38,10 @@ def _engine(level: str) -> Engine:
 @cache
 def _compiled(level: str, program: Program, operands: tuple[Operand, ...], outer: int, options: tuple[Any, ...]) -> Any:
     text = loop_kernel("kernel", program, operands, outer, target(level), **dict(options))
-    return _KERNEL(_engine(level).compile(text, "kernel")["kernel"])
+    address = _engine(level).compile(text, "kernel")["kernel"]
+    function = _KERNEL(address)
+    function.address = address  # keeps the code
+    return function
 
 
 def run(

@@ -7,15 +7,17 @@ its outputs and launches.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npu_tensor.ops.expression import PRIMITIVES, Program
-from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cost import grain
+from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import length_class
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
@@ -42,18 +44,18 @@ def bind_loop(
     outputs: Sequence[Output],
 ) -> Step:
     """Compile a program for the collapsed form of `shape` and return the step that runs it."""
-    program, slots = _with_row_length(program, len(inputs))
     layouts = [output.layout for output in outputs]
     layouts += [source.layout for source in inputs if source.layout is not None]
     space = collapse(shape, layouts, rows)
     assert space is not None
+    program, fixed = with_fixed_numbers(program, len(inputs), row_length=space.inner)
     columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
-    operands, order = _operands(program, space, inputs, outputs, slots, columns, tiles)
+    operands, order = _operands(program, space, inputs, outputs, fixed, columns, tiles)
     length = length_class(program, space.inner, owner.target.lanes, columns)
     kernel = owner.loop(program, operands, len(space.outer), streaming and not space.outer, columns, length)
-    meta = _meta(space, operands, order)
+    meta = _meta(space, operands, order, fixed)
     elements = math.prod(space.outer) * space.inner
     n = math.prod(space.outer) if rows else tile_count(space.outer, space.inner) if tiles else elements
     piece = grain(n, elements, program, owner.pool.threads)
@@ -62,20 +64,7 @@ def bind_loop(
         (source.item, None if source.layout is not None else numbers.get(slot, float))
         for slot, source in enumerate(inputs)
     ]
-    row_length = [numbers[slot](space.inner) for slot in slots[len(inputs) :]]
-    return _step(owner, kernel, meta, n, piece, outputs, arguments, row_length)
-
-
-def _with_row_length(program: Program, inputs: int) -> tuple[Program, tuple[int, ...]]:
-    """The program with the row length as one more scalar operand, if it uses it; and all operand slots."""
-    used = any(i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT for i in program.instructions)
-    if not used:
-        return program, tuple(range(inputs))
-    instructions = tuple(
-        i._replace(value=inputs) if i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT else i
-        for i in program.instructions
-    )
-    return program._replace(instructions=instructions), tuple(range(inputs + 1))
+    return _step(owner, kernel, meta, n, piece, outputs, arguments)
 
 
 def number_types(program: Program) -> dict[int, type]:
@@ -148,11 +137,11 @@ def _operands(
     space: Space,
     inputs: Sequence[Input],
     outputs: Sequence[Output],
-    slots: tuple[int, ...],
+    fixed: Sequence[int | float],
     columns: bool,
     tiles: bool,
 ) -> tuple[tuple[Operand, ...], list[int | None]]:
-    """What the kernel is told of its operands, and for each its number in `space`; None for a scalar."""
+    """What the kernel is told of its operands, and for each its number in `space`; None for a number."""
     numbers = number_types(program)
     found: list[Operand] = []
     order: list[int | None] = []
@@ -173,38 +162,40 @@ def _operands(
         found.append(Operand(tensor.dtype.name, access))
         order.append(position)
         position += 1
-    if len(slots) > len(inputs):
-        found.append(Operand("float64" if numbers[len(inputs)] is float else "int64", "scalar"))
-        order.append(None)
+    found += [Operand("float64" if isinstance(number, float) else "int64", "fixed") for number in fixed]
     return tuple(found), order
 
 
-def _meta(space: Space, operands: Sequence[Operand], order: Sequence[int | None]) -> np.ndarray[Any, Any]:
-    """The array of sizes and strides that the kernel reads; see loop_kernel."""
+def _meta(
+    space: Space, operands: Sequence[Operand], order: Sequence[int | None], fixed: Sequence[int | float]
+) -> np.ndarray[Any, Any]:
+    """The array of sizes, strides and fixed numbers that the kernel reads; see loop_kernel."""
     entries = [space.inner, *space.outer]
     for number in order:
         if number is None:
             entries += [0] * (len(space.outer) + 2)
         else:
             entries += [space.offsets[number], *space.outer_strides[number], space.inner_strides[number]]
+    for value in fixed:
+        (bits,) = struct.unpack("q", struct.pack("d" if isinstance(value, float) else "q", value))
+        entries += [bits, *([0] * (len(space.outer) + 1))]
     return np.array(entries, np.int64)
 
 
 def _step(
     owner: CpuDevice,
-    kernel: int,
+    kernel: Address,
     meta: np.ndarray[Any, Any],
     n: int,
     grain: int,
     outputs: Sequence[Output],
     arguments: Sequence[tuple[int, type | None]],
-    constants: Sequence[float],
 ) -> Step:
     """The closure that runs a kernel. The common arities are spelled out: this is the hot path of small tensors."""
     launch = owner.pool.launch
     address = meta.ctypes.data
     new_buffers = [owner.allocator.allocation(output.nbytes) for output in outputs]
-    simple = len(outputs) == 1 and outputs[0].donor is None and not constants
+    simple = len(outputs) == 1 and outputs[0].donor is None
     if simple and all(kind is None for _, kind in arguments) and len(arguments) in (1, 2):
         out, new_buffer = outputs[0].item, new_buffers[0]
         first, last = arguments[0][0], arguments[-1][0]
@@ -228,6 +219,6 @@ def _step(
             slots.append(buffer.address)
         for item, kind in arguments:
             slots.append(values[item].address if kind is None else kind(values[item]))
-        launch(kernel, address, n, grain, *slots, *constants)
+        launch(kernel, address, n, grain, *slots)
 
     return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, Place
+from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, NUMBERS, Place
 from npu_tensor.runtime.cpu.program_analysis import PER_ELEMENT, PER_ROW
 from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk
 from npu_tensor.runtime.cpu.stages import Stage
@@ -77,7 +77,7 @@ class ColumnKernel(ReducingBase):
 
         def places(index: Value) -> list[Place]:
             moved = [
-                pointer if operand.access == "scalar" else e.address(pointer, e.mul(index, stride), operand.dtype)
+                pointer if operand.access in NUMBERS else e.address(pointer, e.mul(index, stride), operand.dtype)
                 for operand, pointer, stride in zip(self.operands, pointers, self.inner_strides, strict=True)
             ]
             kept = e.mul(index, len(lanes) * e.lanes)

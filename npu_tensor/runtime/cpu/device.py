@@ -12,12 +12,14 @@ from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime import store_objects
+from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
+from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
@@ -35,16 +37,17 @@ class CpuDevice:
     """The processor of this machine."""
 
     uri = "cpu"
-    fusion = Fusion()
+    fusion = Fusion(arguments=MAX_SLOTS - 2)  # Those of a product are two more: its factors, packed.
 
     def __init__(self, allocator: Allocator) -> None:
         self.target = host_target(config.cpu_features)
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
         self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / store_objects.FOLDER)
-        # By what they compute: the layers of a model, and the turns of a loop, share them.
+        # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
+        # plan is freed.
         self._products = lru_cache(maxsize=1024)(self._new_product)
-        self._loops = lru_cache(maxsize=4096)(self._compiled_loop)
+        self._loops = lru_cache(maxsize=1024)(self._compiled_loop)
         self._pool: Pool | None = None
         self._pool_lock = new_lock()
 
@@ -73,7 +76,7 @@ class CpuDevice:
     def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
         return Gemm(self.engine, self.target, shape, **more)
 
-    def loop(self, program: Program, *form: Any) -> int:
+    def loop(self, program: Program, *form: Any) -> Address:
         """The address of a compiled kernel. form: operands to length of `loop_kernel`, without the target."""
         return self._loops(program.constants, program, *form)
 
@@ -86,7 +89,7 @@ class CpuDevice:
         streaming: bool,
         columns: bool,
         length: int | None,
-    ) -> int:
+    ) -> Address:
         ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length)
         return self.engine.compile(ir, "kernel")["kernel"]
 

@@ -2,7 +2,7 @@
 
     target = host_target()
     engine = Engine(target.create_target_machine(), f"{target.cpu} {target.feature_string}", cache_dir)
-    address = engine.compile(text, "kernel")["kernel"]
+    address = engine.compile(text, "kernel")["kernel"]  # to be kept as this object, not as another int
 
 Generated IR is already in SSA form with explicit vectors, so no LLVM pass pipeline runs; the code generator's
 own optimisation (level 2) is all that is needed and half the compile time.
@@ -11,6 +11,9 @@ LLVM's MCJIT ends the process when it meets a symbol that it cannot resolve. The
 introduce one: converting float to bfloat on a CPU without that instruction becomes a call of `__truncsfbf2`.
 Every object is therefore read before it reaches the JIT, and one with an unexpected undefined symbol raises
 BuildError instead. See `object_file` for where that is not possible.
+
+Kernels need no linker on Linux on x86-64: `code_memory` holds them, for as long as somebody holds their addresses.
+What LLVM links, the thread pool and kernels elsewhere, stays for ever.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ import hashlib
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -32,8 +36,9 @@ import llvmlite.binding as llvm
 from npu_tensor import debugging
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import held_at_fork
+from npu_tensor.runtime.cpu.code_memory import Address, Code, CodeMemory
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
-from npu_tensor.runtime.cpu.object_file import read_symbols
+from npu_tensor.runtime.cpu.object_file import read_image, read_symbols
 
 __all__ = ["Engine", "EngineStatistics"]
 
@@ -42,9 +47,12 @@ __all__ = ["Engine", "EngineStatistics"]
 _lock = threading.RLock()
 held_at_fork(_lock)
 
-# Machine code must outlive every Python object that might call it, and the pool's threads, which are still
-# running while the interpreter shuts down. LLVM engines are therefore never disposed of.
+# The pool's threads are still running while the interpreter shuts down, so LLVM engines and what they have linked are
+# never disposed of.
 _immortal: list[Any] = []
+
+# Modules that LLVM may link in a process: each takes three mappings of the 65,530 that Linux allows by default.
+MOST_LINKED: Final = 8192
 
 
 @dataclass
@@ -73,33 +81,38 @@ class Engine:
         version = ".".join(map(str, llvm.llvm_version_info))
         self._key_prefix = f"{llvmlite.__version__}\0{version}\0{self.triple}\0{key}\0".encode()
         self._objects = ObjectCache(cache_dir)
-        self._functions: dict[bytes, dict[str, int]] = {}
+        # By what was asked for. Whoever has an address keeps the code; here it is only found again.
+        self._code: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
+        self._memory = CodeMemory()
+        self._linked = 0
         with _lock:
             self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
             _immortal.append((self._jit, target_machine))
 
     def compile(
         self, ir_text: str, *function_names: str, symbols: Mapping[str, int] | None = None
-    ) -> dict[str, int]:
+    ) -> dict[str, Address]:
         """Compile one module, or find it in a cache, and return the address of each function named.
+
+        The code is there for as long as one of these objects is, and may be gone when all are.
 
         Names need not be unique across modules: each module is a world of its own. `symbols` gives the
         addresses of the external functions and variables that the module may use. The same external name must
         mean the same address in every module of the process.
 
-        Raises BuildError when LLVM rejects the text, a named function is not defined in it, or it needs a
-        symbol that is not in `symbols`. One mistake cannot be caught: an intrinsic of an instruction set that
-        the target lacks makes LLVM end the process.
+        Raises BuildError when LLVM rejects the text, a named function is not defined in it, it needs a
+        symbol that is not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an
+        intrinsic of an instruction set that the target lacks makes LLVM end the process.
         """
         names = "\0".join(function_names)
         key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()
-        if key not in self._functions:
+        if key not in self._code:
             debugging.show_code("LLVM IR", ", ".join(function_names), ir_text)
         with _lock:
-            functions = self._functions.get(key)
-            if functions is not None:
+            code = self._code.get(key)
+            if code is not None:
                 self.statistics.memory_hits += 1
-                return dict(functions)
+                return code.addresses()
             suffix = "." + key.hex()
             exported = {name: name + suffix for name in function_names}
             data = self._objects.load(key.hex())
@@ -111,10 +124,11 @@ class Engine:
                 self.statistics.disk_hits += 1
                 self._check(data, exported, symbols or {})
             self.statistics.damaged_entries = self._objects.damaged
-            functions = self._link(data, exported, symbols or {})
-            self._functions[key] = functions
+            image = read_image(data) if CodeMemory.available else None
+            code = self._link(data, exported, symbols or {}) if image is None else self._memory.load(image, exported)
+            self._code[key] = code
             _trim_heap()
-            return dict(functions)
+            return code.addresses()
 
     def _generate(self, ir_text: str, exported: Mapping[str, str], symbols: Mapping[str, int]) -> bytes:
         """Machine code of the module, as an object file that defines the values of `exported`."""
@@ -150,12 +164,17 @@ class Engine:
         if missing:
             raise BuildError(f"the object file lacks {', '.join(sorted(missing))}")
 
-    def _link(self, data: bytes, exported: Mapping[str, str], symbols: Mapping[str, int]) -> dict[str, int]:
+    def _link(self, data: bytes, exported: Mapping[str, str], symbols: Mapping[str, int]) -> Code:
+        if self._linked >= MOST_LINKED:
+            raise BuildError(f"{MOST_LINKED} modules have been linked, and LLVM cannot free them")
+        self._linked += 1
         for name, address in symbols.items():
             llvm.add_symbol(name, address)
         self._jit.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._jit.finalize_object()
-        return {name: self._jit.get_function_address(unique) for name, unique in exported.items()}
+        code = Code({name: self._jit.get_function_address(unique) for name, unique in exported.items()}, self._jit)
+        _immortal.append(code)
+        return code
 
 
 @cache

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, accumulator_dtype, multiply_module
@@ -246,7 +247,7 @@ def _batch_offsets(batch: tuple[int, ...], operand: Operand) -> NDArray[np.int64
 class _Loop(NamedTuple):
     """A kernel bound to its meta array: the leading arguments of `launch`."""
 
-    kernel: int
+    kernel: Address
     meta_address: int
     items: int
     grain: int

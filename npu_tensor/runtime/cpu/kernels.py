@@ -13,8 +13,10 @@ from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Composed
 from npu_tensor.runtime.cpu.cost import loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.gemm import Computed
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
+from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
@@ -139,22 +141,25 @@ class ProductKernel:
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
                 copy, rest[number] = _bind_copy(owner, source, _unused_item(task) + number)
                 copies.append(copy)
-        numbers = number_types(task.program)
+        packed = 2 + len(task.outputs)
+        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - packed - len(rest))
+        numbers = number_types(program)
+        factors = [_factor(*factor) for factor in zip(task.prologues, (left, right), strict=True)]
         gemm = owner.product(
             (m, n, task.depth),
-            a=_factor(task.prologues[0], left),
-            b=_factor(task.prologues[1], right),
+            a=factors[0].matrix,
+            b=factors[1].matrix,
             outputs=tuple(Matrix(output.dtype.name, output.layout.strides) for output in task.outputs),
-            epilogue=task.program,
-            operands=tuple(_matrix(source, numbers.get(slot)) for slot, source in enumerate(rest, 1)),
+            epilogue=program,
+            operands=(
+                *(_matrix(source, numbers.get(slot)) for slot, source in enumerate(rest, 1)),
+                *(_number(type(number)) for number in fixed),
+            ),
             batch=tuple(batch),
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate
-        from_a, from_b = (
-            _arguments(inputs, number_types(prologue.program) if prologue else {}, 0)
-            for prologue, inputs in zip(task.prologues, (left, right), strict=True)
-        )
-        operands = _arguments(rest, numbers, 1)
+        from_a, from_b = (factor.arguments for factor in factors)
+        operands: list[_Argument | _Fixed] = [*_arguments(rest, numbers, 1), *map(_Fixed, fixed)]
 
         def run(values: list[Any]) -> None:
             buffers = [allocate(output.nbytes) for output in task.outputs]
@@ -247,24 +252,46 @@ def _bind_composed(owner: CpuDevice, composed: Composed) -> Step:
     return run
 
 
-def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> Matrix | Computed:
-    """Operand A or B."""
+class _Factor(NamedTuple):
+    """Operand A or B, and what the kernel that packs it is given."""
+
+    matrix: Matrix | Computed
+    arguments: list[_Argument | _Fixed]
+
+
+def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> _Factor:
     if prologue is None:
         (source,) = inputs
-        return _matrix(source)
-    numbers = number_types(prologue.program)
-    matrices = tuple(_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs))
-    return Computed(prologue.dtype.name, prologue.program, matrices)
+        return _Factor(_matrix(source), [*_arguments(inputs, {}, 0)])
+    program, fixed = with_fixed_numbers(prologue.program, len(inputs), MAX_SLOTS - 1 - len(inputs))
+    numbers = number_types(program)
+    matrices = [_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs)]
+    matrices += [_number(type(number)) for number in fixed]
+    arguments: list[_Argument | _Fixed] = [*_arguments(inputs, numbers, 0), *map(_Fixed, fixed)]
+    return _Factor(Computed(prologue.dtype.name, program, tuple(matrices)), arguments)
+
+
+def _number(kind: type | None) -> Matrix:
+    return Matrix("int64" if kind is int else "float64")
 
 
 def _matrix(source: Input, number: type | None = None) -> Matrix:
     if source.layout is None:
-        return Matrix("int64" if number is int else "float64")
+        return _number(number)
     assert source.dtype is not None
     strides = tuple(
         0 if extent == 1 else stride for extent, stride in zip(source.layout.shape, source.layout.strides, strict=True)
     )
     return Matrix(source.dtype.name, strides)
+
+
+class _Fixed(NamedTuple):
+    """A number that a kernel is given in every run."""
+
+    number: int | float
+
+    def of(self, values: list[Any]) -> int | float:
+        return self.number
 
 
 class _Argument(NamedTuple):

@@ -12,19 +12,23 @@ from npu_tensor.runtime.cpu.program_analysis import ONCE, ProgramAnalysis, neede
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
 
-__all__ = ["ACCESSES", "EXPENSIVE", "LoopBase", "LoopSpec", "Operand", "Place", "unrolling"]
+__all__ = ["ACCESSES", "EXPENSIVE", "NUMBERS", "LoopBase", "LoopSpec", "Operand", "Place", "unrolling"]
 
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
 
-ACCESSES = ("contiguous", "row", "strided", "scalar", "reversed", "alternate", "transposed")
+ACCESSES = ("contiguous", "row", "strided", "scalar", "fixed", "reversed", "alternate", "transposed")
+
+# Of numbers rather than of memory.
+NUMBERS = frozenset({"scalar", "fixed"})
 
 
 class Operand(NamedTuple):
     """How an operand lies in memory.
 
     `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
-    "reversed" (-1) and "alternate" (2), or "strided" (any). Run-time numbers are "scalar". In the column form
+    "reversed" (-1) and "alternate" (2), or "strided" (any). Run-time numbers are "scalar", and "fixed" where
+    they stand in `meta`, in place of the offset. In the column form
     the stride meant is the one across rows, along the innermost outer dimension. An input of a map may be
     "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
     """
@@ -103,7 +107,9 @@ class LoopBase:
         for number, operand in enumerate(self.operands):
             first = 1 + self.outer + number * (self.outer + 2)
             slot = e.assign("ptr", f"getelementptr ptr, ptr %pointers, i64 {number}")
-            if operand.access == "scalar":
+            if operand.access in NUMBERS:
+                if operand.access == "fixed":
+                    slot = e.assign("ptr", f"getelementptr i64, ptr %meta, i64 {first}")
                 self.bases.append(slot)
                 self.outer_strides.append([])
                 self.inner_strides.append(e.constant(0, "i64"))

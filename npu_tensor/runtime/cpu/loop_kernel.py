@@ -3,8 +3,8 @@
 A kernel is a function `void name(ptr pointers, ptr meta, i64 begin, i64 end)`. `pointers` is an array of
 8-byte slots: addresses of the operands, or the bits of run-time scalars. `meta` is an array of int64: the
 inner length, the outer sizes from the outermost on, and for every operand in order its offset, its outer
-strides and its inner stride, all in elements (a scalar has these entries too; they are not read). A row is
-one run along the inner dimension.
+strides and its inner stride, all in elements (a number has these entries too; they are not read, but for the
+first one, which holds the bits of a fixed number). A row is one run along the inner dimension.
 
 Four forms, all of which can be split between threads by `begin` and `end`:
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
-from npu_tensor.runtime.cpu.loop_base import ACCESSES, LoopSpec, Operand
+from npu_tensor.runtime.cpu.loop_base import ACCESSES, NUMBERS, LoopSpec, Operand
 from npu_tensor.runtime.cpu.map_kernel import MapKernel
 from npu_tensor.runtime.cpu.row_kernel import SHORT_VECTORS, RowKernel
 from npu_tensor.runtime.cpu.target import Target
@@ -95,7 +95,7 @@ def _check(program: Program, operands: tuple[Operand, ...]) -> None:
             raise ValueError(f"operand {number} has the unknown access {operand.access!r}")
     for slot, step in slots.items():
         operand = operands[len(program.outputs) + slot]
-        if (step.primitive == "scalar") != (operand.access == "scalar"):
+        if (step.primitive == "scalar") != (operand.access in NUMBERS):
             raise ValueError(f"slot {slot} is a {step.primitive} in the program, its access is {operand.access!r}")
         if step.primitive == "load" and register_dtype(operand.dtype) != step.dtype:
             raise ValueError(f"slot {slot} holds {operand.dtype}, the program loads {step.dtype}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import PRIMITIVES, Instruction, Program
+from npu_tensor.ops.expression import PRIMITIVES, Instruction, Program, as_parameter
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.spec import contiguous_strides
@@ -77,10 +77,12 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
 
 
 def _with_constant_length(program: Program, length: int) -> Program:
-    """The row length as a constant: the parts have another length than the row that the program means."""
+    """The row length as a number: the parts have another length than the row that the program means."""
     return program._replace(
         instructions=tuple(
-            Instruction("constant", (), i.dtype, float(length) if i.dtype.startswith("float") else length)
+            Instruction(
+                "constant", (), i.dtype, as_parameter(float(length) if i.dtype.startswith("float") else length)
+            )
             if i.primitive == "scalar" and i.value == ROW_LENGTH_SLOT
             else i
             for i in program.instructions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 import llvmlite.binding as llvm
 
@@ -12,16 +13,41 @@ from npu_tensor.forks import cached_property
 
 __all__ = ["Target", "host_target"]
 
-# x86 vector extensions, each with the ones that directly build on it: turning one off turns those off as
-# well.
-_BUILDS_ON: dict[str, tuple[str, ...]] = {
-    "sse3": ("ssse3", "sse4a"),
-    "ssse3": ("sse4.1",),
-    "sse4.1": ("sse4.2",),
-    "sse4.2": ("avx",),
-    "avx": ("avx2", "fma", "fma4", "f16c", "xop", "vaes", "vpclmulqdq"),
-    "avx2": ("avx512f", "avxvnni", "avxvnniint8", "avxvnniint16", "avxifma", "avxneconvert"),
+# x86 features as LLVM names them, each with those that it implies at once (X86.td and X86TargetParser.cpp of LLVM 22).
+# LLVM turns off with a feature whatever implies it, so `Target.features` must not have that either.
+_IMPLIES: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("xsavec", "xsaveopt", "xsaves"), ("xsave",)),
+    "cx16": ("cx8",),
+    "sse2": ("sse",),
+    **dict.fromkeys(("aes", "gfni", "kl", "pclmul", "sha", "sse3"), ("sse2",)),
+    "widekl": ("kl",),
+    **dict.fromkeys(("ssse3", "sse4a"), ("sse3",)),
+    "sse4.1": ("ssse3",),
+    "sse4.2": ("sse4.1",),
+    "avx": ("sse4.2",),
+    **dict.fromkeys(("avx2", "fma", "f16c", "sm3"), ("avx",)),
+    "fma4": ("avx", "sse4a"),
+    "xop": ("fma4",),
+    "vpclmulqdq": ("avx", "pclmul"),
+    "vaes": ("avx2", "aes"),
+    **dict.fromkeys(("avxifma", "avxneconvert", "avxvnni", "avxvnniint16", "avxvnniint8", "sha512", "sm4"), ("avx2",)),
+    "avx512f": ("avx2", "fma", "f16c"),
+    **dict.fromkeys([f"avx512{name}" for name in ("bw", "cd", "dq", "vl")], ("avx512f",)),
+    **dict.fromkeys([f"avx512{name}" for name in ("ifma", "vnni", "vp2intersect", "vpopcntdq")], ("avx512f",)),
+    **dict.fromkeys([f"avx512{name}" for name in ("bf16", "bitalg", "vbmi", "vbmi2")], ("avx512bw",)),
+    "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"),
+    "avx10.1": tuple(
+        f"avx512{name}"
+        for name in ("bf16", "bitalg", "cd", "dq", "fp16", "ifma", "vbmi", "vbmi2", "vl", "vnni", "vpopcntdq")
+    ),
+    "avx10.2": ("avx10.1",),
+    **dict.fromkeys(
+        [f"amx-{name}" for name in ("bf16", "complex", "fp16", "fp8", "int8", "movrs", "tf32")], ("amx-tile",)
+    ),
+    "amx-avx512": ("amx-tile", "avx10.2"),
 }
+# What the calling conventions of 64-bit code need.
+_BASELINE: Final = frozenset({"64bit", "sse", "sse2", "fp-armv8", "neon"})
 # Names of feature levels that `host_target` accepts: the first extension that the level does not have.
 _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
 
@@ -30,7 +56,7 @@ _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
 class Target:
     """A processor as LLVM names it.
 
-    `features` are the enabled features and `disabled` those that `cpu` would have but that must not be used.
+    `features` are the enabled features and `disabled` those that `cpu` may have but that must not be used.
     """
 
     triple: str
@@ -119,28 +145,24 @@ def host_target(disabled: str = "") -> Target:
     """The processor this process runs on, without the features that `disabled` names.
 
     `disabled` is a comma-separated list of features ("-avx512bf16", the minus may be left out) or levels:
-    "avx2" and "sse2" keep that extension and nothing above it. What builds on a disabled feature is disabled
-    too.
+    "avx2" and "sse2" keep that extension and nothing above it. What implies a disabled feature is disabled
+    too. ArgumentError for a word that is neither, and for a feature that all code needs.
     """
     known = llvm.get_host_cpu_features()
-    features = {name for name, present in known.items() if present}
-    removed: set[str] = set()
+    # A virtual machine may lack what processors of its name have.
+    removed = {name for name, present in known.items() if not present}
     for word in filter(None, (part.strip() for part in disabled.split(","))):
-        if word not in _LEVELS and word.lstrip("-") not in known:
+        feature = _LEVELS.get(word, word.removeprefix("-"))
+        if word not in _LEVELS and feature not in known:
             raise ArgumentError(f"NPU_TENSOR_CPU_FEATURES: {word!r} is no level ({', '.join(_LEVELS)}) and no feature")
-        removed |= _with_dependents(_LEVELS.get(word, word.lstrip("-")), features)
+        if feature in _BASELINE:
+            raise ArgumentError(f"NPU_TENSOR_CPU_FEATURES: {word!r} turns off {feature}, which all 64-bit code needs")
+        removed.add(feature)
+    while more := {name for name, implied in _IMPLIES.items() if not removed.isdisjoint(implied)} - removed:
+        removed |= more
     return Target(
         triple=llvm.get_process_triple(),
         cpu=llvm.get_host_cpu_name(),
-        features=frozenset(features - removed),
-        disabled=frozenset(removed & features),
+        features=frozenset(known) - removed,
+        disabled=frozenset(removed) & frozenset(known),
     )
-
-
-def _with_dependents(feature: str, known: set[str]) -> set[str]:
-    if feature == "avx512f":
-        return {name for name in known if name.startswith("avx512")} | {feature}
-    found = {feature}
-    for dependent in _BUILDS_ON.get(feature, ()):
-        found |= _with_dependents(dependent, known)
-    return found

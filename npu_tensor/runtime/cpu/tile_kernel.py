@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from npu_tensor.runtime.cpu.loop_base import Place
+from npu_tensor.runtime.cpu.loop_base import NUMBERS, Place
 from npu_tensor.runtime.cpu.map_kernel import MapKernel
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
@@ -59,7 +59,7 @@ class TileKernel(MapKernel):
             for number, operand in enumerate(self.operands):
                 if number in copies:
                     moved[number] = e.address(copies[number], e.mul(row, TILE), operand.dtype)
-                elif operand.access != "scalar":
+                elif operand.access not in NUMBERS:
                     distance = e.mul(row, self.outer_strides[number][-1])
                     moved[number] = e.address(pointers[number], distance, operand.dtype)
             self.line(moved, first, last)

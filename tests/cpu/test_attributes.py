@@ -1,0 +1,148 @@
+"""Numeric attributes are operands of compiled kernels: another value is no other code, and computes what it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.ops.expression import Builder, Parameter, as_parameter
+from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
+from npu_tensor.runtime.host import host_devices
+
+X = np.array([-3.0, -1.5, -0.0, 0.0, 0.25, 1.0, 2.5, 30.0, math.inf, -math.inf, math.nan, 7.0], np.float32)
+W = np.random.default_rng(5).normal(size=(12, 12)).astype(np.float32)
+FINITE = W[0]
+
+
+def leaky(x: Any, slope: float) -> Any:
+    return np.where(x > 0, x, x * slope)
+
+
+# What is recorded with a value, and the same in float64.
+CASES: dict[str, tuple[Callable[[float], nt.Tensor], Callable[[float], Any]]] = {
+    "alpha": (lambda a: nt.add(nt.tensor(X), nt.tensor(FINITE), alpha=a), lambda a: X + np.float64(a) * FINITE),
+    "bounds": (lambda a: nt.tensor(X).clamp(-a, a), lambda a: np.minimum(np.maximum(X, -a), a)),
+    "least": (lambda a: nt.tensor(X).clamp(min=a), lambda a: np.maximum(X, np.float64(a))),
+    "slope": (lambda a: nt.leaky_relu(nt.tensor(X), a), lambda a: leaky(X.astype(float), a)),
+    "eps": (
+        lambda a: nt.rms_norm(nt.tensor(FINITE), (12,), eps=abs(a)),
+        lambda a: FINITE / np.sqrt((FINITE.astype(float) ** 2).mean() + abs(a)),
+    ),
+    "sum": (lambda a: nt.leaky_relu(nt.tensor(W), a).sum(1), lambda a: leaky(W.astype(float), a).sum(1)),
+    "column sum": (lambda a: nt.leaky_relu(nt.tensor(W), a).sum(0), lambda a: leaky(W.astype(float), a).sum(0)),
+    "transposed": (
+        lambda a: nt.leaky_relu(nt.tensor(W), a) + nt.tensor(W).mT,
+        lambda a: leaky(W.astype(float), a) + W.T,
+    ),
+    "after a product": (
+        lambda a: nt.leaky_relu(nt.tensor(W) @ nt.tensor(W), a),
+        lambda a: leaky(W.astype(float) @ W, a),
+    ),
+    "before a product": (
+        lambda a: nt.leaky_relu(nt.tensor(W), a) @ nt.tensor(W),
+        lambda a: leaky(W.astype(float), a) @ W,
+    ),
+}
+VALUES = [0.1, 2.0, 3, -0.7, 0.0, -0.0, 1e-42, 1e300, -1e300, math.inf, math.nan]
+FINITE_VALUES = [0.1, 2.0, 3, -0.7, 0.0, -0.0, 1e-42]
+
+
+def built() -> int:
+    statistics = host_devices()[0].engine.statistics  # type: ignore[attr-defined]
+    return int(statistics.compiled + statistics.disk_hits)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_another_value_is_no_other_kernel(name: str) -> None:
+    record, reference = CASES[name]
+    record(0.3).realize()
+    before = built()
+    products = "product" in name or "sum" in name or name == "transposed"
+    for value in FINITE_VALUES if products else VALUES:
+        with np.errstate(all="ignore"):
+            expected = np.asarray(reference(float(np.float32(value)))).astype(np.float32)
+        result = record(value).numpy()
+        np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-6, err_msg=str(value))
+    assert built() == before
+
+
+@pytest.mark.parametrize("dtype", [nt.int8, nt.uint8, nt.int32, nt.int64, nt.float64, nt.bfloat16, nt.float16])
+def test_values_of_other_dtypes(dtype: nt.DType) -> None:
+    x = nt.arange(0, 100).to(dtype).realize()
+    x.clamp(1, 2).realize()
+    before = built()
+    for low, high in [(3, 80), (0, 127), (50, 50), (99, 0)]:
+        assert x.clamp(low, high).tolist() == [min(max(n, low), high) for n in range(100)]
+    assert built() == before
+
+
+def test_integers_keep_all_their_bits() -> None:
+    x = nt.tensor([0, 2**62 + 1, -(2**62) - 1])
+    for bound in (2**62 - 1, 2**62, 2**53 + 1):
+        assert x.clamp(-bound, bound).tolist() == [0, bound, -bound]
+    assert nt.sub(x, nt.tensor([1, 1, 1]), alpha=2**53 + 1).tolist() == [n - 2**53 - 1 for n in x.tolist()]
+
+
+def test_the_sign_of_a_zero_counts() -> None:
+    zero, one = nt.tensor([-0.0]), nt.tensor([1.0])
+    signs = [math.copysign(1, nt.add(zero, one, alpha=alpha).item()) for alpha in (0.0, -0.0, 0.0)]
+    assert signs == [1.0, -1.0, 1.0]
+
+
+def test_what_a_value_decides_is_structure() -> None:
+    """None or a bound, and an alpha of 1, which multiplies nothing."""
+    x = nt.tensor(X)
+    assert np.array_equal(x.clamp(None, 1.0).numpy(), np.minimum(X, 1), equal_nan=True)
+    assert np.array_equal(x.clamp(1.0, None).numpy(), np.maximum(X, 1), equal_nan=True)
+    for alpha in (1, 2, 1.0, 0.5):
+        assert np.array_equal(nt.add(x, x, alpha=alpha).numpy(), X + np.float32(alpha) * X, equal_nan=True)
+
+
+def test_a_value_that_another_constant_has_by_chance_is_no_other_kernel() -> None:
+    x = nt.tensor(FINITE)
+
+    def record(a: float, b: float) -> nt.Tensor:
+        return nt.hardtanh(nt.elu(x, a), b, 0.5) * 0.5
+
+    record(0.3, 0.2).realize()
+    before = built()
+    for a, b in [(0.5, -1.0), (0.5, 0.5), (1.0, 1.0), (0.25, 0.25)]:
+        expected = np.minimum(np.maximum(np.where(FINITE > 0, FINITE, a * np.expm1(FINITE)), b), 0.5) * 0.5
+        np.testing.assert_allclose(record(a, b).numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert built() == before
+
+
+def test_the_length_of_a_long_row_is_no_other_kernel() -> None:
+    """Rows that are cut into parts for several threads."""
+    for length in (1 << 17, 3 << 16):
+        x = nt.full((length,), 0.5)
+        assert x.mean().item() == 0.5
+
+
+def test_arithmetic_on_parameters_gives_parameters() -> None:
+    for value in (0.25, 3):
+        p = as_parameter(value)
+        results = [-p, abs(p), p + 1, 1 + p, p - 1, 1 - p, p * 2, 2 * p, p / 2, 6 / p]
+        v = Fraction(value)
+        assert results == [-v, v, v + 1, 1 + v, v - 1, 1 - v, v * 2, 2 * v, v / 2, 6 / v]
+        assert all(isinstance(result, Parameter) for result in results)
+        assert repr(p) == repr(value)
+    assert as_parameter(None) is None
+    assert as_parameter(True) is True
+
+
+def test_more_numbers_than_fit_stay_constants() -> None:
+    builder = Builder()
+    x: Any = builder.load(0, "float32")
+    for number in (0.5, 0.25, 0.125):
+        x = x * as_parameter(number)
+    program, numbers = with_fixed_numbers(builder.program([x]), 1, most=2)
+    assert numbers == [0.5, 0.25]
+    steps = [(step.primitive, step.value) for step in program.instructions if step.primitive in ("scalar", "constant")]
+    assert steps == [("scalar", 1), ("scalar", 2), ("constant", 0.125)]
