@@ -63,7 +63,7 @@ def _require_countable(shape: tuple[int, ...], dtype: DType) -> None:
         raise ShapeError(f"a tensor has at most {MOST_DIMENSIONS} dimensions, not {len(shape)}")
     nbytes = math.prod(max(extent, 1) for extent in shape) * dtype.itemsize
     if nbytes > MOST_BYTES:
-        raise ShapeError(f"{dtype.name} of shape {list(shape)} needs {size(nbytes)}, more than 64 bits count")
+        raise ShapeError(f"{dtype.name} of shape {list(shape)} needs {size(nbytes)}, more than 64 bits can count")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
