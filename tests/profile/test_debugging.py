@@ -160,8 +160,8 @@ def test_code_for_the_processor_is_printed_when_it_is_compiled(capsys: pytest.Ca
     text = "define i32 @answer() {\n  ret i32 42\n}\n"
     engine = Engine(host_target().create_target_machine(), "test", None)
     with config.scope(debug=4):
-        engine.compile(text, "answer")
-        engine.compile(text, "answer")
+        kept = engine.compile(text, "answer")
+        assert engine.compile(text, "answer") == kept
     assert capsys.readouterr().err == f"--- LLVM IR of answer, 3 lines\n{text}---\n"
     with config.scope(debug=3):
         engine.compile(text.replace("42", "43"), "answer")
