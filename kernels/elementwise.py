@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from npu_tensor.dtypes import DType, float16, float32
+from npu_tensor.dtypes import float16, float32
 from npu_tensor.kernels import emitter
 from npu_tensor.kernels.elementwise_cost import PROGRAM_BYTES, cost
 from npu_tensor.kernels.elementwise_design import design
@@ -67,12 +67,6 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     )
 
 
-def _dtypes(task: Task) -> list[DType]:
-    """Of all tensors."""
-    inputs = [operand.dtype for operand in task.inputs if operand.dtype is not None]
-    return [*inputs, *(output.dtype for output in task.outputs)]
-
-
 def _words(program: Program, numbers: list[int]) -> list[tuple[int, Literal["int32", "float32"]]] | None:
     """How each number is passed; None if the program reads one of them both as a float and as an integer."""
     words: list[tuple[int, Literal["int32", "float32"]]] = []
@@ -104,8 +98,10 @@ def _reason(task: Task, tiling: Plan) -> str:
         parts.append(f"the host lays {' and '.join(spread)} out over the shape")
     if tiling.pitch != tiling.shape[-1]:
         parts.append(f"the host pads rows of {tiling.shape[-1]} to {tiling.pitch}")
-    if float16 in _dtypes(task):
+    rounded = [task.inputs[operand.number].dtype for operand in tiling.inputs if operand.dtype == "bfloat16"]
+    rounded += [task.outputs[operand.number].dtype for operand in tiling.outputs if operand.dtype == "bfloat16"]
+    if float16 in rounded:
         parts.append("float16 passes through bfloat16")
-    if any(task.inputs[operand.number].dtype is float32 and operand.dtype == "bfloat16" for operand in tiling.inputs):
+    if float32 in rounded:
         parts.append("float32 operands are rounded to bfloat16")
     return "; ".join(parts)

@@ -1,7 +1,7 @@
 """The matrix product family: batches of products with float32 or int32 sums and an element-wise epilogue.
 
-bfloat16, int8 and int16 operands are native; float16 passes through bfloat16, and float32 is emulated or rounded to
-bfloat16 if the target says so. Extents are padded with zeros by the host, which also brings a transposed A into order;
+bfloat16, int8 and int16 operands are native; float32 is emulated or rounded to bfloat16, and float16 passes through
+bfloat16, if the target says so. Extents are padded with zeros by the host, which also brings a transposed A into order;
 B is read as it lies, by rows or by columns.
 """
 
@@ -62,8 +62,8 @@ _SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "i
 def _operand(dtype: DType | None, target: Target) -> str | Refusal:
     """The dtype of A and B on the array."""
     assert dtype is not None
-    if dtype.name == "float32" and target.float32 == "exact":
-        return Refusal(EXACT)
+    if dtype.name in EXACT and target.float32 == "exact":
+        return Refusal(EXACT[dtype.name])
     if dtype.name == "float32":
         return "float32" if target.float32 == "emulate" else "bfloat16"
     return _OPERANDS.get(dtype.name) or Refusal(f"no matrix product of {dtype.name}")

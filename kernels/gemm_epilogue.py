@@ -63,7 +63,7 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     reason = emitter.refusal(program, given)
     if reason is not None:
         return Refusal(reason)
-    precision: emitter.Precision = "full" if task.outputs[0].dtype.name == "float32" else "half"
+    precision: emitter.Precision = "full" if task.outputs[0].dtype.name in ("float32", "float16") else "half"
     program_bytes = cycles.program_bytes(program, precision)
     if program_bytes > PROGRAM_BYTES - ROW_BYTES * len(reads.rows) - COLUMN_BYTES * len(reads.columns):
         return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")

@@ -16,10 +16,10 @@ FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """A design has at most five host buffers, one of them for the result, and a core two input channels."""
 
 Float32 = Literal["exact", "emulate", "bfloat16"]
-"""What may become of float32 on an array without float32 arithmetic.
+"""What may become of float32 and float16 on an array without arithmetic for them.
 
 exact: nothing, the CPU computes it. emulate: products from several bfloat16 products, errors of a few float32 ulps.
-bfloat16: operands are rounded to bfloat16, results are float32.
+bfloat16: operands are rounded to bfloat16, results are float32. float16 becomes bfloat16 unless it is exact.
 """
 
 

@@ -101,12 +101,13 @@ class Angles(NamedTuple):
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """An offer for `rotate` on bfloat16, and on float16 and float32 by rounding them to bfloat16."""
+    """An offer for `rotate` on bfloat16, and on float16 and float32 if the target lets them be rounded to bfloat16."""
     x, positions, *factors = task.inputs
     if x.dtype not in (bfloat16, float16, float32):
         return Refusal(f"rope: no kernel for {x.dtype}")
-    if x.dtype is float32 and target.float32 != "bfloat16":
-        return Refusal(f"rope: rounds float32 to bfloat16, the policy for float32 is {target.float32}")
+    allowed = {float32: ("bfloat16",), float16: ("bfloat16", "emulate")}
+    if x.dtype in allowed and target.float32 not in allowed[x.dtype]:
+        return Refusal(f"rope: rounds {x.dtype} to bfloat16, the policy for float32 is {target.float32}")
     assert x.layout is not None
     assert positions.layout is not None
     assert task.call is not None

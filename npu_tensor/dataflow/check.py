@@ -33,6 +33,7 @@ STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
     (
         tiles.contents,
         tiles.memory,
+        tiles.alignment,
         tiles.program,
         tiles.channels,
         tiles.streams,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -65,12 +65,28 @@ class Grouper:
     def __init__(self, forms: Forms, fusion: Fusion) -> None:
         self.forms = forms
         self.fusion = fusion
+        # Ops that must not join on the strength of a reduction that comes later: it went into another group.
+        self._no_rows: set[int] = set()
 
     def groups(self, may_join: Callable[[int, Group, Group], bool] | None = None) -> list[Group]:
-        """All groups in an order in which they can run; made from the results backwards.
+        """All groups in an order in which they can run.
 
         may_join: asked about an op, the group that could compute it too, and what this group would become.
         """
+        while True:
+            groups = self._grouped(may_join)
+            unstorable = {item for group in groups for item in self._unstorable(group)}
+            if not unstorable:
+                return groups
+            self._no_rows |= unstorable
+
+    def _unstorable(self, group: Group) -> Iterator[int]:
+        """Results per row of a group without a reduction, whose kernel stores one element per position."""
+        if not any(self.forms.of[item].kind == "row" for item in group.members):
+            yield from (item for item, per_row in group.members.items() if per_row and item in self.forms.kept)
+
+    def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
+        """Groups, made from the results backwards."""
         found: list[Group] = []
         group_of: dict[int, Group] = {}
         for item in sorted(self.forms.of, reverse=True):
@@ -125,7 +141,7 @@ class Grouper:
 
         The reduction itself comes later. If it does not join, the group is element-wise after all.
         """
-        if op.form.shape == group.shape:
+        if op.form.shape == group.shape or op.item in self._no_rows:
             return None
         dims = group.dims or self._reduction_above(op.item, group)
         if not dims or op.form.shape not in row_shapes(group.shape, dims):

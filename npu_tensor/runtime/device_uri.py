@@ -125,8 +125,8 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             f"one of {', '.join(get_args(Float32))}",
             "exact",
             ("npu", "sim"),
-            "what becomes of float32: exact leaves it to the CPU, emulate uses several bfloat16 products, bfloat16 "
-            "rounds the operands",
+            "what becomes of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
+            "for float32, bfloat16 rounds float32 operands; with both of these float16 becomes bfloat16",
         ),
         "power": DeviceOption(
             _word(*_POWER),

@@ -55,6 +55,7 @@ def run(
     dtypes: Sequence[str] | None = None,
     columns: bool = False,
     shape: tuple[int, ...] | None = None,
+    runs: int = 0,
     **options: Any,
 ) -> None:
     """Run a kernel.
@@ -78,13 +79,16 @@ def run(
         strides += [0] * (len(shape) - len(strides))
         stride = strides[lane_axis]
         access = accesses[number] if accesses else _ACCESS.get(stride, "strided")
+        if access == "row" and any(strides[len(outer) - runs : len(outer)]):
+            access = "run"
         operands.append(Operand(dtypes[number] if dtypes else str(array.dtype), access))
         slots.append(array.ctypes.data)
         meta += [0, *strides]
     reduces = any(instruction.primitive.startswith("row_") for instruction in program.instructions)
-    count = int(np.prod(outer, dtype=np.int64)) * (1 if reduces else inner)
+    count = int(np.prod(outer[: len(outer) - runs], dtype=np.int64)) * (1 if reduces else inner)
     if any(operand.access == "transposed" for operand in operands):
         count = tile_count(outer, inner)
-    kernel = _compiled(level, program, tuple(operands), len(outer), (("columns", columns), *sorted(options.items())))
+    options |= {"columns": columns, "runs": runs}
+    kernel = _compiled(level, program, tuple(operands), len(outer), tuple(sorted(options.items())))
     pointers, numbers = np.array(slots, np.int64), np.array(meta, np.int64)
     kernel(pointers.ctypes.data, numbers.ctypes.data, begin, count if end is None else end)

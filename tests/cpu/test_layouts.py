@@ -1,11 +1,15 @@
 """Views in every order of their dimensions through the device, against NumPy: large enough for tiles of them."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor import selection
+from npu_tensor.config import config
 
 SHAPE = (37, 70, 131)
 ORDERS = list(itertools.permutations(range(3)))
@@ -60,3 +64,95 @@ def test_softmax_of_short_rows(length: int) -> None:
     exponentials = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
     expected = exponentials / exponentials.sum(-1, keepdims=True)
     np.testing.assert_allclose(nt.softmax(nt.tensor(x), -1).numpy(), expected, rtol=3e-6, atol=1e-9)
+
+
+# Shapes of operands of products of shape 40 x 30 x 50.
+BROADCAST = [
+    ((40, 1, 1), (1, 30, 50)),
+    ((40, 30, 1), (1, 1, 50)),
+    ((40, 1, 50), (1, 30, 1)),
+    ((40, 30, 50), (1, 30, 1)),
+]
+
+REDUCTIONS: list[tuple[str, Callable[..., nt.Tensor], Callable[..., Any]]] = [
+    ("sum", lambda x, d, k: x.sum(d, k), lambda a, d, k: a.sum(d, keepdims=k)),
+    ("mean", lambda x, d, k: x.mean(d, k), lambda a, d, k: a.mean(d, keepdims=k)),
+    ("amax", lambda x, d, k: x.amax(d, k), lambda a, d, k: a.max(d, keepdims=k)),
+    ("amin", lambda x, d, k: x.amin(d, k), lambda a, d, k: a.min(d, keepdims=k)),
+    ("any", lambda x, d, k: (x > 2.4).any(d, k), lambda a, d, k: (a > 2.4).any(d, keepdims=k)),
+    ("all", lambda x, d, k: (x > -2.4).all(d, k), lambda a, d, k: (a > -2.4).all(d, keepdims=k)),
+    ("count_nonzero", lambda x, d, k: nt.count_nonzero(x > 0, d), lambda a, d, k: np.count_nonzero(a > 0, d)),
+    ("norm", lambda x, d, k: nt.norm(x, 2.0, d, k), lambda a, d, k: np.sqrt((a * a).sum(d, keepdims=k))),
+    ("var", lambda x, d, k: x.var(d, keepdim=k), lambda a, d, k: a.var(d, ddof=1, keepdims=k)),
+    ("std", lambda x, d, k: x.std(d, keepdim=k), lambda a, d, k: a.std(d, ddof=1, keepdims=k)),
+    ("logsumexp", lambda x, d, k: x.logsumexp(d, k), lambda a, d, k: np.log(np.exp(a).sum(d, keepdims=k))),
+]
+
+
+@pytest.mark.parametrize(("name", "reduce", "expected"), REDUCTIONS, ids=[name for name, _, _ in REDUCTIONS])
+def test_reductions_over_several_dims_of_broadcast_operands(
+    name: str, reduce: Callable[..., nt.Tensor], expected: Callable[..., Any]
+) -> None:
+    for shapes in BROADCAST:
+        a, b = (np.random.default_rng(seed).uniform(-1.5, 1.5, shape).astype("f4") for seed, shape in enumerate(shapes))
+        for dims in [(0, 1, 2), (0, 1), (1, 2), (0, 2)]:
+            for keep in (False, True):
+                result = reduce(nt.tensor(a) * nt.tensor(b), dims, keep).numpy()
+                exact = expected(a.astype(np.float64) * b, dims, keep)
+                np.testing.assert_allclose(result, exact, rtol=1e-5, atol=2e-3 if name == "sum" else 1e-5)
+
+
+def test_positions_in_all_of_a_broadcast_expression() -> None:
+    for shapes in BROADCAST:
+        a, b = (np.random.default_rng(seed).integers(-9, 9, shape).astype("f4") for seed, shape in enumerate(shapes))
+        assert (nt.tensor(a) - nt.tensor(b)).argmax().item() == (a - b).argmax()  # the first of many equal ones
+        assert (nt.tensor(a) - nt.tensor(b)).argmin().item() == (a - b).argmin()
+
+
+def test_rows_of_dims_that_are_no_neighbours() -> None:
+    """Results per row and per element, of rows that are not evenly spaced in any operand."""
+    a = sample("float32") / 100
+    x = nt.tensor(a)
+    y = x.exp()
+    total = y.sum((0, 2), keepdim=True)
+    nt.realize(y, total)
+    np.testing.assert_allclose(y.numpy(), np.exp(a), rtol=1e-6)
+    np.testing.assert_allclose(total.numpy(), np.exp(a.astype(np.float64)).sum((0, 2), keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose((x * 2).mean((0, 2)).numpy(), (a * 2.0).mean((0, 2)), rtol=1e-6)
+    np.testing.assert_allclose(nt.tensor(a).permute(2, 0, 1).var((0, 2)).numpy(), a.var((1, 2), ddof=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        lambda x: x.sum(),
+        lambda x: x.mean(),
+        lambda x: x.max(),
+        lambda x: (x > 2).any(),
+        lambda x: (x < 2).all(),
+        lambda x: nt.count_nonzero(x),
+        lambda x: nt.norm(x),
+        lambda x: x.var(),
+        lambda x: x.argmax(),
+        lambda x: x.sum((0, 1), keepdim=True),
+        lambda x: x.amin((0, 1)),
+    ],
+)
+def test_a_reduction_does_not_write_its_operands_out(reduce: Callable[[nt.Tensor], nt.Tensor], threads: int) -> None:
+    with config.scope(threads=threads):
+        selection.reset()
+        a, b = nt.rand(4000, 1).realize(), nt.rand(1, 4000).realize()
+        nt.empty_cache()
+        held = sum(nt.memory_stats()[name] for name in ("in_use", "cached"))
+        reduce(a * b).item()
+        # What was allocated meanwhile is kept for reuse. An operand over the whole shape would take 64 MB.
+        assert sum(nt.memory_stats()[name] for name in ("in_use", "cached")) - held <= 4 << 20
+    selection.reset()
+
+
+def test_a_count_over_a_shape_that_has_no_place_in_memory() -> None:
+    a, b = (np.random.default_rng(seed).random(30_000, np.float32) for seed in range(2))
+    x, y = nt.tensor(a).reshape(-1, 1), nt.tensor(b)
+    count = (x < y).sum()  # In the assertion, pytest would keep what is counted alive.
+    assert count.item() == np.searchsorted(np.sort(a), b).sum()

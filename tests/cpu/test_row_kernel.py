@@ -579,6 +579,28 @@ def test_long_float32_sums_lose_little(level: str, columns: bool) -> None:
     np.testing.assert_allclose(reduce(level, "row_sum", x, columns), x.sum(-1, dtype=np.float64), rtol=1.2e-7)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("inner", [1, 3, 16, 70, 300])
+def test_rows_of_several_runs(level: str, inner: int) -> None:
+    """Sum, position and elements, of operands that vary along any of the dimensions of a row."""
+
+    def combine(a: Symbol, b: Symbol, c: Symbol, d: Symbol) -> list[Symbol]:
+        x = a * b + c * d
+        return [emit("row_sum", x) * d, emit("row_argmax", x), x - emit("row_max", x) * d]
+
+    shape = (3, 5, 4, inner)
+    a, b, d = random((3, 5, 1, 1)), random((4, inner), 1), random((3, 1, 1, 1), 2)
+    c = random((4, 3, 5, inner), 3).transpose(1, 2, 0, 3)
+    inputs = [np.broadcast_to(x, shape) for x in (a, b, c, d)]
+    total, place, elements = np.zeros((3, 1, 1, 1), np.float32), np.zeros((3, 1, 1, 1), np.int64), np.zeros(shape, "f4")
+    per_row = [np.lib.stride_tricks.as_strided(x, shape, (x.itemsize, 0, 0, 0)) for x in (total, place)]
+    run(level, program(combine, *["float32"] * 4), [*per_row, elements, *inputs], shape=shape, runs=2)
+    exact = a.astype(np.float64) * b + c * d.astype(np.float64)
+    np.testing.assert_allclose(total.ravel(), exact.sum((1, 2, 3)) * d.ravel(), rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(place.ravel(), exact.reshape(3, -1).argmax(-1))
+    np.testing.assert_allclose(elements, exact - exact.max((1, 2, 3), keepdims=True) * d, rtol=1e-5, atol=1e-5)
+
+
 # ---------------------------------------------------------------------- refusals
 
 
@@ -610,6 +632,16 @@ def test_transposed_operands_are_those_of_maps_with_rows(formula: Program, outer
     operands = (*[CONTIGUOUS] * len(formula.outputs), Operand("float32", "transposed"))
     with pytest.raises(ValueError, match="transposed"):
         loop_kernel("kernel", formula, operands, outer, target(""))
+
+
+@pytest.mark.parametrize(
+    ("formula", "options"),
+    [(NEGATIVE, {}), (TOTAL, {"columns": True}), (TOTAL, {"length": 8}), (TOTAL, {"runs": 2})],
+)
+def test_rows_of_the_row_form_consist_of_runs(formula: Program, options: dict[str, Any]) -> None:
+    operands = (*[CONTIGUOUS] * len(formula.outputs), CONTIGUOUS)
+    with pytest.raises(ValueError, match="runs"):
+        loop_kernel("kernel", formula, operands, 1, target(""), **{"runs": 1, **options})
 
 
 def test_the_column_form_needs_rows() -> None:

@@ -57,8 +57,8 @@ class Case(NamedTuple):
 CORE_MEMORY = [
     Case("stack and buffers of 65536 bytes less 64", lambda: copy(tile=4016, spare=192)),
     Case(
-        "1 byte more, which takes 64",
-        lambda: copy(tile=4016, spare=193),
+        "4 bytes more, which take 64",
+        lambda: copy(tile=4016, spare=196),
         "core memory",
         ("core (0,2)", "65536", "65472", "fx 2 x 16064", "multiple of 64"),
     ),
@@ -70,13 +70,29 @@ CORE_MEMORY = [
     ),
     Case("64512 bytes of buffers, which pass only up to 1.3.1", lambda: copy(tile=4032), "core memory", ("65536",)),
     Case("4 buffers of 16000 bytes", lambda: copy(tile=4000)),
+    Case("buffer of 4099 bytes", lambda: copy(spare=4099), "alignment", ("spare of core (0,2)", "4099", "of 64")),
+    Case(
+        "buffer of 4100 bytes, which moves the objects of 1024 bytes behind it",
+        lambda: copy(spare=4100, arch="aie2"),
+        "alignment",
+        ("spare of core (0,2)", "4100", "of 32", "fx begins"),
+    ),
+    Case("buffer of 4096 bytes", lambda: copy(spare=4096)),
+    Case("last buffer of 4 bytes", lambda: copy(spare=4)),
+    Case("last buffer of 3 bytes", lambda: copy(spare=3), "alignment", ("spare", "3 bytes", "of 4", "whole words")),
+    Case(
+        "objects of no whole words in shared memory",
+        lambda: with_fifo(neighbours(1), 2, type=ObjectType("int8", (15,))),
+        "call, alignment",
+        ("between0 of core", "15 bytes", "of 4"),
+    ),
     Case("matmul 64 x 64 x 64, double buffered C", lambda: matmul(64), "core memory", ("66560",)),
     Case("matmul 64 x 64 x 32", lambda: matmul(32)),
     Case("buffer with 63488 initial bytes", lambda: copy(tile=16, spare=63488, initial=bytes(63488))),
     Case(
         "buffer of 64193 bytes beside 1280 of stack and fifos",
         lambda: copy(tile=16, spare=64193),
-        "core memory",
+        "core memory, alignment",
         ("65536", "65472", "spare = 64256"),
     ),
     Case("depth 16 costs a core two buffers", lambda: copy(tile=4016, depth=16)),
@@ -98,7 +114,16 @@ CORE_MEMORY = [
 
 STACK = [
     Case("stack of 64448 bytes", lambda: copy(tile=64, stack=64448)),
-    Case("stack of 64449 bytes", lambda: copy(tile=64, stack=64449), "core memory", ("stack = 64512", "65536")),
+    Case(
+        "stack of 64449 bytes",
+        lambda: copy(tile=64, stack=64449),
+        "core memory, alignment",
+        ("stack = 64512", "65536"),
+    ),
+    Case("stack of no whole words", lambda: copy(stack=1026), "alignment", ("stack of core (0,2)", "1026", "of 64")),
+    Case("stack before 64 bytes on aie2p", lambda: copy(stack=1056, tile=16), "alignment", ("1056", "of 64")),
+    Case("stack before objects of 64 bytes on aie2", lambda: copy(stack=1056, tile=16, arch="aie2")),
+    Case("stack before objects of 16 bytes", lambda: copy(stack=1040, tile=4)),
     Case("no stack", lambda: copy(stack=0), "size", ("core (0,2)", "stack is 0")),
     Case(
         "LINT 1: stack of 65536 bytes",

@@ -248,7 +248,7 @@ def test_emulated_float32_keeps_all_bits(arch: str, columns: int) -> None:
 
 def test_float16_passes_through_bfloat16() -> None:
     a, b = normal(40, 50, dtype=nt.float16), normal(50, 60, dtype=nt.float16)
-    found = simulate(a @ b, [a, b], target("aie2", 4))
+    found = simulate(a @ b, [a, b], target("aie2", 4, "emulate"))
     assert found.dtype == np.float16
     assert nmse(found, wide(a) @ wide(b)) <= CLOSE
 

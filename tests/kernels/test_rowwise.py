@@ -332,7 +332,7 @@ def test_float32_through_bfloat16_and_float16() -> None:
     got = on_array(f"{NPU1}?float32=bfloat16", lambda x: x.softmax(-1), x)
     assert nmse(got, rounded.softmax(-1)) <= 1e-12
     half = x.astype(np.float16)
-    got = on_array(NPU2, lambda half: half.softmax(-1), half)
+    got = on_array(f"{NPU2}?float32=bfloat16", lambda half: half.softmax(-1), half)
     assert got.dtype == np.float16
     expected = exact(half.astype(ml_dtypes.bfloat16)).softmax(-1)
     assert nmse(got.astype(ml_dtypes.bfloat16), expected) <= 1e-6

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.dtypes import DType
 from npu_tensor.fuse import Cutter
-from npu_tensor.graph import capture
-from npu_tensor.task import Fusion, Task
+from npu_tensor.graph import Node, capture
+from npu_tensor.runtime.host import host_devices
+from npu_tensor.task import Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor
 from tests.core.test_fusion import RandomProgram
 
@@ -149,3 +152,78 @@ def test_what_takes_nothing_changes_nothing(seed: int) -> None:
     cutter = Cutter(capture([t._node for t, _ in program.pool]))
     assert len([*cutter.cuts(Fusion(), lambda task: False)]) == 1
     assert len([*cutter.cuts(Fusion(), lambda task: True)]) == 1
+
+
+MAPS_AND_ROWS: list[tuple[Callable[[Tensor, Tensor], Tensor], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = [
+    (lambda t, _: t + 1, lambda a, _: a + 1),
+    (lambda t, _: t.relu(), lambda a, _: np.maximum(a, 0)),
+    (lambda t, _: t.sum(-1, keepdim=True), lambda a, _: a.sum(-1, keepdims=True)),
+    (lambda t, _: t.amax(0, keepdim=True), lambda a, _: a.max(0, keepdims=True)),
+    (lambda t, u: t + u, lambda a, b: a + b),
+    (lambda t, u: t - u, lambda a, b: a - b),
+]
+
+
+def maps_and_rows(draw: np.random.Generator, dtype: DType = nt.float32) -> list[tuple[Tensor, np.ndarray]]:
+    """Element-wise ops and reductions that keep their dims, in small programs; those of their results that live on."""
+    values = draw.integers(-1, 2, (6, 5)).astype(np.float32)
+    pool = [(nt.from_numpy(values).to(dtype).realize(), values.astype(np.float64))]
+    for _ in range(draw.integers(3, 7)):
+        (t, a), (u, b) = pool[-int(draw.integers(1, min(3, len(pool)) + 1))], pool[draw.integers(len(pool))]
+        f, g = MAPS_AND_ROWS[draw.integers(len(MAPS_AND_ROWS))]
+        pool.append((f(t, u), g(a, b)))
+    return [pair for pair in pool[1:] if draw.random() < 0.6] or pool[-1:]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed: int) -> None:
+    """All tasks of devices that take random ops, computed by the CPU's compiled kernels."""
+    draw = np.random.default_rng(seed)
+    compiled = host_devices()[0]
+    for _ in range(25):
+        results = maps_and_rows(draw)
+        found = capture([t._node for t, _ in results])
+        numbers = {node: item for item, node in found.nodes}
+        refused, size = set(draw.choice(["add", "sub", "relu", "sum", "max"], 3)), draw.integers(1, 5)
+
+        def takes(task: Task, refused: set[str] = refused, size: int = size) -> bool:
+            return len(task.ops) <= size and refused.isdisjoint(task.ops)
+
+        for tasks in Cutter(found).cuts(Fusion(streams=int(draw.integers(1, 4))), takes):
+            values: list[Any] = [None] * (len(found.leaves) + len(found.nodes))
+            for item, leaf in found.leaves:
+                values[item] = leaf.value if isinstance(leaf, Node) else leaf
+            for task in tasks.tasks:
+                kernel = compiled.claim(task)
+                assert not isinstance(kernel, Refusal)
+                kernel.bind()(values)
+            for item, base in tasks.aliases:
+                values[item] = values[base]
+            for tensor, expected in results:
+                result = values[numbers[tensor._node]].as_array(tensor.shape, np.float32)
+                np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
+@pytest.mark.usefixtures("less_optimised")
+def test_a_result_per_row_beside_one_per_position(npu: str) -> None:
+    t, a = bf16(17, 4)
+    with nt.default_device(npu, policy="always"):
+        place = t.argmax(-1, keepdim=True) + 1  # int64 + int64 is left to the CPU, all else is not
+        rounded = t.round()
+        total = (place + rounded).realize()
+    np.testing.assert_array_equal(place.numpy(), a.argmax(-1, keepdims=True) + 1)
+    np.testing.assert_array_equal(total.to(nt.float64).numpy(), a.argmax(-1, keepdims=True) + 1 + a.round())
+
+
+@pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
+@pytest.mark.usefixtures("less_optimised")
+def test_random_maps_and_rows_on_a_simulated_npu(npu: str) -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(8):
+        results = maps_and_rows(draw, nt.bfloat16)
+        assert max(np.abs(a).max() for _, a in results) <= 256  # all exact in bfloat16
+        with nt.default_device(npu, policy="always"):
+            nt.realize(*(t for t, _ in results))
+        for tensor, expected in results:
+            np.testing.assert_array_equal(tensor.to(nt.float64).numpy(), expected)

@@ -164,15 +164,36 @@ def test_a_rounded_result_may_be_widened_where_float32_is_exact() -> None:
 
 
 @needs_compiler
-def test_float16_is_refused_where_bfloat16_would_show() -> None:
+def test_float16_as_bfloat16_is_refused_where_that_would_show() -> None:
     x = nt.tensor([-1.99, 2047.0, 0.1], dtype=nt.float16).realize()
-    with nt.default_device("sim:npu2"):
+    with nt.default_device("sim:npu2?float32=bfloat16"):
         for result in (x.to(nt.int8), x > 2046, x.argmax()):
             row = nt.explain(result)[-1]
             assert row.device == "cpu"
             assert "float16 passes through bfloat16" in row.why
-        assert nt.explain(x * 2)[-1].device == "sim:npu2"
-        assert nt.explain(x.float())[-1].device == "cpu"
+        assert nt.explain(x * 2)[-1].device == "sim:npu2?float32=bfloat16"
+
+
+@needs_compiler
+def test_float16_is_as_exact_as_float32_by_default() -> None:
+    values = np.random.default_rng(0).normal(size=(40, 48)).astype(np.float16)
+    x, square = nt.from_numpy(values), nt.from_numpy(values[:, :40].copy())
+    positions = nt.from_numpy(np.arange(40, dtype=np.int32))
+    with nt.default_device("sim:npu2"):
+        turned = nt.rope(x.reshape(1, 40, 1, 48), positions)
+        for result in (x * 3 + 1, x.softmax(-1), square @ x, x > 0.1, x.sum(-1), turned):
+            row = nt.explain(result)[-1]
+            assert row.device == "cpu"
+            assert "float16" in row.why
+        # What is rounded to bfloat16 anyway, and what only moves, loses nothing.
+        for result, expected in (
+            (x.to(nt.bfloat16) * 2, x.to(nt.bfloat16).realize(device="cpu") * 2),
+            (x.to(nt.bfloat16).to(nt.float16), x.to(nt.bfloat16).realize(device="cpu").to(nt.float16)),
+            (x.T.contiguous(), x.T),
+        ):
+            assert nt.explain(result)[-1].device == "sim:npu2"
+            found = result.realize().to(nt.float64).numpy()
+            np.testing.assert_array_equal(found, expected.realize(device="cpu").to(nt.float64).numpy())
 
 
 @needs_compiler

@@ -514,19 +514,21 @@ def test_a_value_outlives_the_device(npu: Machine) -> None:
 
 def test_views_paddings_and_other_dtypes(npu: Machine) -> None:
     """Of values of the host, and of values that the NPU holds."""
-    half = normal(40, 67, dtype=np.float16)
-    rounded = as_float(half.astype(BF16))
-    held = (nt.from_numpy(half) * 2 + 1).realize()
-    assert (held.dtype, held.device) == (nt.float16, "npu")
-    for source, values in ((nt.from_numpy(half), rounded), (held, as_float((rounded * 2 + 1).astype(BF16)))):
-        for result, expected in (
-            (source[1::2, 3:] * 2 + 1, values[1::2, 3:] * 2 + 1),
-            (source.T[5:] * 2 + 1, values.T[5:] * 2 + 1),
-        ):
-            row = nt.explain(result)[-1]
-            assert row.device == "npu", row.why
-            close(result, expected)
-    close(held, rounded * 2 + 1)
+    uri = "npu?float32=bfloat16"
+    with nt.default_device(uri):
+        half = normal(40, 67, dtype=np.float16)
+        rounded = as_float(half.astype(BF16))
+        held = (nt.from_numpy(half) * 2 + 1).realize()
+        assert (held.dtype, held.device) == (nt.float16, uri)
+        for source, values in ((nt.from_numpy(half), rounded), (held, as_float((rounded * 2 + 1).astype(BF16)))):
+            for result, expected in (
+                (source[1::2, 3:] * 2 + 1, values[1::2, 3:] * 2 + 1),
+                (source.T[5:] * 2 + 1, values.T[5:] * 2 + 1),
+            ):
+                row = nt.explain(result)[-1]
+                assert row.device == uri, row.why
+                close(result, expected)
+        close(held, rounded * 2 + 1)
     assert not errors_of(npu)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
 from npu_tensor.dataflow.checks.limits import (
     ALIGNMENT,
@@ -17,11 +17,23 @@ from npu_tensor.dataflow.checks.limits import (
     PROGRAM_MEMORY,
     STREAMS_NORTH,
     STREAMS_SOUTH,
+    VECTOR_BYTES,
     WORD,
 )
 from npu_tensor.dataflow.design import Call
 
-__all__ = ["channels", "contents", "descriptors", "lengths", "locks", "memory", "object_sizes", "program", "streams"]
+__all__ = [
+    "alignment",
+    "channels",
+    "contents",
+    "descriptors",
+    "lengths",
+    "locks",
+    "memory",
+    "object_sizes",
+    "program",
+    "streams",
+]
 
 START_BYTES: Final = 512
 STATEMENT_BYTES: Final = 64
@@ -47,16 +59,11 @@ def memory(index: Index) -> Iterator[Violation]:
 
     Each is counted with what may be lost to the alignment of the next one.
     """
-    parts: dict[Tile, list[tuple[str, int]]] = defaultdict(list)
-    for worker in index.design.workers:
-        parts[worker.tile].append(("stack", _aligned(worker.stack_size)))
-    for pool in index.pools:
-        if pool.buffers:
-            each = _aligned(size(pool.fifo.type))
-            parts[pool.tile].append((f"{pool.fifo.name} {pool.buffers} x {each}", pool.buffers * each))
-    for name, item in index.memory.items():
-        parts[item.tile].append((name, _aligned(size(item.type))))
-    for tile, items in parts.items():
+    for tile, blocks in _blocks(index).items():
+        items = []
+        for name, nbytes, number in blocks:
+            each = -(-nbytes // ALIGNMENT) * ALIGNMENT
+            items.append((f"{name} {number} x {each}", number * each) if number else (name, each))
         limit = LIMITS[tile.kind].memory - (CORE_RESERVE if tile.kind == "core" else 0)
         used = sum(nbytes for _, nbytes in items)
         if used > limit:
@@ -72,8 +79,61 @@ def memory(index: Index) -> Iterator[Violation]:
             )
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def alignment(index: Index) -> Iterator[Violation]:
+    """The stack and the buffers of a core end where a word can begin, and where vectors of what follows can.
+
+    mlir-aie lays out the stack and then the buffers, the largest first; up to 1.3, each begins where the one before
+    ends. So a small buffer, such as a counter, may have any number of words. Objects of fifos may as well: what a
+    function reads them by is not known here.
+    """
+    for tile, (stack, *buffers) in _blocks(index).items():
+        if tile.kind != "core":
+            continue
+        buffers.sort(key=lambda block: -block.nbytes)
+        for position, block in enumerate((stack, *buffers)):
+            if block.number and block.name not in index.shared:
+                continue  # `object_sizes` says what a DMA needs.
+            following = None if block.number else next(iter(buffers[position:]), None)
+            needed = WORD if following is None else _alignment(following.nbytes, index.design.array.arch)
+            if block.nbytes % needed:
+                reason = "the memory has whole words"
+                if following is not None and needed > WORD:
+                    reason = f"{following.name} begins where it ends, and vectors may be loaded from there"
+                yield Violation(
+                    "alignment",
+                    str(tile),
+                    block.nbytes,
+                    needed,
+                    f"{block.name} of {tile} has {block.nbytes} bytes, and must have a multiple of {needed}: {reason}; "
+                    "pad it.",
+                )
+
+
+def _alignment(nbytes: int, arch: Arch) -> int:
+    """Of whose multiples the address of a block must be one for the widest vectors that it can hold."""
+    widths = (VECTOR_BYTES[arch], 32, 16)
+    return next((width for width in widths if nbytes >= width), WORD)
+
+
+class _Block(NamedTuple):
+    """Something in the memory of a tile. number: how many of a fifo there are, 0 for what is no fifo."""
+
+    name: str
+    nbytes: int
+    number: int = 0
+
+
+def _blocks(index: Index) -> dict[Tile, list[_Block]]:
+    """The stack first."""
+    found: dict[Tile, list[_Block]] = defaultdict(list)
+    for worker in index.design.workers:
+        found[worker.tile].append(_Block("stack", worker.stack_size))
+    for pool in index.pools:
+        if pool.buffers:
+            found[pool.tile].append(_Block(pool.fifo.name, size(pool.fifo.type), pool.buffers))
+    for name, item in index.memory.items():
+        found[item.tile].append(_Block(name, size(item.type)))
+    return found
 
 
 def program(index: Index) -> Iterator[Violation]:

@@ -47,17 +47,17 @@ def bind_loop(
     layouts = [output.layout for output in outputs]
     layouts += [source.layout for source in inputs if source.layout is not None]
     space = collapse(shape, layouts, rows)
-    assert space is not None
-    program, fixed = with_fixed_numbers(program, len(inputs), row_length=space.inner)
+    program, fixed = with_fixed_numbers(program, len(inputs), row_length=space.row_length)
     columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
     operands, order = _operands(program, space, inputs, outputs, fixed, columns, tiles)
-    length = length_class(program, space.inner, owner.target.lanes, columns)
-    kernel = owner.loop(program, operands, len(space.outer), streaming and not space.outer, columns, length)
+    length = None if space.runs else length_class(program, space.inner, owner.target.lanes, columns)
+    flat = streaming and not space.outer
+    kernel = owner.loop(program, operands, len(space.outer), flat, columns, length, space.runs)
     meta = _meta(space, operands, order, fixed)
     elements = math.prod(space.outer) * space.inner
-    n = math.prod(space.outer) if rows else tile_count(space.outer, space.inner) if tiles else elements
+    n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements
     piece = grain(n, elements, program, owner.pool.threads)
     numbers = number_types(program)
     arguments = [
@@ -79,7 +79,7 @@ def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], o
 
     That form stores what does not vary along a row once, so every result with one value per element must vary.
     """
-    if not space.outer or space.inner <= 1:
+    if not space.outer or space.inner <= 1 or space.runs:
         return False
     along = sum(stride not in (0, 1) for stride in space.inner_strides)
     across = sum(strides[-1] not in (0, 1) for strides in space.outer_strides)
@@ -154,8 +154,11 @@ def _operands(
             order.append(None)
             continue
         assert tensor.dtype is not None
-        stride = space.outer_strides[position][-1] if columns else space.inner_strides[position]
+        strides = space.outer_strides[position]
+        stride = strides[-1] if columns else space.inner_strides[position]
         access = (_OUTPUT_ACCESS if position < len(outputs) else _INPUT_ACCESS).get(stride, "strided")
+        if stride == 0 and any(strides[len(strides) - space.runs :]):
+            access = "run"
         if tiles and stride not in (0, 1) and space.outer_strides[position][-1] == 1 and transposed < MOST_TRANSPOSED:
             access = "transposed"
             transposed += 1

@@ -18,7 +18,7 @@ from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.rates import Level, ProcessorRates
 from npu_tensor.task import Cost, Expense, Input, Output, Task
 
-__all__ = ["LEAST_PIECE", "ProductWork", "flops", "grain", "loop_cost", "product_cost", "product_work", "total"]
+__all__ = ["LEAST_PIECE", "NEAR", "ProductWork", "flops", "grain", "loop_cost", "product_cost", "product_work", "total"]
 
 PAGE: Final = 4096
 """Bytes; prefetching ends with a page."""

@@ -9,11 +9,9 @@ from typing import Any
 
 from npu_tensor.config import config
 from npu_tensor.forks import cached_property, new_lock
-from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime import store_objects
 from npu_tensor.runtime.cpu.code_memory import Address
-from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
@@ -27,8 +25,7 @@ from npu_tensor.runtime.cpu.rotation import compose_rotation
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
-from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Fusion, Kernel, Output, Refusal, Task
+from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
 __all__ = ["CpuDevice"]
 
@@ -77,7 +74,7 @@ class CpuDevice:
         return Gemm(self.engine, self.target, shape, **more)
 
     def loop(self, program: Program, *form: Any) -> Address:
-        """The address of a compiled kernel. form: operands to length of `loop_kernel`, without the target."""
+        """The address of a compiled kernel. form: operands to runs of `loop_kernel`, without the target."""
         return self._loops(program.constants, program, *form)
 
     def _compiled_loop(
@@ -89,8 +86,9 @@ class CpuDevice:
         streaming: bool,
         columns: bool,
         length: int | None,
+        runs: int,
     ) -> Address:
-        ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length)
+        ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length, runs)
         return self.engine.compile(ir, "kernel")["kernel"]
 
     @contextmanager
@@ -128,8 +126,6 @@ class CpuDevice:
                 return Refusal("integer powers have no compiled form")
         if task.kind == "matmul":
             return ProductKernel(self, task)
-        if task.rows > 1 and any(_is_scattered(task, output) for output in task.outputs):
-            return Refusal("a row of the result is not evenly spaced in memory")
         return LoopKernel(self, task)
 
 
@@ -137,9 +133,3 @@ COMPOSED: Mapping[str, Compose] = {"arange_from": compose_sequence, "rotate": co
 """Data ops that are loops one after the other."""
 
 _FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow"})
-
-
-def _is_scattered(task: Task, output: Output) -> bool:
-    """Whether a row of the output cannot be written with one stride beside a row-major operand."""
-    whole = Layout(task.shape, contiguous_strides(task.shape))
-    return collapse(task.shape, [whole, output.layout], task.rows) is None

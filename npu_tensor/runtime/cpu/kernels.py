@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from npu_tensor.forks import cached_property
 from npu_tensor.ops.declare import Layout
@@ -12,7 +12,7 @@ from npu_tensor.ops.expression import Builder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Composed
-from npu_tensor.runtime.cpu.cost import loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.cost import NEAR, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.gemm import Computed
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
@@ -52,22 +52,19 @@ class LoopKernel:
             return self._bind()
 
     def _bind(self) -> Step:
-        """Compile the kernel, and before it a copy of every operand whose rows are not evenly spaced."""
+        """Compile the kernel, and before it copies of operands that are better walked over in another order."""
         task = self.task
         copies = []
         inputs = list(task.inputs)
-        if task.rows > 1:  # A single dimension is always evenly spaced.
-            regular = [output.layout for output in task.outputs]
-            regular.append(Layout(task.shape, contiguous_strides(task.shape)))
+        if task.rows:
             for number, source in enumerate(inputs):
-                if source.layout is None or collapse(task.shape, [*regular, source.layout], task.rows) is not None:
-                    continue
-                copy, inputs[number] = _bind_copy(self.owner, source, _unused_item(task) + number)
-                copies.append(copy)
-        if task.rows and self.owner.pool.threads > 1:
-            split = split_rows(task, inputs)
-            if split is not None:
-                return _in_sequence(copies, _bind_composed(self.owner, Composed(split, {})), task.outputs)
+                if source.layout is not None and _jumps_within_rows(source.layout, task.rows):
+                    copy, inputs[number] = _bind_copy(self.owner, source, _unused_item(task) + number)
+                    copies.append(copy)
+            if self.owner.pool.threads > 1:
+                split = split_rows(task, inputs)
+                if split is not None:
+                    return _in_sequence(copies, _bind_composed(self.owner, Composed(split, {})), task.outputs)
         assert task.program is not None
         step = bind_loop(self.owner, task.program, task.shape, task.rows, inputs, list(task.outputs))
         return _in_sequence(copies, step, task.outputs)
@@ -175,6 +172,18 @@ class ProductKernel:
                 values[output.item] = buffer
 
         return _in_sequence(copies, run, task.outputs)
+
+
+LONG_RUN: Final = 64
+"""Elements. Shorter runs of rows are copied to form longer ones, as that takes less time than to begin each of them."""
+
+
+def _jumps_within_rows(layout: Layout, rows: int) -> bool:
+    """Whether a row-major copy of an operand, which is no larger than the operand, has much longer runs."""
+    if any(extent > 1 and not stride for extent, stride in zip(layout.shape, layout.strides, strict=True)):
+        return False  # A copy would have every element many times.
+    space = collapse(layout.shape, [layout], rows)
+    return space.runs > 0 and (space.inner < LONG_RUN or space.inner_strides[0] not in NEAR)
 
 
 def _in_sequence(before: Sequence[_Copy], step: Step, outputs: Sequence[Output]) -> Step:

@@ -17,7 +17,7 @@ __all__ = ["ACCESSES", "EXPENSIVE", "NUMBERS", "LoopBase", "LoopSpec", "Operand"
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
 
-ACCESSES = ("contiguous", "row", "strided", "scalar", "fixed", "reversed", "alternate", "transposed")
+ACCESSES = ("contiguous", "row", "run", "strided", "scalar", "fixed", "reversed", "alternate", "transposed")
 
 # Of numbers rather than of memory.
 NUMBERS = frozenset({"scalar", "fixed"})
@@ -27,10 +27,10 @@ class Operand(NamedTuple):
     """How an operand lies in memory.
 
     `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
-    "reversed" (-1) and "alternate" (2), or "strided" (any). Run-time numbers are "scalar", and "fixed" where
-    they stand in `meta`, in place of the offset. In the column form
-    the stride meant is the one across rows, along the innermost outer dimension. An input of a map may be
-    "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
+    "run" (0, but another element in the next run of the row), "reversed" (-1) and "alternate" (2), or "strided"
+    (any). Run-time numbers are "scalar", and "fixed" where they stand in `meta`, in place of the offset. In the
+    column form the stride meant is the one across rows, along the innermost outer dimension. An input of a map may
+    be "transposed": contiguous along that dimension, which has at least as many elements as a vector has lanes.
     """
 
     dtype: str
@@ -47,13 +47,15 @@ class LoopSpec(NamedTuple):
     target: Target
     nontemporal: bool
     length: int | None
+    runs: int = 0
 
 
 class Place(NamedTuple):
     """Where a vector of elements is: pointers to position 0 of every operand, and which elements of these.
 
-    `position` is that along the inner dimension; `lane` is where the vector starts across the lanes'
-    dimension, which is the inner one except in the column form; `scratch` is the position in scratch rows.
+    `position` is that in the row, or along the inner dimension of a map; `lane` is where the vector starts
+    across the lanes' dimension, which is the inner one except in the column form; `scratch` is the position in
+    scratch rows.
     """
 
     pointers: list[Value]
@@ -174,7 +176,7 @@ class LoopBase:
         e = self.emitter
         number = len(self.program.outputs) + slot
         operand, pointer = self.operands[number], place.pointers[number]
-        if operand.access == "row":
+        if operand.access in ("row", "run"):
             return e.load_scalar(operand.dtype, pointer)
         if operand.access == "contiguous":
             return e.load(operand.dtype, e.address(pointer, place.lane, operand.dtype), place.mask)

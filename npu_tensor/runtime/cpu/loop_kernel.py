@@ -12,7 +12,8 @@ Four forms, all of which can be split between threads by `begin` and `end`:
 * tiles: a map some of whose operands are contiguous across rows rather than along them. Positions are square
   tiles of `tile_kernel.TILE` rows and elements, in row-major order; `tile_count` gives their number.
 * rows: positions are rows; the lanes of a vector are neighbours in the row. The row is walked once for each
-  level of reductions that depend on one another, and once more to store what has one value per element.
+  level of reductions that depend on one another, and once more to store what has one value per element. The
+  last outer dimensions may belong to the row, which then consists of several runs.
 * columns: the same programs, for operands that are contiguous across rows rather than along them (a sum over
   the first axis). Positions are rows; each lane is a row of its own, so no reduction crosses lanes.
 """
@@ -57,6 +58,7 @@ def loop_kernel(
     nontemporal: bool = False,
     columns: bool = False,
     length: int | None = None,
+    runs: int = 0,
 ) -> str:
     """The text of a module with the kernel `name`.
 
@@ -66,7 +68,8 @@ def loop_kernel(
     1; there, outputs with one value per row are stored once and those with one per element along the inner
     dimension. `length` promises the inner length. Rows of a few vectors are then kept in registers; and where
     expensive intermediate values are to be kept for a second walk over a row, the promise spares the code for
-    rows that are too long for that, about half of the compilation.
+    rows that are too long for that, about half of the compilation. `runs` is the number of outer dimensions that
+    belong to the row, in the form of rows; no length is promised then.
 
     Raises UnsupportedProgram for what has no vector code, ValueError for operands that contradict the
     program.
@@ -78,7 +81,9 @@ def loop_kernel(
     transposed = any(operand.access == "transposed" for operand in operands)
     if transposed and not columns and (reduces or outer < 1):
         raise ValueError("transposed operands are those of maps with an outer dimension")
-    spec = LoopSpec(name, program, operands, outer, target, nontemporal and outer == 0, length)
+    spec = LoopSpec(name, program, operands, outer, target, nontemporal and outer == 0, length, runs)
+    if runs and (columns or not reduces or runs > outer or length is not None):
+        raise ValueError("only rows of the row form, whose length is not promised, consist of runs")
     form = ColumnKernel if columns else TileKernel if transposed else RowKernel if reduces else MapKernel
     return form(spec).text()
 

@@ -10,7 +10,7 @@ from npu_tensor.runtime.cpu.reductions import Index, Reduction, make_reduction
 from npu_tensor.runtime.cpu.stages import Stage, plan_stages
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["ReducingBase", "Walk"]
+__all__ = ["ReducingBase", "Walk", "flat", "grouped"]
 
 # float32 sums go over to float64 after this many additions in each lane.
 SUM_BLOCK = 32
@@ -122,9 +122,9 @@ class ReducingBase(LoopBase):
 
         def block(start: Value, carried: list[Value]) -> list[Value]:
             part = walk._replace(begin=start, end=e.smaller(e.add(start, length), walk.end))
-            return _flat(self.reduce_block(stage, part, known, scratch, _grouped(carried, totals)))
+            return flat(self.reduce_block(stage, part, known, scratch, grouped(carried, totals)))
 
-        return _grouped(e.loop(walk.begin, walk.end, length, _flat(totals), block), totals)
+        return grouped(e.loop(walk.begin, walk.end, length, flat(totals), block), totals)
 
     def reduce_block(
         self,
@@ -142,7 +142,7 @@ class ReducingBase(LoopBase):
         empty = [reduction.empty(index) for reduction in reductions for index in first_indices]
 
         def vectors(position: Value, carried: list[Value]) -> list[Value]:
-            accumulators = _grouped(carried, empty)
+            accumulators = grouped(carried, empty)
             places = walk.places(position)
             values = self.evaluate_stage(stage, places, known, scratch)
             result = []
@@ -153,9 +153,9 @@ class ReducingBase(LoopBase):
                         value = e.select(place.mask, value, reduction.identity())
                     old = accumulators[number * slots + slot]
                     result.append(reduction.step(old, value, self.index_at(place)))
-            return _flat(result)
+            return flat(result)
 
-        accumulators = _grouped(e.loop(walk.begin, walk.end, walk.step, _flat(empty), vectors), empty)
+        accumulators = grouped(e.loop(walk.begin, walk.end, walk.step, flat(empty), vectors), empty)
         result = list(totals)
         for number, reduction in enumerate(reductions):
             for slot in range(slots):
@@ -183,10 +183,12 @@ class ReducingBase(LoopBase):
         return [reduction.widen(reduction.empty(index)) for reduction in reductions for index in indices]
 
 
-def _flat(groups: list[list[Value]]) -> list[Value]:
+def flat(groups: list[list[Value]]) -> list[Value]:
+    """Accumulators or totals, as a loop carries them."""
     return [value for group in groups for value in group]
 
 
-def _grouped(values: Sequence[Value], like: list[list[Value]]) -> list[list[Value]]:
+def grouped(values: Sequence[Value], like: list[list[Value]]) -> list[list[Value]]:
+    """What `flat` has flattened."""
     remaining = iter(values)
     return [[next(remaining) for _ in group] for group in like]

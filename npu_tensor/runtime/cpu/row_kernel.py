@@ -1,12 +1,12 @@
-"""The form of rows: positions are rows, and the lanes of a vector are neighbours in the row."""
+"""The form of rows: positions are rows, and the lanes of a vector are neighbours in the row, or in a run of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 
 from npu_tensor.runtime.cpu.loop_base import Place, unrolling
 from npu_tensor.runtime.cpu.program_analysis import PER_ELEMENT, PER_ROW
-from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk
+from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk, flat, grouped
 from npu_tensor.runtime.cpu.reductions import Reduction
 from npu_tensor.runtime.cpu.stages import Stage
 from npu_tensor.runtime.cpu.values import Value
@@ -20,7 +20,7 @@ SHORT_VECTORS = 4
 
 
 class RowKernel(ReducingBase):
-    """Rows one after the other, lanes along the row."""
+    """Rows one after the other, lanes along the row. A row that is not evenly spaced is walked over run by run."""
 
     @property
     def across(self) -> bool:
@@ -45,29 +45,75 @@ class RowKernel(ReducingBase):
 
             self.emitter.loop(self.begin, self.end, 1, [], row)
 
-        self.with_or_without_scratch(SCRATCH_LENGTH, 1, rows)
+        if self.spec.runs:
+            rows(self.stages(with_scratch=False), {})
+        else:
+            self.with_or_without_scratch(SCRATCH_LENGTH, 1, rows)
 
     def row(self, number: Value, stages: list[Stage], scratch: dict[int, Value]) -> None:
         e = self.emitter
-        pointers = self.row_pointers(number)
+        runs = self.sizes[self.outer - self.spec.runs :]
+        count = functools.reduce(e.mul, runs) if runs else None
+        first = number if count is None else e.mul(number, count)
+        pointers = self.row_pointers(first)
         known = self.known
-        zero = e.constant(0, "i64")
         for stage in stages:
             known = self.evaluate_fixed(PER_ROW, stage.roots, known, pointers)
-            unroll = unrolling(self.analysis.cost(stage.roots, stage.found))
-            stop = e.op("and", self.inner, -unroll * e.lanes)
-            main = Walk(zero, stop, unroll * e.lanes, self.whole_vectors(pointers, unroll), long=True)
-            rest = Walk(stop, self.inner, e.lanes, self.masked_vector(pointers), long=False)
-            if stage.outputs:
-                self.store_outputs(stage, main, [known] * unroll, scratch)
-                self.store_outputs(stage, rest, [known], scratch)
-                continue
-            totals = self.empty_totals(stage, self.whole_vectors(pointers, 1)(zero))
-            totals = self.reduce(stage, main, [known] * unroll, scratch, totals)
-            totals = self.reduce(stage, rest, [known], scratch, totals)
+            totals = []
+            if not stage.outputs:
+                totals = self.empty_totals(stage, self.places(pointers, e.constant(0, "i64"), 1))
+            if count is None:
+                totals = self.run(stage, pointers, None, known, scratch, totals)
+            else:
+                totals = self.runs(stage, first, count, known, totals)
             for reduction, total in zip(stage.reductions, totals, strict=True):
                 known[reduction] = self.reduction(reduction).finish(total, across=True)
         self.store_per_row(known, pointers)
+
+    def runs(
+        self, stage: Stage, first: Value, count: Value, known: dict[int, Value], totals: list[list[Value]]
+    ) -> list[list[Value]]:
+        """Walk over `count` runs from number `first` on: store outputs, or take the elements into the totals."""
+        e = self.emitter
+
+        def run(number: Value, carried: list[Value]) -> list[Value]:
+            pointers, start = self.row_pointers(e.add(first, number)), e.mul(number, self.inner)
+            return flat(self.run(stage, pointers, start, known, {}, grouped(carried, totals)))
+
+        return grouped(e.loop(0, count, 1, flat(totals), run), totals)
+
+    def run(
+        self,
+        stage: Stage,
+        pointers: list[Value],
+        start: Value | None,
+        known: dict[int, Value],
+        scratch: dict[int, Value],
+        totals: list[list[Value]],
+    ) -> list[list[Value]]:
+        """Walk over elements that are evenly spaced. start: their first position in the row, None for 0."""
+        e = self.emitter
+        unroll = unrolling(self.analysis.cost(stage.roots, stage.found))
+        stop = e.op("and", self.inner, -unroll * e.lanes)
+
+        def whole(lane: Value) -> list[Place]:
+            return [self.place(pointers, start, each, None) for each in self.lane_starts(lane, unroll)]
+
+        def masked(lane: Value) -> list[Place]:
+            return [self.place(pointers, start, lane, e.first_lanes(e.sub(self.inner, lane)))]
+
+        main = Walk(e.constant(0, "i64"), stop, unroll * e.lanes, whole, long=True)
+        rest = Walk(stop, self.inner, e.lanes, masked, long=False)
+        for walk, vectors in ((main, unroll), (rest, 1)):
+            if stage.outputs:
+                self.store_outputs(stage, walk, [known] * vectors, scratch)
+            else:
+                totals = self.reduce(stage, walk, [known] * vectors, scratch, totals)
+        return totals
+
+    def place(self, pointers: list[Value], start: Value | None, lane: Value, mask: Value | None) -> Place:
+        """A vector along a run. start: the position of the run in the row, None for 0."""
+        return Place(pointers, lane if start is None else self.emitter.add(lane, start), lane, lane, mask)
 
     def short_rows(self, length: int) -> None:
         """Rows of a few vectors, each loaded and evaluated once, without branches.
@@ -119,13 +165,3 @@ class RowKernel(ReducingBase):
         for output in per_row:
             value = self.as_stored(output, known[self.program.outputs[output]])
             self.emitter.store_scalar(self.operands[output].dtype, value, pointers[output])
-
-    def whole_vectors(self, pointers: list[Value], count: int) -> Callable[[Value], list[Place]]:
-        return lambda position: self.places(pointers, position, count)
-
-    def masked_vector(self, pointers: list[Value]) -> Callable[[Value], list[Place]]:
-        def places(position: Value) -> list[Place]:
-            mask = self.emitter.first_lanes(self.emitter.sub(self.inner, position))
-            return [Place(pointers, position, position, position, mask)]
-
-        return places

@@ -27,7 +27,8 @@ _SPLITTABLE = frozenset({"row_sum", "row_prod", "row_max", "row_min"})
 def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
     """Two tasks that do the same as `task`: parts of rows to partial results, and these to the outputs.
 
-    None unless the task is a single reduction of few long rows, which divide evenly, to one element per row.
+    None unless the task is a single reduction of few long rows, which divide evenly, to one element per row. What is
+    divided is the longest of the dimensions that a row has once those are joined that all inputs walk with one step.
     `inputs` take the place of the task's own.
     """
     program = task.program
@@ -35,8 +36,10 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
     cut = len(task.shape) - task.rows
     outer, length = task.shape[:cut], math.prod(task.shape[cut:])
     reductions = [n for n, i in enumerate(program.instructions) if PRIMITIVES[i.primitive].reduces]
-    parts = next((parts for parts in range(MOST_PARTS, LEAST_PARTS - 1, -1) if length % parts == 0), 0)
-    if not 0 < math.prod(outer) < FEW_ROWS or length < LONG_ROW or len(reductions) != 1 or not parts:
+    if not 0 < math.prod(outer) < FEW_ROWS or length < LONG_ROW or len(reductions) != 1:
+        return None
+    divided = _divided(task, inputs)
+    if divided is None:
         return None
     (reduction,) = reductions
     program = _with_constant_length(program, length)
@@ -44,7 +47,8 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
     per_row = all(not any(output.layout.strides[cut:]) for output in task.outputs)
     if finish is None or not per_row or program.instructions[reduction].primitive not in _SPLITTABLE:
         return None
-    part_shape, partial_shape = (*outer, parts, length // parts), (*outer, parts)
+    part_shape, operands = divided
+    partial_shape = part_shape[: cut + 1]
     item = 1 + max([source.item for source in inputs] + [output.item for output in task.outputs])
     dtype = as_dtype(program.instructions[reduction].dtype)
     nbytes = math.prod(partial_shape) * dtype.itemsize
@@ -53,10 +57,10 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
         "row",
         task.items,
         task.ops,
-        tuple(_in_parts(source, task, part_shape) for source in inputs),
-        (Output(item, dtype, Layout(part_shape, (*strides, 0)), nbytes),),
+        operands,
+        (Output(item, dtype, Layout(part_shape, (*strides, *(0 for _ in part_shape[cut + 1 :]))), nbytes),),
         part_shape,
-        1,
+        len(part_shape) - len(partial_shape),
         Program(program.instructions[: reduction + 1], (reduction,)),
     )
     numbers = [
@@ -110,12 +114,25 @@ def _after(program: Program, reduction: int, slot: int) -> Program | None:
     return Program(tuple(found), tuple(position[output] for output in program.outputs))
 
 
-def _in_parts(source: Input, task: Task, part_shape: tuple[int, ...]) -> Input:
-    """The operand over (..., part, position in the part)."""
-    if source.layout is None:
-        return source
-    space = collapse(task.shape, [source.layout], task.rows)
-    assert space is not None
-    step = space.inner_strides[0]
-    strides = (*source.layout.strides[: len(task.shape) - task.rows], step * part_shape[-1], step)
-    return source._replace(layout=Layout(part_shape, strides, source.layout.offset))
+def _divided(task: Task, inputs: Sequence[Input]) -> tuple[tuple[int, ...], tuple[Input, ...]] | None:
+    """The shape (..., parts, dimensions of the row within a part), and the inputs over it.
+
+    None if the longest dimension of a row cannot be divided.
+    """
+    cut = len(task.shape) - task.rows
+    layouts = [source.layout for source in inputs if source.layout is not None]
+    row = collapse(task.shape[cut:], [Layout(task.shape[cut:], layout.strides[cut:]) for layout in layouts], task.rows)
+    extents = [*row.outer, row.inner]
+    axis = extents.index(max(extents))
+    parts = next((parts for parts in range(MOST_PARTS, LEAST_PARTS - 1, -1) if extents[axis] % parts == 0), None)
+    if parts is None:
+        return None
+    extents[axis] //= parts
+    shape = (*task.shape[:cut], parts, *extents)
+    over = []
+    for layout, outer, inner in zip(layouts, row.outer_strides, row.inner_strides, strict=True):
+        within = (*outer, inner)
+        strides = (*layout.strides[:cut], within[axis] * extents[axis], *within)
+        over.append(Layout(shape, strides, layout.offset))
+    divided = iter(over)
+    return shape, tuple(source if source.layout is None else source._replace(layout=next(divided)) for source in inputs)
