@@ -14,7 +14,6 @@ before it, for PyTorch from a copy: see `apart` in programs.py.
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from programs import TORCH, Program, difference, execute, scope_of, shrink
+from drawing import Drawer, name_of
+from programs import Program, difference, execute, shrink
 
 import npu_tensor as nt
 
@@ -35,20 +35,16 @@ def draw(seed: int) -> Program:
     return _Drawer(seed).program()
 
 
-class _Drawer:
-    """Draws statement by statement and runs each in PyTorch, so that shapes are known."""
+class _Drawer(Drawer):
+    dtypes = DTYPES
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.captured = seed % 3 == 2
-        self.scope = scope_of(TORCH)
-        self.statements: list[str] = []
-        self.handles: list[str] = []
         self.functions: list[str] = []
-        self.count = 0
 
     def program(self) -> Program:
-        bases = [f"{self._fresh('a')} = {self._values(*self._base())}" for _ in range(self.random.randint(1, 3))]
+        bases = [f"{self.fresh('a')} = {self._values(*self._base())}" for _ in range(self.random.randint(1, 3))]
         if self.captured:
             for base in bases:
                 execute(base, self.scope)
@@ -65,10 +61,6 @@ class _Drawer:
 
     # --- statements
 
-    def _fresh(self, letter: str) -> str:
-        self.count += 1
-        return f"{letter}{self.count}"
-
     def _keep(self, statement: str, errors: float = 0.3) -> bool:
         """Run the statement and make it part of the program. One that raises is kept sometimes, outside of jit."""
         error = execute(statement, self.scope)
@@ -77,16 +69,16 @@ class _Drawer:
         return error is None
 
     def _bind(self, expression: str) -> None:
-        name = self._fresh("v")
+        name = self.fresh("v")
         if self._keep(f"{name} = {expression}"):
             self.handles.append(name)
 
     def _view(self) -> None:
-        self._bind(self._viewed(self._handle()))
+        self._bind(self._viewed(self.handle()))
 
     def _result(self) -> None:
         """A new value; results of ops count as contiguous here, where PyTorch keeps the operand's order of strides."""
-        handle, other = self._handle(), self._handle()
+        handle, other = self.handle(), self.handle()
         forms = ["{}.clone()", "({} + 1)", "({} * 2)", "-{}", "nt.cat([{}, {}])", "nt.stack([{}, {}])", "({} + {})"]
         self._bind(f"({self.random.choice(forms).format(handle, other)}).contiguous()")
 
@@ -97,12 +89,12 @@ class _Drawer:
 
     def _read(self) -> None:
         forms = ["{}.tolist()", "{}.numpy().tolist()", "bool(({} > 2).any())", "{}.reshape(-1)[0].item()"]
-        self._keep(f"seen.append({self.random.choice(forms).format(self._handle())})")
+        self._keep(f"seen.append({self.random.choice(forms).format(self.handle())})")
 
     def _function(self) -> None:
         """A captured function that reads a tensor from outside, or a view of it."""
-        handle, name = self._handle(), self._fresh("f")
-        body = self.random.choice(["x + o", "o * x", "x + o.reshape(-1)[:2]", f"x + {self._suffix(handle, 'o')}"])
+        handle, name = self.handle(), self.fresh("f")
+        body = self.random.choice(["x + o", "o * x", "x + o.reshape(-1)[:2]", f"x + {self.view(handle, 'o')}"])
         if self._keep(f"{name} = nt.jit((lambda o: lambda x: {body})({handle}))"):
             self.functions.append(name)
 
@@ -111,17 +103,17 @@ class _Drawer:
             self._keep(f"seen.append({self.random.choice(self.functions)}(nt.tensor({self._number()})).tolist())")
 
     def _loop(self) -> None:
-        handle, number = self._handle(), self._number()
+        handle, number = self.handle(), self._number()
         forms = [f"for row in {handle}: row += {number}", f"for part in {handle}.unbind(-1): part.mul_({number})"]
         forms += [f"for i in range(2): {handle}[i] += i", f"for part in {handle}.chunk(2): part.fill_({number})"]
         forms += [f"for i in range(2): {handle}[..., i] = {handle}[..., 1 - i].clone()"]
         self._keep(self.random.choice(forms))
 
     def _write(self) -> None:
-        target = self._handle()
+        target = self.handle()
         for _ in range(self.random.choice([0, 0, 1, 2])):
             target = self._viewed(target)
-        tensor = self._value(target)
+        tensor = self.value(target)
         if tensor is None:
             return
         if self._overlaps(tensor):  # The other in-place ops warn of such targets in PyTorch, or say nothing.
@@ -147,8 +139,8 @@ class _Drawer:
         if self.random.random() < 0.2:
             mask = self._mask(target)
             return f"{target}[{mask}] = {self._number()}"
-        index = self._index(tensor.shape, points=self.random.random() < 0.4)
-        part = self._value(f"{target}[{index}]")
+        index = self.index(tensor.shape, points=self.random.random() < 0.4)
+        part = self.value(f"{target}[{index}]")
         value = self._number() if part is None or self.random.random() < 0.4 else self._operand(part, tensor)
         return f"{target}[{index}] {self.random.choice(['=', '=', '+=', '-='])} {value}"
 
@@ -160,17 +152,17 @@ class _Drawer:
         places = self.random.sample(range(extent), self.random.randint(1, extent))
         index, number = f"nt.tensor({places})", self._number()
         part = [*tensor.shape[:dim], len(places), *tensor.shape[dim + 1 :]]
-        source = self._values(part, _name(tensor.dtype))
+        source = self._values(part, name_of(tensor.dtype))
         rng = np.random.default_rng(self.random.randrange(1 << 30))
         rows = rng.random(tuple(tensor.shape)).argsort(dim).take(range(len(places)), dim).tolist()
         forms = [f"index_fill_({dim}, {index}, {number})", f"index_copy_({dim}, {index}, {source})"]
         forms += [f"index_add_({dim}, {index}, {source})", f"scatter_({dim}, nt.tensor({rows}), {source})"]
         forms += [f"scatter_add_({dim}, nt.tensor({rows}), {source})"]
         if dim == 0:
-            forms += [f"index_put_(({index},), nt.tensor({number}, dtype=nt.{_name(tensor.dtype)}))"]
+            forms += [f"index_put_(({index},), nt.tensor({number}, dtype=nt.{name_of(tensor.dtype)}))"]
         if not self.captured:
             mask = self._mask(target)
-            forms += [f"masked_scatter_({mask}, {self._values(list(tensor.shape), _name(tensor.dtype))})"]
+            forms += [f"masked_scatter_({mask}, {self._values(list(tensor.shape), name_of(tensor.dtype))})"]
         return f"{target}.{self.random.choice(forms)}"
 
     # --- expressions
@@ -190,14 +182,6 @@ class _Drawer:
     def _number(self) -> str:
         return self.random.choice(["-1", "0", "2", "3", "1"])
 
-    def _handle(self) -> str:
-        return self.random.choice(self.handles)
-
-    def _value(self, expression: str) -> Any:
-        """The tensor of an expression, None if it raises or is none."""
-        scope = dict(self.scope)
-        return None if execute(f"it = {expression}", scope) or not torch.is_tensor(scope["it"]) else scope["it"]
-
     def _mask(self, target: str) -> str:
         return self.random.choice(["{} > 2", "{} == 1", "({} + 0) != 3"]).format(target)
 
@@ -209,15 +193,15 @@ class _Drawer:
         shape = list(target.shape)
         if choice < 0.7:
             for _ in range(6):
-                expression = self._viewed(self._handle()) if self.random.random() < 0.5 else self._handle()
-                tensor = self._value(expression)
+                expression = self._viewed(self.handle()) if self.random.random() < 0.5 else self.handle()
+                tensor = self.value(expression)
                 if tensor is not None and self._fits(tensor, target):
                     apart = _memory(tensor) == _memory(target if owner is None else owner) and not (
                         tensor.data_ptr() == target.data_ptr()
                         and (tensor.shape, tensor.stride()) == (target.shape, target.stride())
                     )
                     return f"apart({expression})" if apart else expression
-        return self._values(shape[self.random.choice([0, 0, min(1, len(shape))]) :], _name(target.dtype))
+        return self._values(shape[self.random.choice([0, 0, min(1, len(shape))]) :], name_of(target.dtype))
 
     @staticmethod
     def _fits(operand: Any, target: Any) -> bool:
@@ -227,87 +211,18 @@ class _Drawer:
         except RuntimeError:
             return False
         kinds = "bool", "uint8", "int32", "int64", "float32", "float64"
-        return fits and kinds.index(_name(operand.dtype)) <= kinds.index(_name(target.dtype))
+        return fits and kinds.index(name_of(operand.dtype)) <= kinds.index(name_of(target.dtype))
 
     @staticmethod
     def _overlaps(tensor: Any) -> bool:
         return any(stride == 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape, strict=True))
 
-    def _slice(self, extent: int) -> str:
-        start, stop = sorted(self.random.choices(range(-1, extent + 2), k=2))
-        step = self.random.choice(["", "", ":2", ":3"])
-        return self.random.choice([":", f"{max(start, 0)}:{stop}{step}", f"{max(start, 0)}:", f":-1{step}", "::2"])
-
-    def _index(self, shape: Sequence[int], points: bool = False) -> str:
-        """What stands between the brackets: integers, slices, None, Ellipsis; with points also tensors and lists."""
-        parts: list[str] = []
-        for extent in shape[: self.random.randint(0, len(shape))]:
-            kind = self.random.random()
-            if kind < 0.4 and extent:
-                parts.append(str(self.random.randrange(-extent, extent)))
-            elif points and kind < 0.7 and extent:
-                places = self.random.sample(range(extent), self.random.randint(1, extent))
-                places = [place - extent if self.random.random() < 0.3 else place for place in places]
-                parts.append(self.random.choice([f"nt.tensor({places})", str(places)]))
-                points = False
-            else:
-                parts.append(self._slice(extent))
-        for extra in ("None", "..."):
-            if self.random.random() < 0.15:
-                parts.insert(self.random.randint(0, len(parts)) if extra == "None" else len(parts), extra)
-        return ", ".join(parts) or "..."
-
     def _viewed(self, expression: str) -> str:
-        return self._suffix(expression, expression)
-
-    def _suffix(self, expression: str, name: str) -> str:
-        """A view of what the expression says, written with another name for it."""
-        tensor = self._value(expression)
-        if tensor is None:
-            return name
-        rng, shape = self.random, list(tensor.shape)
-        dim, other = (rng.randrange(-len(shape), len(shape)) if shape else 0 for _ in range(2))
-        extent = shape[dim] if shape else 1
-        place = rng.randrange(extent) if extent else 0
-        order = rng.sample(range(len(shape)), len(shape))
-        part = rng.randint(1, max(extent, 1))
-        target, size = self._shape(tensor.numel()), self._shape(extent)
-        wide = [rng.choice([extent, -1]) if extent != 1 else rng.choice([1, 2, 3]) for extent in shape]
-        forms = [f"[{self._index(shape)}]"] * 8
-        forms += [f".select({dim}, {place})", f".narrow({dim}, {place}, {extent - place})"]
-        forms += [f".chunk({rng.randint(1, 3)}, {dim})[-1]", f".split({part}, {dim})[0]", f".unbind({dim})[{place}]"]
-        forms += [f".transpose({dim}, {other})", f".permute({order})", f".movedim({dim}, {other})", ".mT", ".t()"]
-        forms += [f".swapaxes({dim}, {other})", f".view({target})", f".reshape({target})", ".reshape(-1)", ".view(-1)"]
-        forms += [".flatten()", ".ravel()", f".flatten({dim})", f".unflatten({dim}, {size})", ".squeeze()", ".detach()"]
-        forms += [f".squeeze({dim})", f".unsqueeze({rng.randint(0, len(shape))})", ".data", ".contiguous()"]
-        forms += [f".diagonal({rng.randint(-1, 1)}, {dim}, {other})", ".diagonal()", f".expand({wide})"]
-        forms += [f".expand({[2, *wide]})", f".view_as({self._handle()})", f".reshape_as({self._handle()})"]
-        forms += [f".expand_as({self._handle()})", f".to(nt.{_name(tensor.dtype)})", f".to(nt.{rng.choice(DTYPES)})"]
-        if len(shape) == 2:
-            forms += [".T", ".T", ".T"]
-        whole = [f"list({name})[{place}]", f"nt.broadcast_to({name}, {[2, *wide]})", f"nt.squeeze({name})"]
-        whole += [f"nt.atleast_2d({name})"] if hasattr(nt, "atleast_2d") else []
-        return rng.choice(whole) if rng.random() < 0.05 else name + rng.choice(forms)
-
-    def _shape(self, size: int) -> list[int]:
-        """Extents whose product is `size`, one of them sometimes -1."""
-        shape: list[int] = []
-        while size > 1 and len(shape) < 3:
-            factor = self.random.choice([n for n in range(1, size + 1) if size % n == 0])
-            shape.append(factor)
-            size //= factor
-        shape.append(size)
-        if self.random.random() < 0.3 and 0 not in shape:
-            shape[self.random.randrange(len(shape))] = -1
-        return shape
+        return self.view(expression, expression)
 
 
 def _memory(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
-
-
-def _name(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
 
 
 def compare(name: str, theirs: Any, ours: Any) -> str:
@@ -330,8 +245,8 @@ def compare(name: str, theirs: Any, ours: Any) -> str:
 
 
 def _compare_values(name: str, theirs: Any, ours: Any) -> str:
-    if _name(theirs.dtype) != ours.dtype.name or tuple(theirs.shape) != tuple(ours.shape):
-        expected = f"{_name(theirs.dtype)}{list(theirs.shape)}"
+    if name_of(theirs.dtype) != ours.dtype.name or tuple(theirs.shape) != tuple(ours.shape):
+        expected = f"{name_of(theirs.dtype)}{list(theirs.shape)}"
         return f"{name} is {ours.dtype.name}{list(ours.shape)}, in PyTorch {expected}"
     if theirs.contiguous().numpy().tobytes() != ours.numpy().tobytes():
         return f"{name} is {ours.tolist()}, in PyTorch {theirs.tolist()}"

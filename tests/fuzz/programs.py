@@ -17,7 +17,8 @@ import torch
 
 import npu_tensor as nt
 
-__all__ = ["OURS", "TORCH", "Compare", "Program", "difference", "execute", "scope_of", "shrink"]
+__all__ = ["OURS", "TORCH", "REFUSALS", "WIDE", "Compare", "Program", "Scope", "difference", "execute", "scope_of", "shown", "shrink",
+    "to_torch"]
 
 Scope = dict[str, Any]
 
@@ -32,10 +33,17 @@ class _Torch:
         return function
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name) if hasattr(torch, name) else getattr(torch.nn.functional, name)
+        functional = torch.nn.functional  # First, as some have other parameters in torch.
+        return getattr(functional if hasattr(functional, name) else torch, name)
 
 
-TORCH, OURS = _Torch(), nt
+class _Wide(_Torch):
+    """PyTorch with float64 for every float dtype."""
+
+    float16 = bfloat16 = float32 = torch.float64
+
+
+TORCH, WIDE, OURS = _Torch(), _Wide(), nt
 
 REFUSALS = (nt.NpuTensorError, TypeError, ValueError, IndexError)
 """What npu_tensor may raise for input that PyTorch refuses."""
@@ -59,7 +67,16 @@ def scope_of(library: Any) -> Scope:
     seen: a list for values that are read. apart: for an operand that overlaps with what is written, which PyTorch
     refuses or leaves undefined; npu_tensor reads the whole operand first, as PyTorch does with a copy.
     """
-    return {"nt": library, "seen": [], "apart": torch.Tensor.clone if library is TORCH else lambda tensor: tensor}
+    apart = torch.Tensor.clone if isinstance(library, _Torch) else lambda tensor: tensor
+    return {"nt": library, "seen": [], "apart": apart, "inf": np.inf, "nan": np.nan}
+
+
+def to_torch(tensor: nt.Tensor) -> Any:
+    """The value as a tensor of PyTorch, of the same dtype."""
+    array = tensor.numpy()
+    if tensor.dtype is nt.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
 
 
 @lru_cache(maxsize=4096)
