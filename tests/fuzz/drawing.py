@@ -85,15 +85,15 @@ class Drawer:
         forms = [f"[{self.index(shape)}]"] * 8
         forms += [f".select({dim}, {place})", f".narrow({dim}, {place}, {extent - place})"]
         forms += [f".chunk({rng.randint(1, 3)}, {dim})[-1]", f".split({part}, {dim})[0]", f".unbind({dim})[{place}]"]
-        forms += [f".transpose({dim}, {other})", f".permute({order})", f".movedim({dim}, {other})", ".mT", ".t()"]
+        forms += [f".transpose({dim}, {other})", f".permute({order})", f".movedim({dim}, {other})", ".t()"]
         forms += [f".swapaxes({dim}, {other})", f".view({target})", f".reshape({target})", ".reshape(-1)", ".view(-1)"]
         forms += [".flatten()", ".ravel()", f".flatten({dim})", f".unflatten({dim}, {size})", ".squeeze()", ".detach()"]
         forms += [f".squeeze({dim})", f".unsqueeze({rng.randint(0, len(shape))})", ".data", ".contiguous()"]
         forms += [f".diagonal({rng.randint(-1, 1)}, {dim}, {other})", ".diagonal()", f".expand({wide})"]
         forms += [f".expand({[2, *wide]})", f".view_as({self.handle()})", f".reshape_as({self.handle()})"]
-        forms += [f".expand_as({self.handle()})", f".to(nt.{name_of(tensor.dtype)})", f".to(nt.{rng.choice(self.dtypes)})"]
-        if len(shape) == 2:
-            forms += [".T", ".T", ".T"]
+        forms += [f".expand_as({self.handle()})", f".to(nt.{name_of(tensor.dtype)})"]
+        forms += [".mT"] if len(shape) > 1 else []
+        forms += [".T"] * 3 if len(shape) == 2 else []
         whole = [f"list({name})[{place}]", f"nt.broadcast_to({name}, {[2, *wide]})", f"nt.squeeze({name})"]
         return rng.choice(whole) if rng.random() < 0.05 else name + rng.choice(forms)
 

@@ -86,6 +86,7 @@ def _compiled(statement: str) -> CodeType:
 
 def execute(statement: str, scope: Scope) -> Exception | None:
     """What the statement raises, if anything."""
+    torch.set_default_dtype(torch.float64 if scope["nt"] is WIDE else torch.float32)
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             exec(_compiled(statement), scope)
