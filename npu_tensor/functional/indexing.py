@@ -340,6 +340,8 @@ composite("where", function=False)(_where_method)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     """input with the slices at the positions `index` along dim set to value."""
     place = dimension(dim, input.ndim)
+    if not input.ndim:  # One element is a vector too, as in PyTorch.
+        return put(input.reshape(1), index, value).reshape(())
     return put(input, (*[slice(None)] * place, index), value)
 
 

@@ -204,8 +204,9 @@ def quantile(
     if input.dtype not in (float32, float64):
         raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
     place = 0 if dim is None else dimension(dim, input.ndim)
-    rows = input.reshape(input.numel()) if dim is None else input
-    if not rows.ndim or not rows.shape[place]:
+    whole = dim is None or not input.ndim
+    rows = input.reshape(input.numel()) if whole else input
+    if not rows.shape[place]:
         raise DimensionError("an empty row has no quantile")
     ordered = rows.movedim(place, -1).sort(-1).values
     count = ordered.shape[-1]
@@ -218,7 +219,7 @@ def quantile(
         result = result.movedim(-1, 0)
     if not keepdim:
         return result
-    kept = (1,) * input.ndim if dim is None else (*input.shape[:place], 1, *input.shape[place + 1 :])
+    kept = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
     return result.reshape(*rank.shape, *kept)
 
 

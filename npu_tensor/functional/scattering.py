@@ -26,6 +26,8 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, accumula
     place = dimension(dim, input.ndim)
     if index.ndim > 1:
         raise DimensionError("index must be a vector")
+    if not input.ndim and source.numel() == index.numel():  # One element is a vector too, as in PyTorch.
+        return _put_slices(input.reshape(1), 0, index, source.reshape(index.numel()), accumulate).reshape(())
     expected = (*input.shape[:place], index.numel(), *input.shape[place + 1 :])
     if source.shape != expected:
         raise ShapeError(f"source must have the shape {list(expected)}, not {list(source.shape)}")

@@ -79,7 +79,17 @@ class _Drawer(Drawer):
     def _result(self) -> None:
         """A new value; results of ops count as contiguous here, where PyTorch keeps the operand's order of strides."""
         handle, other = self.handle(), self.handle()
-        forms = ["{}.clone()", "({} + 1)", "({} * 2)", "-{}", "{}.to(nt.int64)", "{}.to(nt.float64)", "nt.cat([{}, {}])", "nt.stack([{}, {}])", "({} + {})"]
+        forms = [
+            "{}.clone()",
+            "({} + 1)",
+            "({} * 2)",
+            "-{}",
+            "{}.to(nt.int64)",
+            "{}.to(nt.float64)",
+            "nt.cat([{}, {}])",
+            "nt.stack([{}, {}])",
+            "({} + {})",
+        ]
         self._bind(f"({self.random.choice(forms).format(handle, other)}).contiguous()")
 
     def _death(self) -> None:

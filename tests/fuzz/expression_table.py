@@ -39,12 +39,14 @@ CALLS = (
     Call("nt.NAME({x}, {y})", "add sub subtract mul multiply maximum minimum fmax fmin div divide true_divide"),
     Call("nt.NAME({x}, {y})", "eq ne not_equal lt less le less_equal gt greater ge greater_equal isclose"),
     Call("nt.NAME({x}, {y})", "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"),
-    Call("nt.NAME({x}, {y})", "fmod remainder floor_divide"),
-    Call("({x} NAME {y})", "+ - * / // % & | ^ == != < <= > >="),
+    Call("nt.NAME({x}, {same})", "fmod remainder floor_divide"),
+    Call("nt.NAME({x}, {whole})", "fmod remainder floor_divide"),
+    Call("({x} NAME {y})", "+ - * / & | ^ == != < <= > >="),
+    Call("({x} NAME {same})", "// %"),
     Call("({number} NAME {x})", "+ - * // % == < >="),
     Call("({number} / {x})", "/", 1),
     Call("({whole} NAME {i})", "& | ^"),
-    Call("nt.NAME({x}, {t}, alpha={whole})", "add sub rsub"),
+    Call("nt.NAME({x}, {t}, alpha={whole})", "add sub rsub", 2, "terms"),
     Call("nt.NAME({i}, {shift})", "bitwise_left_shift bitwise_right_shift"),
     Call("nt.NAME({x}, {y}, rounding_mode={rounding})", "div divide"),
     Call("nt.NAME({x}, {t})", "atan2 arctan2 hypot logaddexp", 4),
@@ -82,7 +84,7 @@ CALLS = (
     Call("nt.aminmax({x}, dim={dim}, keepdim={keep})", "aminmax"),
     Call("nt.NAME({g}, {dims}, correction={correction})", "var std var_mean std_mean", 16, "whole"),
     Call("nt.NAME({f}, {dim}, {keep})", "logsumexp", 8, "whole"),
-    Call("nt.norm({f}, {order}, {dim}, {keep})", "norm", 16, "whole"),
+    Call("nt.norm({g}, {order}, {dim}, {keep})", "norm", 16, "whole"),
     Call("nt.NAME({x}, {dim})", "cumsum", 8, "terms"),
     Call("nt.NAME({f}, {dim})", "softmax log_softmax softmin", 8, "whole"),
     Call("nt.softmax({x}, {dim}, dtype=nt.float32)", "softmax", 8, "whole"),
@@ -133,7 +135,7 @@ CALLS = (
     Call("{x}.shape", "shape"),
     # --- elements by position
     Call("{x}[{item}]", "__getitem__"),
-    Call("{x}[{mask}]", "__getitem__"),
+    Call("{x}[{mask}]", "mask"),
     Call("nt.masked_select({x}, {mask})", "masked_select"),
     Call("nt.masked_fill({x}, {mask}, {number})", "masked_fill"),
     Call("nt.masked_scatter({x}, {mask}, {same})", "masked_scatter"),
@@ -157,9 +159,9 @@ CALLS = (
     Call("nt.NAME({two_vectors})", "dot vdot inner", 4, "terms"),
     Call("nt.outer({v}, {v})", "outer"),
     Call("nt.kron({x}, {x})", "kron"),
-    Call("nt.addmm({row}, {matrices}, beta={whole}, alpha={whole})", "addmm", 8, "terms"),
+    Call("nt.addmm({row}, {matrices}, beta={whole}, alpha={factor})", "addmm", 8, "terms"),
     Call("nt.addmv({row}, {matrix_vector}, beta={whole})", "addmv", 8, "terms"),
-    Call("nt.baddbmm({row}, {batches}, alpha={whole})", "baddbmm", 8, "terms"),
+    Call("nt.baddbmm({row}, {batches}, alpha={factor})", "baddbmm", 8, "terms"),
     Call("nt.linear({linear})", "linear", 4, "terms"),
     Call("nt.einsum('ij,jk->ik', {matrices})", "einsum", 4, "terms"),
     Call("nt.einsum('bij,bjk->bik', {batches})", "einsum", 4, "terms"),
@@ -180,9 +182,9 @@ CALLS = (
     Call("nt.unfold({image}, 2)", "unfold"),
     Call("nt.interpolate({image}, size=({count}, 3), mode='nearest')", "interpolate"),
     Call("nt.interpolate({image}, scale_factor=2, mode='bilinear', align_corners={keep})", "interpolate", 8, "whole"),
-    Call("nt.NAME({f}, [{last}])", "layer_norm rms_norm", 32, "whole"),
-    Call("nt.group_norm({image}, 2)", "group_norm", 32, "whole"),
-    Call("nt.batch_norm({image}, {channels}, {squares})", "batch_norm", 32, "whole"),
+    Call("nt.NAME({g}, [{last}])", "layer_norm rms_norm", 512, "whole"),
+    Call("nt.group_norm({image}, 2)", "group_norm", 512, "whole"),
+    Call("nt.batch_norm({image}, {channels}, {squares})", "batch_norm", 512, "whole"),
     Call("nt.normalize({f}, 2.0, {dim})", "normalize", 16, "whole"),
     Call("nt.cosine_similarity({f}, {same}, {dim})", "cosine_similarity", 16, "whole"),
     Call("nt.NAME({f}, {same}, reduction={reduction})", "mse_loss l1_loss smooth_l1_loss huber_loss", 8, "whole"),
@@ -191,14 +193,14 @@ CALLS = (
     Call("nt.binary_cross_entropy({shares}, {shares}, reduction={reduction})", "binary_cross_entropy", 16, "whole"),
     Call("nt.NAME({logits_labels}, reduction={reduction})", "cross_entropy nll_loss", 16, "whole"),
     # --- methods and attributes
-    Call("{x}.NAME", "T mT shape ndim is_floating_point() dim() size() nelement() element_size() itemsize nbytes"),
+    Call("{x}.NAME", "T shape ndim is_floating_point() dim() size() nelement() element_size() itemsize nbytes"),
     Call("{x}.NAME({same})", "view_as reshape_as expand_as"),
     Call("{x}.tolist()", "tolist"),
     Call("{x}.item()", "item"),
 )
 
 READS = frozenset(
-    "unique nonzero argwhere masked_select masked_scatter bincount tolist item equal allclose one_hot isin".split()
+    "unique nonzero argwhere masked_select masked_scatter bincount tolist item equal allclose one_hot isin mask".split()
 )
 """What looks at values, which a captured function cannot do."""
 
@@ -220,6 +222,7 @@ WORDS = {
     "some": "1 2 3",
     "correction": "0 1 2",
     "wide": "nt.float32 nt.float64 nt.int64",
+    "factor": "1 2 -1",
     "count": "1 2 3 1 2 0",
     "shift": "0 1 2 3 4 5 6",
     "fraction": "0.0 0.25 0.5 1.0",

@@ -17,8 +17,21 @@ import torch
 
 import npu_tensor as nt
 
-__all__ = ["OURS", "TORCH", "REFUSALS", "WIDE", "Compare", "Program", "Scope", "difference", "execute", "scope_of", "shown", "shrink",
-    "to_torch"]
+__all__ = [
+    "OURS",
+    "TORCH",
+    "REFUSALS",
+    "WIDE",
+    "Compare",
+    "Program",
+    "Scope",
+    "difference",
+    "execute",
+    "scope_of",
+    "shown",
+    "shrink",
+    "to_torch",
+]
 
 Scope = dict[str, Any]
 
