@@ -190,8 +190,8 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
     dtype = result_type(input, tensor1, tensor2)
     register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
-    product = tensor1.to(register) * tensor2.to(register)
-    return (input.to(register) + (product if value == 1 else product * value)).to(dtype)
+    factor = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + factor * tensor2.to(register)).to(dtype)
 
 
 @composite()
@@ -205,8 +205,8 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
         raise DTypeError(f"divides floats, not {names}; convert with .to(npu_tensor.float32)")
     dtype = result_type(input, tensor1, tensor2)
     register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
-    quotient = tensor1.to(register) / tensor2.to(register)
-    return (input.to(register) + (quotient if value == 1 else quotient * value)).to(dtype)
+    divided = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + divided / tensor2.to(register)).to(dtype)
 
 
 @composite(ggml="CLAMP")
