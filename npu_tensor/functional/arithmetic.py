@@ -215,11 +215,12 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     if min is None and max is None:
         raise ArgumentError("needs min or max")
     limits = [limit for limit in (min, max) if limit is not None]
+    dtype = result_type(input, *limits)
+    input = input if dtype is input.dtype else input.to(dtype)
     if not any(isinstance(limit, (Tensor, np.ndarray)) for limit in limits):
-        dtype = result_type(input, *limits)
         if dtype.is_integer:
             min, max = (None if limit is None else fitting(limit, dtype) for limit in (min, max))
-        return RECORDERS["clamp"](input if dtype is input.dtype else input.to(dtype), min, max)
+        return RECORDERS["clamp"](input, min, max)
     if min is not None:
         input = RECORDERS["maximum"](input, min)
     return input if max is None else RECORDERS["minimum"](input, max)

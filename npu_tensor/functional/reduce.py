@@ -206,8 +206,8 @@ def quantile(
     place = 0 if dim is None else dimension(dim, input.ndim)
     whole = dim is None or not input.ndim
     rows = input.reshape(input.numel()) if whole else input
-    if not rows.shape[place]:
-        raise DimensionError("an empty row has no quantile")
+    if not rows.numel():
+        raise DimensionError("no elements have no quantile")
     ordered = rows.movedim(place, -1).sort(-1).values
     count = ordered.shape[-1]
     # A q that is wrong becomes a rank that is out of range, which `take` refuses when it runs.

@@ -953,6 +953,11 @@ FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
     "addcdiv scales first": lambda lib, functional: lib.addcdiv(
         lib.tensor([2.0]), lib.tensor([1.0]), lib.tensor([1e-40]), value=0
     ),
+    "clamp by a scalar tensor of a wider dtype": lambda lib, functional: lib.clamp(
+        lib.tensor([1.0, -2.0], dtype=lib.bfloat16),
+        lib.tensor(-0.942665, dtype=lib.float64),
+        lib.tensor([0.1, 0.1], dtype=lib.float64),
+    ),
     "an integer limit": lambda lib, functional: lib.full((2,), -3, dtype=lib.uint8),
 }
 
@@ -975,6 +980,7 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "a limit below 0": lambda lib, functional: functional.hardtanh(lib.ones(2, dtype=lib.uint8)),
     "a float below 0": lambda lib, functional: lib.full((2,), -0.5, dtype=lib.uint8),
     "a float above 255": lambda lib, functional: lib.full((2,), 255.5, dtype=lib.uint8),
+    "a quantile of nothing": lambda lib, functional: lib.quantile(lib.ones(0, 2), 0.5, 1),
     "a step that becomes 0": lambda lib, functional: lib.arange(0, 2, 0.5, dtype=lib.int64),
 }
 
