@@ -76,6 +76,8 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         return Refusal(f"a matrix product with a result of {dtype}")
     operands = _folded(task)
     m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
+    if not k:
+        return Refusal("a sum of no products")
     transposed = operands.b.strides[-2] < operands.b.strides[-1]
     problem = Problem(
         target.array.arch,

@@ -93,9 +93,11 @@ def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
 def add1(input: Tensor, other: Tensor) -> Tensor:
     """input + the one element of other."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
+    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+
+    DTypeError if neither tensor1 nor tensor2 are floats."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
+    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
@@ -113,7 +115,9 @@ def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins
 def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Whether some element over dim is true (not zero)."""
 def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
+    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
+
+    As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too."""
 def arccos(input: Any) -> Any:
     """Inverse cosine in radians; NaN beyond -1 and 1."""
 def arccosh(input: Any) -> Any:
@@ -165,7 +169,9 @@ def bernoulli(input: Tensor, p: builtins.float | None = None, *, generator: Gene
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: builtins.str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets."""
+    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets.
+
+    The result has the dtype of target, as in PyTorch, or that of input if target is not of floats."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
     """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
@@ -257,11 +263,12 @@ def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors."""
 def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
-    """input itself: there is no training here. ArgumentError if training is asked for."""
+    """input itself: there is no training here. ArgumentError if training is asked for, or if p is no probability."""
 def einsum(equation: builtins.str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
 
-    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal."""
+    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
+    operand of integers are int64, products keep its dtype."""
 def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
@@ -390,7 +397,7 @@ def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins
 def is_tensor(obj: builtins.object) -> builtins.bool:
     """Whether obj is a Tensor."""
 def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, element by element."""
+    """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
 def isfinite(input: Operand) -> Tensor:
     """Whether input is neither infinite nor NaN."""
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
@@ -416,7 +423,7 @@ def le(input: Operand, other: Operand) -> Tensor:
 def leaky_relu(input: Operand, negative_slope: builtins.float = 0.01) -> Tensor:
     """input where positive, else negative_slope * input."""
 def lerp(input: Operand, end: Operand, weight: Operand) -> Tensor:
-    """input + weight * (end - input)."""
+    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
 def less(input: Any, other: Any) -> Any:
     """input < other."""
 def less_equal(input: Any, other: Any) -> Any:

@@ -49,11 +49,13 @@ class Methods:
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `add`: the result is written to this tensor, and so to its views."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-        """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
+        """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+
+        DTypeError if neither tensor1 nor tensor2 are floats."""
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcdiv`: the result is written to this tensor, and so to its views."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
-        """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
+        """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
@@ -367,7 +369,7 @@ class Methods:
     def is_contiguous(self) -> builtins.bool:
         """Whether the elements lie in row-major order. Only views may have others."""
     def isclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
-        """Whether |input - other| <= atol + rtol * |other|, element by element."""
+        """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
     def isfinite(self) -> Tensor:
         """Whether input is neither infinite nor NaN."""
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -393,7 +395,7 @@ class Methods:
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
-        """input + weight * (end - input)."""
+        """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
     def less(self, other: Any) -> Any:

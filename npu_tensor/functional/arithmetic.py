@@ -187,18 +187,26 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
 
 @composite()
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three."""
+    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
     dtype = result_type(input, tensor1, tensor2)
-    product = tensor1.to(dtype) * tensor2.to(dtype)
-    return input + (product if value == 1 else product * value)
+    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
+    factor = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + factor * tensor2.to(register)).to(dtype)
 
 
 @composite()
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three."""
+    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+
+    DTypeError if neither tensor1 nor tensor2 are floats.
+    """
+    if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
+        names = f"{tensor1.dtype.name} and {tensor2.dtype.name}"
+        raise DTypeError(f"divides floats, not {names}; convert with .to(npu_tensor.float32)")
     dtype = result_type(input, tensor1, tensor2)
-    quotient = tensor1.to(dtype) / tensor2.to(dtype)
-    return input + (quotient if value == 1 else quotient * value)
+    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
+    divided = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + divided / tensor2.to(register)).to(dtype)
 
 
 @composite(ggml="CLAMP")
@@ -207,11 +215,12 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     if min is None and max is None:
         raise ArgumentError("needs min or max")
     limits = [limit for limit in (min, max) if limit is not None]
+    dtype = result_type(input, *limits)
+    input = input if dtype is input.dtype else input.to(dtype)
     if not any(isinstance(limit, (Tensor, np.ndarray)) for limit in limits):
-        dtype = result_type(input, *limits)
         if dtype.is_integer:
             min, max = (None if limit is None else fitting(limit, dtype) for limit in (min, max))
-        return RECORDERS["clamp"](input if dtype is input.dtype else input.to(dtype), min, max)
+        return RECORDERS["clamp"](input, min, max)
     if min is not None:
         input = RECORDERS["maximum"](input, min)
     return input if max is None else RECORDERS["minimum"](input, max)
@@ -270,7 +279,8 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 @composite()
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, element by element."""
+    """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
+    input, other = (each if each.is_floating_point() else each.to(float32) for each in (input, other))
     near = (input - other).abs() <= other.abs() * rtol + atol
     close = (input == other) | (near & other.isfinite())
     return close | (input.isnan() & other.isnan()) if equal_nan else close

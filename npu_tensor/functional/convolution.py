@@ -365,11 +365,14 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] |
     require_places(input, 2)
     dtype, result = require_float(input), wide(input)
     asked = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    if len(asked) != 2 or any(parts is not None and parts < 1 for parts in asked):
-        raise ArgumentError(f"output_size must be one integer or two, of 1 or more, or None, not {output_size!r}")
+    if len(asked) != 2 or any(parts is not None and parts < 0 for parts in asked):
+        raise ArgumentError(f"output_size must be one integer or two, none negative, or None, not {output_size!r}")
     for dim, parts in zip((-2, -1), asked, strict=True):
         extent = result.shape[dim]
         if parts is None or parts == extent:
+            continue
+        if not parts:
+            result = result.narrow(dim, 0, 0)
             continue
         (parts,) = each_place("output_size", parts, 1)
         bounds = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]

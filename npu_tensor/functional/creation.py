@@ -235,7 +235,10 @@ def _number_dtype(dtype: DTypeLike) -> DType:
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
-    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32."""
+    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
+
+    As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too.
+    """
     check_device(device)
     if end is None:
         start, end = 0, start
@@ -245,17 +248,22 @@ def arange(
             raise TypeError(f"arange takes numbers, not {type(number).__name__}")
         if not math.isfinite(number):
             raise ArgumentError(f"start, end and step must be finite, not {number}")
-    if not step or (end - start) * step < 0:
-        raise ArgumentError(f"step {step} does not lead from {start} to {end}")
     if dtype is None:
         dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
+    target = _number_dtype(dtype)
+    if target is int64:
+        start, end, step = int(start), int(end), int(step)
+    if not step or (end - start) * step < 0:
+        raise ArgumentError(f"step {step} does not lead from {start} to {end}")
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
         length = -((start - end) // step)  # len() of a range ends at 2**63
     elif math.isfinite(steps := (end - start) / step):
         length = math.ceil(steps)
     else:
         raise ArgumentError(f"there are too many steps of {step} from {start} to {end}")
-    return RECORDERS["arange_from"](start, step, (length,), _number_dtype(dtype))
+    if target.is_integer:
+        start, step = int(start), int(step)
+    return RECORDERS["arange_from"](start, step, (length,), target)
 
 
 @composite(method=False)

@@ -246,11 +246,11 @@ def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
     )
 
 
-def _summed(tensor: Tensor, labels: str, keep: set[str]) -> tuple[Tensor, str]:
-    """Without the labels that nobody needs any more."""
+def _summed(tensor: Tensor, labels: str, keep: set[str], widen: bool = False) -> tuple[Tensor, str]:
+    """Without the labels that nobody needs any more. widen: integers are summed in int64."""
     gone = tuple(i for i, label in enumerate(labels) if label not in keep)
     if gone:
-        tensor = tensor.sum(gone, dtype=tensor.dtype)
+        tensor = tensor.sum(gone, dtype=None if widen else tensor.dtype)
     return tensor, "".join(label for label in labels if label in keep)
 
 
@@ -287,7 +287,8 @@ def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[T
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
 
-    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal.
+    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
+    operand of integers are int64, products keep its dtype.
     """
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
     labelled, result, _ = _parse(equation, tensors)
@@ -296,7 +297,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     for position in range(1, len(parts)):
         keep = set(result).union(*labelled[position + 1 :])
         current, labels = _contracted(current, labels, *parts[position], keep)
-    current, labels = _summed(current, labels, set(result))
+    current, labels = _summed(current, labels, set(result), widen=len(parts) == 1)
     return current.permute(*(labels.index(label) for label in result))
 
 

@@ -62,12 +62,15 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets."""
+    """Binary cross-entropy of sigmoid(input), without overflow; pos_weight multiplies the part of positive targets.
+
+    The result has the dtype of target, as in PyTorch, or that of input if target is not of floats.
+    """
     _require_target_for_each(input, target)
     dtype, x, wanted = require_float(input), wide(input), wide(target)
     positive = wanted if pos_weight is None else wanted * wide(pos_weight)
     losses = (1 - wanted) * x - (1 - wanted + positive) * RECORDERS["logsigmoid"](x)
-    return reduced(_weighted(losses, weight), reduction).to(dtype)
+    return reduced(_weighted(losses, weight), reduction).to(target.dtype if target.is_floating_point() else dtype)
 
 
 @composite(method=False)

@@ -163,7 +163,9 @@ def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 @composite(method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """input itself: there is no training here. ArgumentError if training is asked for."""
+    """input itself: there is no training here. ArgumentError if training is asked for, or if p is no probability."""
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"p must be from 0 to 1, not {p}")
     if training:
         raise ArgumentError("there is no training here; pass training=False")
     return input

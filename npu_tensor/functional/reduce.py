@@ -204,9 +204,10 @@ def quantile(
     if input.dtype not in (float32, float64):
         raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
     place = 0 if dim is None else dimension(dim, input.ndim)
-    rows = input.reshape(input.numel()) if dim is None else input
-    if not rows.ndim or not rows.shape[place]:
-        raise DimensionError("an empty row has no quantile")
+    whole = dim is None or not input.ndim
+    rows = input.reshape(input.numel()) if whole else input
+    if not rows.numel():
+        raise DimensionError("no elements have no quantile")
     ordered = rows.movedim(place, -1).sort(-1).values
     count = ordered.shape[-1]
     # A q that is wrong becomes a rank that is out of range, which `take` refuses when it runs.
@@ -218,7 +219,7 @@ def quantile(
         result = result.movedim(-1, 0)
     if not keepdim:
         return result
-    kept = (1,) * input.ndim if dim is None else (*input.shape[:place], 1, *input.shape[place + 1 :])
+    kept = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
     return result.reshape(*rank.shape, *kept)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import sys
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
@@ -127,7 +126,7 @@ def tensor_of(value: Operand) -> Tensor:
 def fitting(value: Any, dtype: DType) -> float:
     """A Python number as `dtype` holds it, floats toward zero; ArgumentError for what an integer dtype cannot hold.
 
-    Negative numbers wrap once in uint8, and numbers too large for a float dtype become infinite, as in PyTorch.
+    Negative integers wrap once in uint8, and numbers too large for a float dtype become infinite, as in PyTorch.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -138,8 +137,8 @@ def fitting(value: Any, dtype: DType) -> float:
     if dtype.is_floating_point:
         return float(value)
     limits = np.iinfo(dtype.numpy)
-    lowest = limits.min or -limits.max
-    if not math.isfinite(value) or not lowest <= int(value) <= limits.max:
+    lowest = limits.min if isinstance(value, float) else limits.min or -limits.max
+    if not lowest <= value <= limits.max:
         raise ArgumentError(f"value {value} does not fit {dtype.name}")
     return int(value) % (limits.max + 1) if limits.min == 0 else int(value)
 

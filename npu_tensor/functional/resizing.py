@@ -31,7 +31,7 @@ def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bo
     else:
         place = np.maximum((np.arange(count) + 0.5) * scale - 0.5, 0)
     lower = np.minimum(place.astype(np.int64), extent - 1)
-    weight = from_array((place - lower).astype(np.float32).reshape(count, *(1 for _ in range(-1 - dim))))
+    weight = from_array((place - lower).astype(input.dtype.numpy).reshape(count, *(1 for _ in range(-1 - dim))))
     low = RECORDERS["take"](input, from_array(lower), dim)
     high = RECORDERS["take"](input, from_array(np.minimum(lower + 1, extent - 1)), dim)
     return low * (1 - weight) + high * weight

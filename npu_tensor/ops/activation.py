@@ -59,7 +59,7 @@ def leaky_relu(input, /, negative_slope: float = 0.01):
 @op(kind="map", rule=rules.floating, ggml="UNARY_ELU")
 def elu(input, /, alpha: float = 1.0):
     """input where positive, else alpha * (exp(input) - 1)."""
-    return np.where(input > 0, input, alpha * np.expm1(input))
+    return np.where(input < 0, alpha * np.expm1(input), input)
 
 
 @op(kind="map", rule=rules.floating)
@@ -122,7 +122,7 @@ def hardsigmoid(input, /):
     return np.minimum(np.maximum(input + 3, 0), 6) / 6
 
 
-@op(kind="map", rule=rules.numeric)
+@op(kind="map", rule=rules.limits)
 def hardtanh(input, /, min_val: float = -1.0, max_val: float = 1.0):
     """input limited to [min_val, max_val]."""
     return np.minimum(np.maximum(input, min_val), max_val)

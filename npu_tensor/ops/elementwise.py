@@ -171,8 +171,9 @@ def clamp(input, /, min: float | None = None, max: float | None = None):
 
 @op(kind="map", rule=rules.arithmetic)
 def lerp(input, end, weight, /):
-    """input + weight * (end - input)."""
-    return input + weight * (end - input)
+    """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
+    distance = end - input
+    return np.where(abs(weight) < 0.5, input + weight * distance, end - distance * (1 - weight))
 
 
 # --- rounding

@@ -26,6 +26,7 @@ __all__ = [
     "dtype_of",
     "floating",
     "integer_extents",
+    "limits",
     "logical",
     "numeric",
     "predicate",
@@ -133,6 +134,18 @@ def numeric(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution
         raise DTypeError("not defined for bool; use logical ops, or convert with .to(...)")
     _require_whole_alpha(dtype, attributes)
     return _map(operands, dtype, dtype.register, attributes)
+
+
+@_dtypes("all but bool")
+def limits(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """As numeric, between the attributes min_val and max_val."""
+    low, high = attributes["min_val"], attributes["max_val"]
+    if low > high:
+        raise ArgumentError(f"min_val {low} is greater than max_val {high}")
+    resolution = numeric(operands, attributes)
+    if resolution.spec.dtype is uint8 and low < 0:
+        raise ArgumentError(f"uint8 has no negative limit such as {low}")
+    return resolution
 
 
 @_dtypes("all; integers become float32")

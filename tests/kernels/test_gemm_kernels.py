@@ -263,6 +263,7 @@ def test_what_is_refused() -> None:
         (lambda: normal(3, 40, 50) @ normal(3, 50, 60) + normal(3, 40, 1), "different operands along the batch"),
         (lambda: integers(8, 8, dtype="int32") @ integers(8, 8, dtype="int32"), "no matrix product of int32"),
         (lambda: normal(16, 8) @ normal(8, 1 << 20), "too far apart"),
+        (lambda: normal(16, 0) @ normal(0, 8), "a sum of no products"),
         (lambda: normal(1 << 14, 2, 8) @ normal(1 << 14, 8, 2), "transfers in one run"),
     ]
     for record, reason in cases:

@@ -1041,3 +1041,74 @@ def test_quantiles_of_a_list() -> None:
 def test_a_wrong_q_is_named() -> None:
     with pytest.raises(nt.DimensionError, match="q must be from 0 to 1"):
         nt.quantile(nt.ones(3), nt.tensor(1.5)).numpy()
+
+
+# Each was another value, another dtype or an error. lib, functional: torch or npu_tensor, and its nn.functional.
+FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
+    "a sum by einsum is int64": lambda lib, functional: lib.einsum("ii", lib.ones(3, 3, dtype=lib.int8)),
+    "rows by einsum are int64": lambda lib, functional: lib.einsum("ij->i", lib.ones(3, 3, dtype=lib.int32) * 100),
+    "lerp beyond an infinity": lambda lib, functional: lib.lerp(lib.tensor([-math.inf]), lib.tensor([1.0]), 2.0),
+    "lerp ends at its end": lambda lib, functional: lib.lerp(lib.tensor([1e8]), lib.tensor([0.3]), 1.0),
+    "elu at 0": lambda lib, functional: functional.elu(lib.tensor([0.0, -0.0, 1.0]), math.inf),
+    "a double image": lambda lib, functional: functional.interpolate(
+        lib.arange(36, dtype=lib.float64).reshape(1, 1, 6, 6), scale_factor=2, mode="bilinear", align_corners=True
+    ),
+    "an empty image": lambda lib, functional: functional.adaptive_avg_pool2d(lib.ones(1, 2, 4, 4), (0, 2)),
+    "target decides": lambda lib, functional: functional.binary_cross_entropy_with_logits(
+        lib.tensor([0.5, -1.0]), lib.tensor([1.0, 0.25], dtype=lib.float16)
+    ),
+    "index_fill of one": lambda lib, functional: lib.tensor(1.0).index_fill(0, lib.tensor([0]), 4),
+    "index_add to one": lambda lib, functional: lib.tensor(1.0).index_add(0, lib.tensor([0]), lib.tensor(2.0)),
+    "index_copy to one": lambda lib, functional: lib.tensor(1.0).index_copy(0, lib.tensor([0]), lib.tensor(2.0)),
+    "quantile of one": lambda lib, functional: lib.quantile(lib.tensor(3.0), 0.5, -1, True),
+    "arange starts without a fraction": lambda lib, functional: lib.arange(-2.5, 1, dtype=lib.uint8),
+    "arange ends without a fraction": lambda lib, functional: lib.arange(2, 2.5, dtype=lib.int64),
+    "arange without a step": lambda lib, functional: lib.arange(0, 2, 0.5, dtype=lib.int32),
+    "masks are close": lambda lib, functional: lib.isclose(lib.tensor([True, False]), lib.tensor([True, True])),
+    "integers are far apart": lambda lib, functional: lib.isclose(
+        lib.tensor([-(2**31)], dtype=lib.int32), lib.tensor([0], dtype=lib.int32)
+    ),
+    "addcmul is rounded once": lambda lib, functional: lib.addcmul(
+        *[lib.tensor([1e4], dtype=lib.float16)] * 3, value=0.1
+    ),
+    "addcdiv scales first": lambda lib, functional: lib.addcdiv(
+        lib.tensor([2.0]), lib.tensor([1.0]), lib.tensor([1e-40]), value=0
+    ),
+    "clamp by a scalar tensor of a wider dtype": lambda lib, functional: lib.clamp(
+        lib.tensor([1.0, -2.0], dtype=lib.bfloat16),
+        lib.tensor(-0.942665, dtype=lib.float64),
+        lib.tensor([0.1, 0.1], dtype=lib.float64),
+    ),
+    "an integer limit": lambda lib, functional: lib.full((2,), -3, dtype=lib.uint8),
+}
+
+
+@pytest.mark.parametrize("eager", [False, True], ids=["lazy", "eager"])
+@pytest.mark.parametrize("name", FOUND_BY_FUZZING)
+def test_what_fuzzing_has_found(name: str, eager: bool) -> None:
+    call = FOUND_BY_FUZZING[name]
+    expected = call(torch, F)
+    with nt.config.scope(eager=eager):
+        ours = call(nt, nt.nn.functional)
+    assert ours.dtype.name == str(expected.dtype).removeprefix("torch.")
+    assert_same(ours, expected, ulps=2, what=name)
+
+
+REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "a probability below 0": lambda lib, functional: functional.dropout(lib.ones(2), -0.5, False),
+    "integers divided": lambda lib, functional: lib.addcdiv(*[lib.ones(2, dtype=lib.int8)] * 3),
+    "limits that cross": lambda lib, functional: functional.hardtanh(lib.ones(2), 2.0, 1.0),
+    "a limit below 0": lambda lib, functional: functional.hardtanh(lib.ones(2, dtype=lib.uint8)),
+    "a float below 0": lambda lib, functional: lib.full((2,), -0.5, dtype=lib.uint8),
+    "a float above 255": lambda lib, functional: lib.full((2,), 255.5, dtype=lib.uint8),
+    "a quantile of nothing": lambda lib, functional: lib.quantile(lib.ones(0, 2), 0.5, 1),
+    "a step that becomes 0": lambda lib, functional: lib.arange(0, 2, 0.5, dtype=lib.int64),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorch_refuses_too(name: str) -> None:
+    with pytest.raises((RuntimeError, ValueError)):
+        REFUSED[name](torch, F)
+    with pytest.raises(nt.NpuTensorError):
+        REFUSED[name](nt, nt.nn.functional)
