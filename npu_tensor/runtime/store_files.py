@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Final
 
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import new_lock
+from npu_tensor.interrupts import import_whole
 from npu_tensor.version import VERSION
 
 __all__ = [
@@ -95,6 +96,7 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
 
     Raises OSError if the lock cannot be made; BlockingIOError, one of these, if `wait` is false and it is held.
     """
+    import_whole("filelock")
     from filelock import FileLock, Timeout
 
     from npu_tensor.runtime.build.process import is_cancelled

@@ -32,6 +32,7 @@ import llvmlite.binding as llvm
 from npu_tensor import debugging
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import held_at_fork
+from npu_tensor.interrupts import uninterrupted
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.cpu.object_file import read_symbols
 
@@ -67,16 +68,15 @@ class Engine:
     """
 
     def __init__(self, target_machine: Any, key: str, cache_dir: Path | None) -> None:
-        self.triple: str = target_machine.triple
         self.statistics = EngineStatistics()
         self._target_machine = target_machine
         version = ".".join(map(str, llvm.llvm_version_info))
+        with _lock:
+            self.triple, self._jit = _new_jit(target_machine)
+            _immortal.append((self._jit, target_machine))
         self._key_prefix = f"{llvmlite.__version__}\0{version}\0{self.triple}\0{key}\0".encode()
         self._objects = ObjectCache(cache_dir)
         self._functions: dict[bytes, dict[str, int]] = {}
-        with _lock:
-            self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
-            _immortal.append((self._jit, target_machine))
 
     def compile(
         self, ir_text: str, *function_names: str, symbols: Mapping[str, int] | None = None
@@ -116,6 +116,7 @@ class Engine:
             _trim_heap()
             return dict(functions)
 
+    @uninterrupted
     def _generate(self, ir_text: str, exported: Mapping[str, str], symbols: Mapping[str, int]) -> bytes:
         """Machine code of the module, as an object file that defines the values of `exported`."""
         start = time.perf_counter()
@@ -150,12 +151,19 @@ class Engine:
         if missing:
             raise BuildError(f"the object file lacks {', '.join(sorted(missing))}")
 
+    @uninterrupted
     def _link(self, data: bytes, exported: Mapping[str, str], symbols: Mapping[str, int]) -> dict[str, int]:
         for name, address in symbols.items():
             llvm.add_symbol(name, address)
         self._jit.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._jit.finalize_object()
         return {name: self._jit.get_function_address(unique) for name, unique in exported.items()}
+
+
+@uninterrupted
+def _new_jit(target_machine: Any) -> tuple[str, Any]:
+    """The triple of the machine, and what loads code for it."""
+    return target_machine.triple, llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
 
 
 @cache
