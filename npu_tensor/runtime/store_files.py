@@ -11,11 +11,13 @@ with the disk: what a power cut leaves half written does not have its checksum.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -47,6 +49,7 @@ __all__ = [
     "move_aside",
     "parse_sidecar",
     "read_entry",
+    "read_file",
     "read_log",
     "sidecar_text",
     "write_atomically",
@@ -121,6 +124,14 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
             lock.release()
     finally:
         mine.release()
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file. Raises OSError, also for named pipes and devices, whose readers may wait for ever."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read()
 
 
 def file_record(content: bytes) -> dict[str, Any]:
@@ -206,7 +217,7 @@ def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
     Raises Damage.
     """
     try:
-        content = (directory / (stem + SIDECAR)).read_bytes()
+        content = read_file(directory / (stem + SIDECAR))
     except OSError:
         return None
     description = parse_sidecar(content)
@@ -216,7 +227,7 @@ def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
         raise Damage("the description lacks fields, or they are of other types")
     for suffix, expected in description["files"].items():
         try:
-            data = (directory / (stem + suffix)).read_bytes()
+            data = read_file(directory / (stem + suffix))
         except OSError as error:
             raise Damage(f"{stem}{suffix} cannot be read: {error.strerror}") from None
         if len(data) != expected["bytes"]:
