@@ -273,6 +273,12 @@ class Config:
         "directory of compiled kernels; default: the user's cache",
         GGML_HSA_KERNEL_CACHE_DIR=TEXT,
     )
+    trust_cache: bool = _setting(
+        "NPU_TENSOR_TRUST_CACHE",
+        False,
+        TRUTH,
+        "1: use cache and kernel directories that other users own or can write to; their files run as this user",
+    )
     cache_bytes: int = _setting(
         "NPU_TENSOR_CACHE_BYTES",
         4 << 30,
