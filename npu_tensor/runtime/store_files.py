@@ -108,9 +108,9 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Processes poll; the threads of one need not.
     mine = _thread_locks.get(path) or _thread_locks.setdefault(path, new_lock())
-    if not mine.acquire(blocking=wait):
-        raise BlockingIOError(f"{path} is held by somebody else")
     try:
+        if not mine.acquire(blocking=wait):
+            raise BlockingIOError(f"{path} is held by somebody else")
         lock = FileLock(path, timeout=-1 if wait else 0, poll_interval=0.01)
         try:
             lock.acquire(cancel_check=is_cancelled)
@@ -123,7 +123,8 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
         finally:
             lock.release()
     finally:
-        mine.release()
+        if mine._is_owned():  # type: ignore[attr-defined]  # An interrupt may come as soon as the lock is taken.
+            mine.release()
 
 
 def read_file(path: Path) -> bytes:

@@ -10,9 +10,13 @@ import os
 import re
 import shlex
 import socket
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from store_entries import (
@@ -394,3 +398,28 @@ def test_what_is_no_file_is_not_waited_for(
     path.unlink()
     make(path)
     assert objects.load("0" * 64) is None
+
+
+def test_an_interrupt_right_after_the_lock_was_taken_releases_it(root: Path) -> None:
+    def interrupt(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_return" and called.__name__ == "acquire" and frame.f_code.co_name == "locked":
+            raise KeyboardInterrupt
+
+    with store_files.locked(root, KEY):
+        pass
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt), store_files.locked(root, KEY):
+            pass
+    finally:
+        sys.setprofile(None)
+
+    def take() -> str:
+        try:
+            with store_files.locked(root, KEY, wait=False):
+                return "free"
+        except BlockingIOError:
+            return "held"
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(take).result() == "free"

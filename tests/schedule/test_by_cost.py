@@ -107,7 +107,7 @@ class Left(Buffer):
     __slots__ = ("home", "result")
 
     def __init__(self, result: Buffer) -> None:
-        super().__init__(result.address, result.nbytes, lambda _: None)
+        super().__init__(result.address, result.nbytes)
         self.result = result
 
 
