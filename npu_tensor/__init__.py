@@ -12,6 +12,11 @@ import importlib
 import math as _math
 import sys
 
+from npu_tensor.interrupts import import_whole as _import_whole
+
+_import_whole("numpy", "ml_dtypes")
+
+# ruff: noqa: E402 - what follows imports them
 from npu_tensor import debugging as _debugging
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors

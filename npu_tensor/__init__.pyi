@@ -19,6 +19,7 @@ from npu_tensor.errors import (
     DeviceError as DeviceError,
     DimensionError as DimensionError,
     DivisionError as DivisionError,
+    FileError as FileError,
     LaunchError as LaunchError,
     LaunchTimeout as LaunchTimeout,
     NpuTensorError as NpuTensorError,

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from npu_tensor.errors import ArgumentError
+from npu_tensor.interrupts import import_whole
 from npu_tensor.user_warnings import warn
 
 __all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Fallback", "Policy", "Setting", "as_text", "config"]
@@ -272,6 +273,12 @@ class Config:
         "directory of compiled kernels; default: the user's cache",
         GGML_HSA_KERNEL_CACHE_DIR=TEXT,
     )
+    trust_cache: bool = _setting(
+        "NPU_TENSOR_TRUST_CACHE",
+        False,
+        TRUTH,
+        "1: use cache and kernel directories that other users own or can write to; their files run as this user",
+    )
     cache_bytes: int = _setting(
         "NPU_TENSOR_CACHE_BYTES",
         4 << 30,
@@ -495,6 +502,7 @@ class Config:
         if self.cache_path:
             return Path(os.path.expanduser(self.cache_path))  # leaves "~nobody" as it is
         if os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME"):
+            import_whole("platformdirs")
             from platformdirs import user_cache_path
 
             return user_cache_path("npu_tensor")

@@ -9,6 +9,7 @@
     ├── ArgumentError   (ValueError)    any other bad argument value
     ├── DeviceError                     a device that does not exist or cannot be used
     ├── BuildError                      a kernel that could not be compiled
+    ├── FileError       (OSError)       a file that could not be written, as on a full disk
     ├── LaunchError                     a kernel that failed while it ran
     │   └── LaunchTimeout               a kernel that did not end
     └── CaptureError                    a value was asked for while `jit` captures
@@ -19,6 +20,9 @@ Each is also the built-in exception that NumPy users catch, and RuntimeError, wh
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "DeviceError",
     "DimensionError",
     "DivisionError",
+    "FileError",
     "LaunchError",
     "LaunchTimeout",
     "NpuTensorError",
@@ -94,6 +99,10 @@ class BuildError(NpuTensorError):
         self.pending = pending
 
 
+class FileError(NpuTensorError, OSError):
+    """A file could not be written completely, as on a full disk."""
+
+
 class LaunchError(NpuTensorError):
     """A kernel failed while it ran; names the op, its specs and the line that recorded it."""
 
@@ -127,3 +136,15 @@ def reworded(error: E, text: str) -> E:
     said = copy.copy(error)
     said.args = (text,)
     return said
+
+
+@contextmanager
+def written(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in what goes wrong while the block writes it: an OSError of no particular kind is a FileError."""
+    try:
+        yield
+    except OSError as error:
+        if type(error) is not OSError:  # Such as FileNotFoundError.
+            raise
+        # NumPy's own has no number, and says that not all could be written.
+        raise FileError(f"{os.fspath(path)!r} could not be written: {error.strerror or error}") from error

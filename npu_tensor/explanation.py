@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, overload
 
 from npu_tensor.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, written
 from npu_tensor.plan import Placed, Timings
 from npu_tensor.runtime.device_uri import parse_uri
 from npu_tensor.units import duration, size
@@ -220,7 +220,8 @@ class Explanation(Sequence[Row]):
         write = _FORMATS.get(path.suffix.lower())
         if write is None:
             raise ArgumentError(f"{path.name}: an explanation is saved as {', '.join(_FORMATS)}")
-        path.write_text(write(self), "utf-8", errors="backslashreplace")
+        with written(path):
+            path.write_text(write(self), "utf-8", errors="backslashreplace")
 
 
 _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(

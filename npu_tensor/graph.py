@@ -18,6 +18,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor.errors import CaptureError
+from npu_tensor.interrupts import import_whole
 from npu_tensor.ops.declare import Call
 from npu_tensor.spec import Spec
 from npu_tensor.user_warnings import users_frame
@@ -332,6 +333,7 @@ def digraph(found: Capture) -> nx.DiGraph:
     Node attributes: `spec`, and for ops `call`, `op`, `ggml`, `attributes`, `line` and `keep`. Leaves have op "data",
     or "number" with spec None. The edge attribute `slots` lists the operand positions, so that x + x keeps both.
     """
+    import_whole("networkx")
     import networkx as nx
 
     graph = nx.DiGraph()

@@ -13,6 +13,7 @@ from npu_tensor.costs import MARGIN, Costs, DeviceValue
 from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.fuse import Cutter, Tasks
 from npu_tensor.graph import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet, recorded_for
+from npu_tensor.interrupts import import_whole
 from npu_tensor.lifetimes import last_uses, with_donors
 from npu_tensor.ops.declare import Call, describe, keep
 from npu_tensor.parts import parts
@@ -242,6 +243,7 @@ def _prepare(draft: _Draft, all_takers: bool) -> None:
 
 def _bound(draft: _Draft, chosen: Selection, ended: int) -> Plan:
     """ended: builds that had ended before the kernels were asked for."""
+    import_whole("networkx")
     import networkx as nx
 
     placed = tuple(_place(task, answers, draft.accelerators, chosen) for task, answers in draft.work)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from npu_tensor.config import Fallback, Policy, config
 from npu_tensor.costs import MEASURES, Measure
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.forks import new_lock
 from npu_tensor.plan import Plan
+from npu_tensor.runtime.device_uri import DeviceUri, split_uris
+from npu_tensor.runtime.devices import close_devices, open_device, preferred_uris
 from npu_tensor.runtime.host import allocator, forget_host_devices, host_step
 from npu_tensor.task import Accelerator, AsynchronousDevice
 from npu_tensor.user_warnings import warn
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.device_uri import DeviceUri
 
 __all__ = [
     "Selection",
@@ -105,9 +104,6 @@ def _opened(uris: str, alone: bool) -> list[Accelerator]:
     """The devices that can be had; with a warning for each of the others, unless nothing was named that could take
     their place. alone: whether the CPU cannot, because it was not named.
     """
-    from npu_tensor.runtime.device_uri import split_uris
-    from npu_tensor.runtime.devices import preferred_uris
-
     wanted = preferred_uris(uris)
     found: list[Accelerator] = []
     missing: list[DeviceError] = []
@@ -128,8 +124,6 @@ def _device_at(uri: DeviceUri) -> Accelerator:
     """One object per URI: what was opened stays open."""
     device = _opened_devices.get(uri.text)
     if device is None:
-        from npu_tensor.runtime.devices import open_device
-
         device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
     return device
 
@@ -151,8 +145,6 @@ def default_device() -> str:
 
 def in_use(uri: str) -> bool:
     """Whether `uri` is "cpu", one of the default devices, or a device that was opened, or a member of one."""
-    from npu_tensor.runtime.device_uri import split_uris
-
     opened = [member.uri for device in list(_opened_devices.values()) for member in (device, *device.members)]
     return uri in ("cpu", *split_uris(default_device()), *opened)
 
@@ -176,9 +168,6 @@ def select(uris: str, policy: Policy | None = None) -> None:
 
 def forced(uris: str) -> Selection:
     """The devices at `uris` and, unless the processor is among them, no others. Raises DeviceError."""
-    from npu_tensor.runtime.device_uri import split_uris
-    from npu_tensor.runtime.devices import preferred_uris
-
     return _selection(Key(uris, "always", without_host=len(preferred_uris(uris)) == len(split_uris(uris))))
 
 
@@ -191,8 +180,6 @@ def selection_of(uris: str, policy: Policy | None = None) -> Selection:
 
 
 def _selection(key: Key) -> Selection:
-    from npu_tensor.runtime.device_uri import split_uris
-
     key = key._replace(uris=",".join(split_uris(key.uris)))  # " cpu" shares the plans of "cpu".
     with lock:
         made = _selections.get(key)
@@ -235,6 +222,4 @@ def reset() -> None:
     _selections.clear()
     if active.key.uris:
         _selections[active.key] = active
-    from npu_tensor.runtime.devices import close_devices
-
     close_devices()  # Last: it waits, and an interrupt may end that.

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, cast
 import numpy as np
 
 from npu_tensor.dtypes import DTYPES, bfloat16
-from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.errors import ArgumentError, NpuTensorError, written
 from npu_tensor.runtime.store_files import atomic_file
 from npu_tensor.tensor import Tensor, from_array, internal_files
 
@@ -144,10 +144,10 @@ def _replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes the place, and the permissions, of the file that `f` is or links to."""
     path = Path(os.path.realpath(f))
     if os.path.exists(f) and not os.path.isfile(f):  # nothing that can be replaced, such as a pipe or /dev/null
-        with open(f, "wb") as file:
+        with written(f), open(f, "wb") as file:
             yield file
         return
-    with atomic_file(path) as file:
+    with written(f), atomic_file(path) as file:
         if path.exists():
             shutil.copymode(path, file.name)
         yield file

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from npu_tensor import events
+from npu_tensor.errors import written
 from npu_tensor.observed import Observed, StepRun
 from npu_tensor.runtime.sim.timeline import Timeline
 
@@ -45,7 +46,8 @@ class _Slice(NamedTuple):
 def write_trace(path: str | os.PathLike[str], found: Observed, threads: Mapping[int, str], origin: float) -> None:
     """Write `trace_events` as a file that trace viewers open."""
     content = {"traceEvents": trace_events(found, threads, origin), "displayTimeUnit": "ms"}
-    Path(path).write_text(json.dumps(content), "utf-8")
+    with written(path):
+        Path(path).write_text(json.dumps(content), "utf-8")
 
 
 def trace_events(found: Observed, threads: Mapping[int, str], origin: float) -> list[dict[str, object]]:

@@ -271,3 +271,25 @@ def test_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "npu_tensor", "--help"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert {"demo", "info", "ops"} <= set(output.split())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", [["ops"], ["--help"], ["demo", "--dtype", "float32"], ["gen-kernels", "--help"]])
+def test_output_to_a_full_disk_is_one_sentence(command: list[str]) -> None:
+    program = ["-m", "npu_tensor", *command]
+    if command[0] == "gen-kernels":
+        program = ["-c", "from npu_tensor.cli.gen_kernels import gen_kernels; gen_kernels(['--help'])"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, *program], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "npu_tensor", "ops"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")

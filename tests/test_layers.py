@@ -23,7 +23,7 @@ SOURCES = [  # rglob does not follow the links to top-level folders
 # Lowest layer first. A module may import from lower layers and, inside a sub-package, from its siblings.
 # "" is npu_tensor/__init__.py, the public names: only what uses the package as a user does may import it.
 LAYERS = (
-    ("affinity", "errors", "forks", "units", "user_warnings", "version"),
+    ("affinity", "errors", "forks", "interrupts", "units", "user_warnings", "version"),
     ("config", "events"),
     ("debugging", "dtypes", "logs"),
     ("dlpack", "spec", "tensor_desc"),

@@ -26,6 +26,7 @@ from npu_tensor.cli.docs import COMPOSITE_HEADINGS, OP_HEADINGS, composite_row, 
 from npu_tensor.cli.docs import docs as docs_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
+from npu_tensor.cli.output import Group
 from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
 from npu_tensor.cli.profile import profile as profile_command
@@ -39,7 +40,7 @@ __all__ = ["main"]
 DEPENDENCIES = ("numpy", "networkx", "ml_dtypes", "llvmlite")
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """Shows errors of the package as errors of the command, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:

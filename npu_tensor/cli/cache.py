@@ -20,7 +20,7 @@ from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_contents import Item, damage, describe, scan
 from npu_tensor.runtime.store_directories import existing
-from npu_tensor.runtime.store_files import LOG
+from npu_tensor.runtime.store_files import LOG, read_file
 from npu_tensor.runtime.store_upkeep import Removed, clear_everything, collect
 from npu_tensor.runtime.store_upkeep import clear as clear_kernels
 from npu_tensor.units import size
@@ -146,8 +146,8 @@ def show(kernel: str, as_json: bool) -> None:
     for item in _items():
         sidecar = describe(item)
         if sidecar is not None and _is_meant(kernel, sidecar):
-            log = item.files[0].path.with_suffix(LOG)
-            found.append(sidecar | {"log": log.read_text("utf-8", "replace") if log.exists() else ""})
+            log = next((read_file(file.path) for file in item.files if file.path.suffix == LOG), b"")
+            found.append(sidecar | {"log": log.decode("utf-8", "replace")})
     if not found:
         raise _no_match(kernel)
     if as_json:

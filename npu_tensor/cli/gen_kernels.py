@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from npu_tensor.cli.output import Command
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import arch_of
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
@@ -68,7 +69,7 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
         context.exit()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--config",
     "config_file",

@@ -14,11 +14,12 @@ from typing import Final
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.artifact import Backend
 from npu_tensor.runtime.keys import folder
 from npu_tensor.runtime.precompiled import MANIFEST
 from npu_tensor.runtime.store import store
-from npu_tensor.runtime.store_directories import readable
+from npu_tensor.runtime.store_directories import readable, untrusted
 
 __all__ = ["DIRECTORY", "builtin_targets", "no_kernels", "ready_directories"]
 
@@ -33,9 +34,16 @@ def builtin_targets() -> tuple[str, ...]:
 def ready_directories() -> tuple[Path, ...]:
     """Where ready kernels are looked for: in those of `config.ready_kernel_dirs`, then in the package.
 
-    Raises ArgumentError if one of the former does not exist.
+    Raises ArgumentError if one of the former does not exist, or if other users can write to it.
     """
-    return (*config.ready_kernel_dirs(), *([DIRECTORY] if builtin_targets() else []))
+    asked = config.ready_kernel_dirs()
+    for path in asked:
+        if reason := untrusted(path):
+            raise ArgumentError(
+                f"{config.origin('kernel_dirs')} names {str(path)!r}, which {reason}, and its kernels would run as "
+                "this user; NPU_TENSOR_TRUST_CACHE=1 allows that"
+            )
+    return (*asked, *([DIRECTORY] if builtin_targets() else []))
 
 
 def no_kernels(arch: str, backend: Backend | None = None) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
+from npu_tensor.interrupts import import_whole
 from npu_tensor.runtime.device_uri import DeviceUri, Scheme, device_option, parse_uri, split_uris, target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
@@ -41,6 +42,7 @@ def open_device(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], 
     if reason := not_allowed(uri.scheme):
         raise DeviceError(f"{uri.text}: {reason}")
     if uri.scheme == "sim":
+        import_whole("npu_tensor.runtime.sim.device")  # which imports greenlet
         from npu_tensor.runtime.sim.device import simulated
 
         return simulated(uri.text, allocator)
@@ -52,6 +54,7 @@ _opened: dict[tuple[int, int, str], XrtDevice] = {}
 
 
 def _npus(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
+    import_whole("npu_tensor.runtime.xrt.device")
     from npu_tensor.runtime.builtin import no_kernels
     from npu_tensor.runtime.discovery import select
     from npu_tensor.runtime.logical import LogicalDevice

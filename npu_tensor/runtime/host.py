@@ -7,6 +7,7 @@ from functools import cache
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import new_lock
+from npu_tensor.interrupts import import_whole
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.reference import ReferenceDevice
 from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
@@ -39,6 +40,7 @@ def _host_devices() -> tuple[HostDevice, ...]:
     found: list[HostDevice] = []
     if config.cpu_compile:
         try:
+            import_whole("npu_tensor.runtime.cpu.device")  # which imports llvmlite
             from npu_tensor.runtime.cpu.device import CpuDevice
 
             found.append(CpuDevice(allocator()))

@@ -8,6 +8,10 @@ from slabs of 2 MiB. Large blocks are mappings of their own, rounded up to 2 MiB
 
 Allocating and freeing a small block is one `pop` or `append` on a list, which are atomic in CPython;
 everything else takes a lock.
+
+Ctrl-C raises KeyboardInterrupt between any two instructions of Python, also in a `__del__` that is written in it. So
+what gives a block back is a C function, and what is done under the lock is done in steps after each of which all is
+well. Between the `pop` and the buffer that is to hold the block an interrupt can still lose one small block.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import ctypes
 import mmap
 import threading
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +33,7 @@ import numpy.typing as npt
 from npu_tensor import units
 from npu_tensor.errors import ArgumentError
 from npu_tensor.forks import held_at_fork
+from npu_tensor.interrupts import uninterrupted
 
 __all__ = ["ALIGNMENT", "Allocator", "Buffer", "MemoryStatistics"]
 
@@ -77,8 +82,16 @@ class _Mapping:
         self._map.close()
 
 
-class _FreeList(list[int]):
-    """Addresses of free blocks of one size. Holds the mappings, so that they outlive the buffers in them."""
+class _Block(partial[None]):
+    """A small block. A call, which takes no arguments, gives it back to its free list."""
+
+    __slots__ = ("address",)
+
+    address: int
+
+
+class _FreeList(list[_Block]):
+    """Free blocks of one size. Holds the mappings, so that they outlive the buffers in them."""
 
     __slots__ = ("mappings", "size")
 
@@ -86,6 +99,13 @@ class _FreeList(list[int]):
         super().__init__()
         self.size = size
         self.mappings = mappings
+
+    def new(self, address: int) -> _Block:
+        """The block at an address, which is not in the list yet."""
+        block = _Block(self.append)
+        block.__setstate__((self.append, (block,), {}, None))  # type: ignore[attr-defined]  # that of partial
+        block.address = address
+        return block
 
 
 class Buffer:
@@ -102,24 +122,20 @@ class Buffer:
     NumPy arrays made by `as_array` share the memory and keep the buffer alive. Contents start undefined.
     """
 
-    __slots__ = ("__weakref__", "_give_back", "_owner", "address", "copies", "nbytes", "runs")
+    __slots__ = ("__del__", "__weakref__", "_memory", "address", "copies", "nbytes", "runs")
 
     address: int
     nbytes: int
     home: Any = None
     copies: dict[int, Any]
     runs: int
-    _give_back: Callable[[int], object]
-    _owner: npt.NDArray[Any]  # set by from_array only
+    __del__: Callable[[], object]  # gives the block back; Python calls what the slot holds, if anything
+    _memory: Any  # what else the memory needs: the array or the buffer that it is part of
 
     # `Allocator.allocation` does the same without the call.
-    def __init__(self, address: int, nbytes: int, give_back: Callable[[int], object]) -> None:
+    def __init__(self, address: int, nbytes: int) -> None:
         self.address = address
         self.nbytes = nbytes
-        self._give_back = give_back
-
-    def __del__(self) -> None:
-        self._give_back(self.address)
 
     @classmethod
     def from_array(cls, array: npt.NDArray[Any]) -> Buffer:
@@ -131,15 +147,15 @@ class Buffer:
             raise ArgumentError("only a C-contiguous array can be used without a copy")
         if array.dtype.hasobject:
             raise ArgumentError("an array of Python objects cannot be used as memory")
-        buffer = cls(array.__array_interface__["data"][0], array.nbytes, _keep)
-        buffer._owner = array
+        buffer = cls(array.__array_interface__["data"][0], array.nbytes)
+        buffer._memory = array
         return buffer
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The bytes of the buffer, for `numpy.asarray`. Read-only when the array it came from is."""
-        owner: npt.NDArray[Any] | None = getattr(self, "_owner", None)
-        read_only = owner is not None and not owner.flags.writeable
+        memory = getattr(self, "_memory", None)
+        read_only = isinstance(memory, np.ndarray) and not memory.flags.writeable
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
 
     def as_array(
@@ -164,15 +180,10 @@ class Buffer:
     def part(self, start: int, nbytes: int) -> Buffer:
         """Some of its bytes as a buffer of their own, without a copy; keeps this one alive."""
         # Parts of parts keep the whole alive, and not each other: a program may cut a part off again and again.
-        is_part = getattr(self._give_back, "__func__", None) is Buffer._keep_alive
-        part = Buffer(self.address + start, nbytes, self._give_back if is_part else self._keep_alive)
-        owner = getattr(self, "_owner", None)
-        if owner is not None:
-            part._owner = owner
+        memory = getattr(self, "_memory", None)
+        part = Buffer(self.address + start, nbytes)
+        part._memory = memory if isinstance(memory, (Buffer, np.ndarray)) else self
         return part
-
-    def _keep_alive(self, address: int) -> None:
-        """What a part does at its end."""
 
     def __repr__(self) -> str:
         return f"Buffer(address={self.address:#x}, nbytes={self.nbytes})"
@@ -190,10 +201,6 @@ class _ReadOnly:
     def __array_interface__(self) -> dict[str, Any]:
         interface = self.buffer.__array_interface__
         return {**interface, "data": (interface["data"][0], True)}
-
-
-def _keep(address: int) -> None:
-    """What a buffer on foreign memory does at its end."""
 
 
 @dataclass(frozen=True)
@@ -232,16 +239,13 @@ class Allocator:
         self._slab_end = 0
         self._cut_bytes = 0
         self._free_lists = [_FreeList(size, self._slabs) for size in _SMALL_SIZES]
-        # By size in units of 64 bytes: how to take a block, how to give it back, and its free list.
-        self._small: list[tuple[Callable[[], int], Callable[[int], None], _FreeList]] = []
+        # By size in units of 64 bytes.
+        self._small: list[_FreeList] = []
         for free in self._free_lists:
-            entry = (free.pop, free.append, free)
-            self._small += [entry] * (free.size // ALIGNMENT + 1 - len(self._small))
+            self._small += [free] * (free.size // ALIGNMENT + 1 - len(self._small))
 
         self._large: dict[int, _Mapping] = {}  # in use or free
-        self._idle: OrderedDict[int, int] = OrderedDict()  # free ones, address -> size, oldest first
-        self._idle_by_size: defaultdict[int, list[int]] = defaultdict(list)  # oldest first
-        self._idle_bytes = 0
+        self._idle: dict[int, int] = {}  # free ones, address -> size, oldest first
         self._large_bytes = 0
         self._returned: deque[int] = deque()
         self._peak = 0
@@ -252,15 +256,9 @@ class Allocator:
         Raises ArgumentError for a negative size, MemoryError when the system has no memory left even after
         everything kept was given back.
         """
-        if 0 <= nbytes <= _LARGEST_SMALL:
-            take, give_back, free = self._small[(nbytes + 63) >> 6]
-            try:
-                return Buffer(take(), nbytes, give_back)
-            except IndexError:
-                return Buffer(self._cut(free), nbytes, give_back)
-        if nbytes < 0:
-            raise ArgumentError(f"a buffer cannot have {nbytes} bytes")
-        return Buffer(self._take_large(-(-nbytes // _HUGE_PAGE) * _HUGE_PAGE), nbytes, self._give_back_large)
+        if nbytes > _LARGEST_SMALL:
+            return self._large_buffer(nbytes)
+        return self.allocation(nbytes)()
 
     def allocation(self, nbytes: int) -> Callable[[], Buffer]:
         """A function that does what `allocate(nbytes)` does, in two thirds of the time for small buffers.
@@ -271,20 +269,18 @@ class Allocator:
             if nbytes < 0:
                 raise ArgumentError(f"a buffer cannot have {nbytes} bytes")
             return partial(self.allocate, nbytes)
-        take, give_back, free = self._small[(nbytes + 63) >> 6]
-        cut = self._cut
-        new = object.__new__
+        free = self._small[(nbytes + 63) >> 6]
+        take, cut, new = free.pop, self._cut, object.__new__
 
         def allocate() -> Buffer:
-            try:
-                address = take()
-            except IndexError:
-                address = cut(free)
             # Python calls __init__ for 40 ns; the stores alone take 10.
             buffer = new(Buffer)
-            buffer.address = address
+            try:
+                block = buffer.__del__ = take()
+            except IndexError:
+                block = buffer.__del__ = cut(free)
+            buffer.address = block.address
             buffer.nbytes = nbytes
-            buffer._give_back = give_back
             return buffer
 
         return allocate
@@ -303,14 +299,14 @@ class Allocator:
             self._collect()
             free = sum(len(blocks) * blocks.size for blocks in self._free_lists)
             return MemoryStatistics(
-                in_use=self._cut_bytes - free + self._large_bytes - self._idle_bytes,
-                cached=free + self._slab_end - self._slab_next + self._idle_bytes,
+                in_use=self._cut_bytes - free + self._large_bytes - self._idle_bytes(),
+                cached=free + self._slab_end - self._slab_next + self._idle_bytes(),
                 peak=self._peak,
             )
 
     # Small blocks. _cut takes the lock itself; the other two are called inside it.
 
-    def _cut(self, free: _FreeList) -> int:
+    def _cut(self, free: _FreeList) -> _Block:
         """Fill an empty free list from a slab and take one block."""
         with self._lock:
             with suppress(IndexError):
@@ -318,37 +314,39 @@ class Allocator:
             size = free.size
             if self._slab_end - self._slab_next < size:
                 self._new_slab()
-            available = min(max(_RUN, size), self._slab_end - self._slab_next)
-            first = self._slab_next
-            self._slab_next += available // size * size
-            self._cut_bytes += self._slab_next - first
+            available = min(max(_RUN, size), self._slab_end - self._slab_next) // size * size
+            blocks = [*map(free.new, range(self._slab_next + available - size, self._slab_next - 1, -size))]
+            self._slab_next += available
+            self._cut_bytes += available
+            free.extend(blocks)
             self._note_peak()
-            free.extend(range(self._slab_next - size, first, -size))
-            return first
+            return free.pop()
 
     def _new_slab(self) -> None:
         """Cut what is left of the newest slab into the largest blocks that fit, and start another."""
         slab = self._map(_SLAB)
         while rest := self._slab_end - self._slab_next:
             free = self._free_lists[bisect_right(_SMALL_SIZES, rest) - 1]
-            free.append(self._slab_next)
+            block = free.new(self._slab_next)
             self._slab_next += free.size
             self._cut_bytes += free.size
+            free.append(block)
         self._slabs[slab.address] = slab
         self._slab_next, self._slab_end = slab.address, slab.address + slab.size
 
+    @uninterrupted
     def _release_slabs(self) -> int:
         # Other threads take blocks without the lock. Those taken out here are out of their reach.
-        taken: list[tuple[_FreeList, list[int]]] = []
+        taken: list[tuple[_FreeList, list[_Block]]] = []
         free_bytes: defaultdict[int, int] = defaultdict(int)
         for free in self._free_lists:
-            blocks: list[int] = []
+            blocks: list[_Block] = []
             with suppress(IndexError):
                 while True:
                     blocks.append(free.pop())
             taken.append((free, blocks))
-            for address in blocks:
-                free_bytes[address & -_SLAB] += free.size
+            for block in blocks:
+                free_bytes[block.address & -_SLAB] += free.size
         empty = set()
         for address, slab in self._slabs.items():
             newest = address + slab.size == self._slab_end
@@ -357,7 +355,7 @@ class Allocator:
                 if newest:
                     self._slab_next = self._slab_end = 0
         for free, blocks in taken:
-            free.extend(address for address in reversed(blocks) if address & -_SLAB not in empty)
+            free.extend(block for block in reversed(blocks) if block.address & -_SLAB not in empty)
         for address in empty:
             self._cut_bytes -= free_bytes[address]
             self._slabs.pop(address).close()
@@ -365,51 +363,45 @@ class Allocator:
 
     # Large blocks.
 
-    def _take_large(self, size: int) -> int:
+    def _large_buffer(self, nbytes: int) -> Buffer:
+        size = -(-nbytes // _HUGE_PAGE) * _HUGE_PAGE
         with self._lock:
             self._collect()
-            same_size = self._idle_by_size[size]
-            if same_size:
-                address = same_size.pop()
-                del self._idle[address]
-                self._idle_bytes -= size
-            else:
+            address = next((address for address, idle in reversed(self._idle.items()) if idle == size), 0)
+            if not address:
                 mapping = self._map(size)
                 address = mapping.address
                 self._large[address] = mapping
                 self._large_bytes += size
+                self._idle[address] = size
+            buffer = Buffer(address, nbytes)
+            buffer._memory = _Collector(self)
+            buffer.__del__ = partial(self._returned.append, address)
+            del self._idle[address]
             self._note_peak()
-            return address
-
-    def _give_back_large(self, address: int) -> None:
-        self._returned.append(address)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._collect()
-            finally:
-                self._lock.release()
+            return buffer
 
     def _collect(self) -> None:
         """Sort in the large blocks that were given back, and unmap the oldest beyond the limit."""
         while self._returned:
-            address = self._returned.popleft()
-            size = self._large[address].size
-            self._idle[address] = size
-            self._idle_by_size[size].append(address)
-            self._idle_bytes += size
-        while self._idle_bytes > self.pool_bytes:
-            self._unmap_oldest()
+            address = self._returned[0]
+            self._idle[address] = self._large[address].size
+            self._returned.popleft()
+        surplus = self._idle_bytes() - self.pool_bytes
+        while surplus > 0:
+            surplus -= self._unmap_oldest()
 
     def _unmap_oldest(self) -> int:
-        address, size = self._idle.popitem(last=False)
-        same_size = self._idle_by_size[size]
-        same_size.pop(0)
-        if not same_size:
-            del self._idle_by_size[size]
-        self._idle_bytes -= size
+        address = next(iter(self._idle))
+        mapping = self._large[address]
+        size = mapping.size
+        del self._idle[address], self._large[address]
         self._large_bytes -= size
-        self._large.pop(address).close()
+        mapping.close()
         return size
+
+    def _idle_bytes(self) -> int:
+        return sum(self._idle.values())
 
     # Both kinds.
 
@@ -432,4 +424,18 @@ class Allocator:
         return released
 
     def _note_peak(self) -> None:
-        self._peak = max(self._peak, self._cut_bytes + self._large_bytes - self._idle_bytes)
+        self._peak = max(self._peak, self._cut_bytes + self._large_bytes - self._idle_bytes())
+
+
+class _Collector:
+    """Held by a large buffer: when that has given its block back, memory beyond the limit is unmapped."""
+
+    __slots__ = ("allocator",)
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator = allocator
+
+    def __del__(self) -> None:
+        if not self.allocator._lock.locked():  # A garbage collection inside the lock would wait for ever.
+            with self.allocator._lock:
+                self.allocator._collect()

@@ -22,7 +22,7 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.forks import new_lock
 from npu_tensor.runtime.artifact import ABI, Artifact, Backend, Request
 from npu_tensor.runtime.keys import design_digest, kernel_key
-from npu_tensor.runtime.store_files import SUFFIX, file_record
+from npu_tensor.runtime.store_files import SUFFIX, file_record, read_file
 from npu_tensor.user_warnings import warn
 
 __all__ = ["EXPORTED_NAME", "MANIFEST", "KernelDirectory", "read_description", "read_manifest"]
@@ -70,7 +70,7 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
 
 def _json(path: Path) -> Any:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_file(path))
         json.dumps(value, ensure_ascii=False).encode()  # JSON may hold halves of surrogate pairs, which are no text
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{path} is not JSON: {error}") from None
@@ -137,7 +137,7 @@ def _verified(directory: Path, exported: str, description: Mapping[str, Any], ba
     files = {suffix: directory / f"{exported}{suffix}" for suffix in description["files"]}
     for suffix, path in files.items():
         try:
-            actual = file_record(path.read_bytes())
+            actual = file_record(read_file(path))
         except OSError as error:
             return f"{path} cannot be read: {error.strerror}"
         if any(actual[field] != description["files"][suffix][field] for field in actual):

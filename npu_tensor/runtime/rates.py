@@ -24,7 +24,7 @@ from npu_tensor.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store_directories import readable, writable
-from npu_tensor.runtime.store_files import write_atomically
+from npu_tensor.runtime.store_files import read_file, write_atomically
 from npu_tensor.runtime.system import processor_fields
 from npu_tensor.task import Cost, Expense
 from npu_tensor.user_warnings import warn
@@ -197,7 +197,7 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
     for directory in readable(root):
         path = directory / calibration_path(kind, dict(identity))
         try:
-            content = path.read_bytes()
+            content = read_file(path)
         except OSError:
             continue
         try:

@@ -35,6 +35,7 @@ from npu_tensor.runtime.store_files import (
     move_aside,
     parse_sidecar,
     read_entry,
+    read_file,
     read_log,
     sidecar_text,
     write_entry,
@@ -80,7 +81,7 @@ class _Found(NamedTuple):
         if message is None:
             return None
         try:
-            log = (self.directory / (self.stem + LOG)).read_text("utf-8", "replace")
+            log = read_file(self.directory / (self.stem + LOG)).decode("utf-8", "replace")
         except OSError:
             log = ""
         return Failure(message, log)

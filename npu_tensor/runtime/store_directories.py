@@ -8,20 +8,31 @@ for root in readable(config.cache_dir):
 from __future__ import annotations
 
 import atexit
+import grp
 import os
+import pwd
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from npu_tensor.config import user_temporary_path
+from npu_tensor.config import config, user_temporary_path
 from npu_tensor.forks import new_lock
 from npu_tensor.user_warnings import warn
 
-__all__ = ["SCRATCH_PREFIX", "existing", "not_kept", "process_directory", "readable", "scratch_directory", "writable"]
+__all__ = [
+    "SCRATCH_PREFIX",
+    "existing",
+    "not_kept",
+    "process_directory",
+    "readable",
+    "scratch_directory",
+    "untrusted",
+    "writable",
+]
 
 SCRATCH_PREFIX: Final = "npu_tensor-scratch-"
 """Directories of running builds, and of kernels that no other directory could take, begin with this and the
@@ -36,12 +47,12 @@ _own: dict[int, Path] = {}
 def readable(root: Path) -> tuple[Path, ...]:
     """The directories in which this process looks for kernels of the cache `root`, in this order."""
     found = dict.fromkeys((root, _writable.get(root), _own.get(os.getpid())))
-    return tuple(path for path in found if path is not None and _is_safe(path))
+    return tuple(path for path in found if path is not None and _is_used(path))
 
 
 def existing(root: Path) -> tuple[Path, ...]:
     """The directories in which processes of this user may have put kernels of the cache `root`, if they exist."""
-    return tuple(path for path in dict.fromkeys((root, user_temporary_path())) if path.is_dir() and _is_safe(path))
+    return tuple(path for path in dict.fromkeys((root, user_temporary_path())) if path.is_dir() and _is_used(path))
 
 
 def writable(root: Path) -> Path:
@@ -61,10 +72,11 @@ def writable(root: Path) -> Path:
         instead = user_temporary_path()
         _try(instead)
         _writable[root] = instead
-    warn(
-        f"compiled kernels are not kept in {root}, where nothing can be written ({reason}), but in {instead}; "
-        "set NPU_TENSOR_CACHE_DIR to a directory of yours"
-    )
+    if _is_used(root):
+        warn(
+            f"compiled kernels are not kept in {root}, where nothing can be written ({reason}), but in {instead}; "
+            "set NPU_TENSOR_CACHE_DIR to a directory of yours"
+        )
     return instead
 
 
@@ -72,24 +84,60 @@ def _try(directory: Path) -> None:
     """Write a file; permission bits say nothing about read-only mounts and file systems that map users."""
     private = directory == user_temporary_path()
     directory.mkdir(mode=0o700 if private else 0o777, parents=not private, exist_ok=True)
-    if not _is_safe(directory):
-        raise PermissionError(f"{directory} is not a directory that only this user can write")
+    if reason := untrusted(directory):
+        raise PermissionError(f"{directory} {reason}")
     with tempfile.TemporaryFile(dir=directory):
         pass
 
 
-def _is_safe(directory: Path) -> bool:
-    """Whether kernels in it cannot be those of others, which checksums do not tell.
+def untrusted(directory: Path) -> str | None:
+    """Why kernels in it may be those of others, which checksums do not tell; None if they cannot, or may by a setting.
 
-    Whoever names a cache directory trusts it; the name of this user's temporary one is free for everybody to take.
+    Others are all users but this one and root. The name of this user's temporary directory is free for everybody to
+    take, so that one must be a directory of this very user.
     """
-    if directory != user_temporary_path():
-        return True
+    private = directory == user_temporary_path()
+    if config.trust_cache and not private:
+        return None
     try:
-        found = directory.lstat()
-    except FileNotFoundError:
-        return True
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        found = directory.lstat() if private else directory.stat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return "is not a directory" if private else None
+    user = os.geteuid()
+    if found.st_uid not in ((user,) if private else (user, 0)):
+        return f"belongs to another user, {_user_name(found.st_uid)}"
+    if found.st_mode & 0o002 or (found.st_mode & 0o020 and (private or not _is_own_group(found.st_gid, user))):
+        return "can be written by other users"
+    return None
+
+
+def _user_name(user: int) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(user).pw_name
+    return str(user)
+
+
+def _is_own_group(group: int, user: int) -> bool:
+    """Whether nobody else is in a group: many systems give each user one, for which their files are writable."""
+    try:
+        found = grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == _user_name(user) and set(found.gr_mem) <= {found.gr_name}
+
+
+def _is_used(directory: Path) -> bool:
+    """Whether kernels are loaded from a directory; warns of one that is there and refused, once per process."""
+    reason = untrusted(directory)
+    if reason and directory not in _warned and directory != user_temporary_path():
+        _warned.add(directory)
+        warn(
+            f"{directory} {reason}, and kernels that lie there would run as this user: it is not used; set "
+            "NPU_TENSOR_CACHE_DIR to a directory of yours, or NPU_TENSOR_TRUST_CACHE=1 if you trust who can write there"
+        )
+    return reason is None
 
 
 def process_directory() -> Path:

@@ -11,11 +11,13 @@ with the disk: what a power cut leaves half written does not have its checksum.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +27,7 @@ from typing import Any, BinaryIO, Final
 
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import new_lock
+from npu_tensor.interrupts import import_whole
 from npu_tensor.version import VERSION
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "move_aside",
     "parse_sidecar",
     "read_entry",
+    "read_file",
     "read_log",
     "sidecar_text",
     "write_atomically",
@@ -95,6 +99,7 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
 
     Raises OSError if the lock cannot be made; BlockingIOError, one of these, if `wait` is false and it is held.
     """
+    import_whole("filelock")
     from filelock import FileLock, Timeout
 
     from npu_tensor.runtime.build.process import is_cancelled
@@ -103,9 +108,9 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Processes poll; the threads of one need not.
     mine = _thread_locks.get(path) or _thread_locks.setdefault(path, new_lock(of_builds=True))
-    if not mine.acquire(blocking=wait):
-        raise BlockingIOError(f"{path} is held by somebody else")
     try:
+        if not mine.acquire(blocking=wait):
+            raise BlockingIOError(f"{path} is held by somebody else")
         lock = FileLock(path, timeout=-1 if wait else 0, poll_interval=0.01)
         try:
             lock.acquire(cancel_check=is_cancelled)
@@ -118,7 +123,16 @@ def locked(root: Path, key: str, wait: bool = True) -> Iterator[None]:
         finally:
             lock.release()
     finally:
-        mine.release()
+        if mine._is_owned():  # type: ignore[attr-defined]  # An interrupt may come as soon as the lock is taken.
+            mine.release()
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file. Raises OSError, also for named pipes and devices, whose readers may wait for ever."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read()
 
 
 def file_record(content: bytes) -> dict[str, Any]:
@@ -204,7 +218,7 @@ def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
     Raises Damage.
     """
     try:
-        content = (directory / (stem + SIDECAR)).read_bytes()
+        content = read_file(directory / (stem + SIDECAR))
     except OSError:
         return None
     description = parse_sidecar(content)
@@ -214,7 +228,7 @@ def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
         raise Damage("the description lacks fields, or they are of other types")
     for suffix, expected in description["files"].items():
         try:
-            data = (directory / (stem + suffix)).read_bytes()
+            data = read_file(directory / (stem + suffix))
         except OSError as error:
             raise Damage(f"{stem}{suffix} cannot be read: {error.strerror}") from None
         if len(data) != expected["bytes"]:

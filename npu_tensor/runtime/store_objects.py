@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from npu_tensor.runtime.store_files import Damage, write_atomically
+from npu_tensor.runtime.store_files import Damage, read_file, write_atomically
 
 __all__ = ["FOLDER", "SUFFIX", "read_object", "write_object"]
 
@@ -21,7 +21,7 @@ _CHECKSUM_BYTES: Final = hashlib.sha256().digest_size
 
 def read_object(path: Path) -> bytes:
     """The object file, which has its checksum. Raises Damage if it has not, and OSError."""
-    content = path.read_bytes()
+    content = read_file(path)
     checksum, code = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
     if hashlib.sha256(code).digest() != checksum:
         raise Damage(f"{path.name} does not have its checksum")

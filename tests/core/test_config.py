@@ -60,6 +60,7 @@ BAD = {
     "launch_seconds": "0",
     "self_check": "maybe",
     "strict": "sometimes",
+    "trust_cache": "mine",
     "eager": "maybe",
     "fallback": "wran",
     "debug": "6",

@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import os
+import re
+import signal
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -463,3 +465,35 @@ def test_a_folder_and_another_dtype_have_their_own_errors(suffix: str, tmp_path:
     np.save(tmp_path / "complex.npy", np.ones(2, np.complex64))
     with pytest.raises(nt.DTypeError, match="complex"):
         nt.load(tmp_path / "complex.npy")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors"])
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, suffix: str) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / f"weights.{suffix}"
+    tensor = nt.zeros(100, 100).realize()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(nt.FileError, match=re.escape(f"{str(path)!r} could not be written: ")) as caught:
+            nt.save(tensor if suffix == "npy" else {"x": tensor}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert isinstance(caught.value, OSError)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        nt.save(tensor, tmp_path / "nowhere" / "x.npy")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_device_is_an_error_that_names_it() -> None:
+    x = nt.ones(3)
+    with nt.profile() as profiled:
+        (x + 1).realize()
+    link = "'/dev/full' could not be written: No space left on device"
+    with pytest.raises(nt.FileError, match=link):
+        nt.save(x, "/dev/full")
+    with pytest.raises(nt.FileError, match=link):
+        profiled.trace("/dev/full")

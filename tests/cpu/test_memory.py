@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import os
 import random
@@ -9,14 +10,18 @@ import subprocess
 import sys
 import threading
 import weakref
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from npu_tensor import units
+from npu_tensor.runtime import memory
 from npu_tensor.runtime.memory import ALIGNMENT, Allocator, Buffer
 
 MIB = 1 << 20
@@ -401,3 +406,85 @@ late.self = late
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt at the place of this number in the allocator where CPython looks for signals.
+
+    Counts places if the number is 0. In destructors too, where Python prints and forgets what is raised.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.count = 0
+        self._before: dict[FrameType, str] = {}
+
+    def __enter__(self) -> Interrupter:
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        self._before.clear()
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename != memory.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        self._before[frame] = "RESUME"  # which has called this function
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode":
+            before = self._before.get(frame, "")
+            self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
+                self.count += 1
+                if self.count == self.number:
+                    raise KeyboardInterrupt
+        elif event == "exception":
+            self._before[frame] = ""  # Nobody looks for signals on the way to a handler.
+        return self._step
+
+
+@pytest.mark.parametrize("nbytes", [64, MIB, 3 * MIB])
+def test_an_interrupt_loses_no_block_that_is_given_back(nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # A destructor that only tidies up.
+    allocator = Allocator(pool_bytes=4 * MIB)
+    number = 1
+    while True:
+        buffers = [allocator.allocate(nbytes) for _ in range(3)]
+        with Interrupter(number) as places:
+            buffers.clear()
+        assert allocator.statistics().in_use == 0, f"after an interrupt at place {number}"
+        if places.count < number:
+            break
+        number += 1
+
+
+def test_large_blocks_survive_an_interrupt_at_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
+
+    def work() -> None:
+        for nbytes in (3 * MIB, 5 * MIB, 3 * MIB):
+            first, second = allocator.allocate(nbytes), allocator.allocate(nbytes)
+            assert abs(first.address - second.address) >= nbytes
+            first.as_array((nbytes,), np.uint8)[::4096] = 1
+            second.as_array((nbytes,), np.uint8)[::4096] = 2
+            assert first.as_array((nbytes,), np.uint8)[0] == 1
+
+    number, reached = 1, True
+    while reached:
+        allocator = Allocator(pool_bytes=7 * MIB)
+        with suppress(KeyboardInterrupt), Interrupter(number) as places:
+            work()
+        reached = places.count >= number
+        work()
+        assert not allocator._lock.locked()
+        statistics = allocator.statistics()
+        assert statistics.in_use == 0, f"after an interrupt at place {number}"
+        assert statistics.cached <= 7 * MIB
+        allocator.release()
+        assert allocator.statistics().cached == 0
+        number += 1
+    assert number > 50

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
+import os
 import re
 import shlex
+import socket
+import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from store_entries import (
@@ -29,6 +37,7 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime import store_files
+from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.store import Store
 from npu_tensor.runtime.store_contents import scan
 from npu_tensor.runtime.store_upkeep import clear
@@ -350,3 +359,67 @@ def test_recompiling_is_forced_once_per_store(store: Store, root: Path) -> None:
                 made = [fresh.get_or_build(FOLDER, NAME, key, builder, {})[1] for _ in range(3)]
                 assert (made, builder.calls) == ([True, False, False], 1)
                 assert fresh.find(FOLDER, NAME, key) is not None
+
+
+def _directory(path: Path) -> None:
+    (path / "in it").mkdir(parents=True)
+
+
+def _socket(path: Path) -> None:
+    # The path of a socket is at most 107 bytes long.
+    with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(path.parent):
+        bound.bind("socket")
+        os.replace("socket", path.name)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, _socket, _directory])
+def test_what_is_no_file_is_not_waited_for(
+    store: Store, emitted: list[events.Event], make: Callable[[Path], object]
+) -> None:
+    sidecar = put(store)
+    library = sidecar.with_suffix(".so")
+    library.unlink()
+    make(library)
+    assert store.find(FOLDER, NAME, KEY) is None
+    (damaged,) = emitted
+    assert isinstance(damaged, events.CacheDamaged)
+    assert library.name in damaged.reason
+    assert put(store) == sidecar
+    assert library.read_bytes() == b"machine code"
+    if make is not _directory:
+        sidecar.unlink()
+        make(sidecar)
+        assert store.find(FOLDER, NAME, KEY) is None
+        assert put(store) == sidecar
+
+    objects = ObjectCache(store.root / "cpu")
+    objects.store("0" * 64, b"object")
+    (path,) = (store.root / "cpu").iterdir()
+    path.unlink()
+    make(path)
+    assert objects.load("0" * 64) is None
+
+
+def test_an_interrupt_right_after_the_lock_was_taken_releases_it(root: Path) -> None:
+    def interrupt(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_return" and called.__name__ == "acquire" and frame.f_code.co_name == "locked":
+            raise KeyboardInterrupt
+
+    with store_files.locked(root, KEY):
+        pass
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt), store_files.locked(root, KEY):
+            pass
+    finally:
+        sys.setprofile(None)
+
+    def take() -> str:
+        try:
+            with store_files.locked(root, KEY, wait=False):
+                return "free"
+        except BlockingIOError:
+            return "held"
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(take).result() == "free"

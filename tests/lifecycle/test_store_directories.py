@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import grp
+import hashlib
 import os
+import pwd
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -29,9 +32,11 @@ from store_entries import (
 
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.errors import BuildError
+from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime import store_directories
+from npu_tensor.runtime.builtin import ready_directories
 from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import Store
 from npu_tensor.runtime.store_upkeep import clear, collect
@@ -101,6 +106,49 @@ def test_a_temporary_directory_that_others_may_have_made_is_refused(
     if instead.is_dir():
         write_by_hand(instead, "planted", KEY, b"evil")
         assert Store(instead).find(FOLDER, "planted", KEY) is None
+
+
+@pytest.mark.parametrize("plant", [planted_open, planted_by_another])
+def test_a_cache_of_others_is_refused_unless_it_is_trusted(
+    tmp_path: Path, own_temporary_directory: Path, plant: Callable[[Path], None]
+) -> None:
+    root = tmp_path / "cache"
+    plant(root)
+    write_by_hand(root, NAME, KEY, b"evil")
+    (root / "cpu").mkdir()
+    object_file = root / "cpu" / f"{KEY}.object"
+    object_file.write_bytes(hashlib.sha256(b"evil").digest() + b"evil")
+    with config.scope(trust_cache=True):
+        found = Store(root).find(FOLDER, NAME, KEY)
+        assert found is not None
+        assert found.files[".so"].read_bytes() == b"evil"
+        assert ObjectCache(root / "cpu").load(KEY) == b"evil"
+    with pytest.warns(RuntimeWarning, match=r"would run as this user.*NPU_TENSOR_TRUST_CACHE") as caught:
+        entry, built = Store(root).get_or_build(FOLDER, NAME, KEY, Builder(), {})
+    assert len(caught) == 1
+    assert built
+    assert entry.files[".so"].is_relative_to(user_directory(own_temporary_directory))
+    assert ObjectCache(root / "cpu").load(KEY) is None
+    with config.scope(kernel_dirs=(root,)):
+        with pytest.raises(ArgumentError, match=r"kernel_dirs names .*NPU_TENSOR_TRUST_CACHE=1 allows that"):
+            ready_directories()
+        with config.scope(trust_cache=True):
+            assert ready_directories()[0] == root
+
+
+def test_a_group_of_one_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "cache"
+    root.mkdir()
+    root.chmod(0o775)
+    user, group = pwd.getpwuid(os.geteuid()).pw_name, root.stat().st_gid
+    groups = {"own": (user, []), "named by others": ("users", []), "shared": (user, [user, "somebody"])}
+    found = {}
+    for name, (of_group, members) in groups.items():
+        entry = grp.struct_group((of_group, "x", group, members))
+        monkeypatch.setattr(grp, "getgrgid", lambda number, entry=entry: entry)
+        found[name] = store_directories.untrusted(root)
+    others = "can be written by other users"
+    assert found == {"own": None, "named by others": others, "shared": others}
 
 
 def test_a_full_disk_does_not_stop_the_work(small_disk: Path) -> None:

@@ -14,7 +14,6 @@ from npu_tensor import events, schedule, selection
 from npu_tensor.config import Policy, config
 from npu_tensor.graph import Capture, Node, capture
 from npu_tensor.plan import Plan
-from npu_tensor.runtime import devices as runtime_devices
 from npu_tensor.runtime.host import host_step
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, Refusal, Step, Task
@@ -108,7 +107,7 @@ class Left(Buffer):
     __slots__ = ("home", "result")
 
     def __init__(self, result: Buffer) -> None:
-        super().__init__(result.address, result.nbytes, lambda _: None)
+        super().__init__(result.address, result.nbytes)
         self.result = result
 
 
@@ -120,7 +119,7 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes an accelerator, the default device of the test with a policy."""
     selection.reset()
     made: dict[str, Accelerator] = {}
-    monkeypatch.setattr(runtime_devices, "open_device", lambda uri, *rest: made[uri.text])
+    monkeypatch.setattr(selection, "open_device", lambda uri, *rest: made[uri.text])
     before = nt.get_default_device()
 
     def make(

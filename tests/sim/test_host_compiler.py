@@ -6,10 +6,12 @@ import ctypes
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -351,6 +353,35 @@ def test_what_cxx_says_is_never_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp
     assert reason() is None  # the next compiler is taken
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (reason() or "").startswith("no C++ compiler of this machine ('x) takes C++20")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("sleep 100", "(hangs gave no answer)"),
+        # What it leaves behind has its output; whoever reads that to its end waits for it.
+        ("sleep 100 & exit 1", "(hangs)"),
+    ],
+)
+def test_a_compiler_that_hangs_is_passed_over(
+    script: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrapper = tmp_path / "hangs"
+    wrapper.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/process\n/bin/{script}\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "hangs")
+    monkeypatch.setattr(host_compiler, "_PROBE_SECONDS", 1)
+    # An alarm ends a test that waits, and not the compiler's hundred seconds.
+    previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for the compiler"))
+    signal.alarm(50)
+    try:
+        assert said in (reason() or "")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+        with suppress(ProcessLookupError):
+            os.killpg(int((tmp_path / "process").read_text()), signal.SIGKILL)
 
 
 def test_flags_in_cxx_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ import llvmlite.binding as llvm
 from npu_tensor import debugging
 from npu_tensor.errors import BuildError
 from npu_tensor.forks import held_at_fork
+from npu_tensor.interrupts import uninterrupted
 from npu_tensor.runtime.cpu.code_memory import Address, Code, CodeMemory
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.cpu.object_file import read_image, read_symbols
@@ -75,19 +76,18 @@ class Engine:
     """
 
     def __init__(self, target_machine: Any, key: str, cache_dir: Path | None) -> None:
-        self.triple: str = target_machine.triple
         self.statistics = EngineStatistics()
         self._target_machine = target_machine
         version = ".".join(map(str, llvm.llvm_version_info))
+        with _lock:
+            self.triple, self._jit = _new_jit(target_machine)
+            _immortal.append((self._jit, target_machine))
         self._key_prefix = f"{llvmlite.__version__}\0{version}\0{self.triple}\0{key}\0".encode()
         self._objects = ObjectCache(cache_dir)
         # By what was asked for. Whoever has an address keeps the code; here it is only found again.
         self._code: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
         self._memory = CodeMemory()
         self._linked = 0
-        with _lock:
-            self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
-            _immortal.append((self._jit, target_machine))
 
     def compile(
         self, ir_text: str, *function_names: str, symbols: Mapping[str, int] | None = None
@@ -130,6 +130,7 @@ class Engine:
             _trim_heap()
             return code.addresses()
 
+    @uninterrupted
     def _generate(self, ir_text: str, exported: Mapping[str, str], symbols: Mapping[str, int]) -> bytes:
         """Machine code of the module, as an object file that defines the values of `exported`."""
         start = time.perf_counter()
@@ -164,6 +165,7 @@ class Engine:
         if missing:
             raise BuildError(f"the object file lacks {', '.join(sorted(missing))}")
 
+    @uninterrupted
     def _link(self, data: bytes, exported: Mapping[str, str], symbols: Mapping[str, int]) -> Code:
         if self._linked >= MOST_LINKED:
             raise BuildError(f"{MOST_LINKED} modules have been linked, and LLVM cannot free them")
@@ -175,6 +177,12 @@ class Engine:
         code = Code({name: self._jit.get_function_address(unique) for name, unique in exported.items()}, self._jit)
         _immortal.append(code)
         return code
+
+
+@uninterrupted
+def _new_jit(target_machine: Any) -> tuple[str, Any]:
+    """The triple of the machine, and what loads code for it."""
+    return target_machine.triple, llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
 
 
 @cache

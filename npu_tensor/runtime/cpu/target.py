@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.forks import cached_property
+from npu_tensor.interrupts import uninterrupted
 
 __all__ = ["Target", "host_target"]
 
@@ -123,6 +124,7 @@ class Target:
             [*(f"+{name}" for name in sorted(self.features)), *(f"-{name}" for name in sorted(self.disabled))]
         )
 
+    @uninterrupted
     def create_target_machine(self) -> llvm.TargetMachine:
         """An LLVM code generator for this processor, at level 2, for code that stays in memory."""
         _initialize(self.triple)
@@ -141,6 +143,7 @@ def _initialize(triple: str) -> None:
         llvm.initialize_all_asmprinters()
 
 
+@uninterrupted
 def host_target(disabled: str = "") -> Target:
     """The processor this process runs on, without the features that `disabled` names.
 

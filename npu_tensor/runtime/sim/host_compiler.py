@@ -17,7 +17,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -33,6 +32,7 @@ from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.keys import kernel_key
 from npu_tensor.runtime.store import Entry as StoredEntry
 from npu_tensor.runtime.store import store
+from npu_tensor.runtime.store_files import read_file
 
 __all__ = [
     "CompiledSource",
@@ -88,7 +88,9 @@ class _Failed(NamedTuple):
     reason: str
 
 
-_PROBE: Final = (*_FLAGS, "-dM", "-E", "-include", "nt_host.hpp", "-x", "c++", os.devnull)
+_PROBE: Final = (*_FLAGS, "-dM", "-E", "-include", "nt_host.hpp", "-x", "c++", os.devnull, "-o", "macros.h")
+_PROBE_SECONDS: Final = 30
+"""Of a compiler that does nothing but name its macros, which takes a tenth of a second."""
 
 
 def _version(macros: str) -> str:
@@ -119,14 +121,16 @@ def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
             continue
         if not command or shutil.which(command[0], path=path) is None:
             continue
-        environment = {**os.environ, "LC_ALL": "C"}
-        probe = subprocess.run(
-            [*command, *_PROBE], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        if probe.returncode == 0:
-            identity = hashlib.sha256(probe.stdout.encode()).hexdigest()
-            return _Compiler(tuple(command), _version(probe.stdout), identity)
-        tried.append(command[0])
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                log = Path(directory, "probe.log")
+                run([*command, *_PROBE], log.parent, log, min(_PROBE_SECONDS, config.build_seconds))
+                macros = Path(directory, "macros.h").read_text("utf-8", "replace")
+            except (BuildError, OSError) as error:
+                hangs = isinstance(error, BuildError) and error.transient
+                tried.append(f"{command[0]} gave no answer" if hangs else command[0])
+                continue
+        return _Compiler(tuple(command), _version(macros), hashlib.sha256(macros.encode()).hexdigest())
     if tried:
         return _Failed(f"no C++ compiler of this machine ({', '.join(tried)}) takes C++20 for {platform.machine()}")
     return _Failed("this machine has no C++ compiler: neither the variable CXX nor c++, g++ or clang++ names one")
@@ -230,7 +234,7 @@ def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunc
     known = _loaded.get(sha256)
     if known is None:
         try:
-            content = path.read_bytes()
+            content = read_file(path)
         except OSError as error:
             raise BuildError(f"the object of {source.name} cannot be read: {error}") from None
         if hashlib.sha256(content).hexdigest() != sha256:

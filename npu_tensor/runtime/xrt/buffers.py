@@ -172,9 +172,6 @@ class ResidentBuffer(Buffer):
         self.host = None
         self.launch = None
 
-    def __del__(self) -> None:
-        """The lease gives the block back."""
-
     @property
     def pending(self) -> bool:
         """Whether its launch may be under way."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from npu_tensor.config import config
 from npu_tensor.runtime.discovery import PhysicalDevice
 from npu_tensor.runtime.store_directories import existing, writable
+from npu_tensor.runtime.store_files import read_file
 from npu_tensor.runtime.system import driver_version
 
 __all__ = ["CheckedKernels", "driver_identity"]
@@ -41,7 +42,7 @@ class CheckedKernels:
         self._keys: set[str] = set()
         for directory in existing(self._root):
             with suppress(OSError, UnicodeDecodeError):
-                self._keys.update((directory / self._name).read_text("ascii").split())
+                self._keys.update(read_file(directory / self._name).decode("ascii").split())
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
@@ -51,7 +52,7 @@ class CheckedKernels:
         self._keys.add(key)
         with suppress(OSError):
             path = writable(self._root) / self._name
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
             try:
                 os.write(descriptor, f"{key}\n".encode())  # One call: processes that append do not mix their lines.
             finally:

@@ -1,0 +1,39 @@
+"""Commands whose output cannot be written say so, instead of a traceback: a full disk, a reader that has gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import Any, Final
+
+import click
+
+__all__ = ["Command", "Group"]
+
+_OF_OUTPUT: Final = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
+
+
+class Command(click.Command):
+    """A command that ends with exit code 1 and one sentence if its output cannot be written."""
+
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        try:
+            try:
+                return super().main(*arguments, **named)
+            finally:
+                sys.stdout.flush()
+        except OSError as error:
+            if error.filename is not None or error.errno not in _OF_OUTPUT:
+                raise
+            with suppress(OSError):  # Python would write at its end what is left, and fail again.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno != errno.EPIPE:  # As `head` leaves: who reads wants no more.
+                with suppress(OSError):
+                    click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
+
+
+class Group(Command, click.Group):
+    """A group of commands that does so."""
