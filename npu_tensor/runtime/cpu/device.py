@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,7 @@ from npu_tensor.config import config
 from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime import store_objects
-from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
+from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
@@ -19,7 +19,6 @@ from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKe
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.rotation import compose_rotation
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
@@ -125,8 +124,5 @@ class CpuDevice:
             return ProductKernel(self, task)
         return LoopKernel(self, task)
 
-
-COMPOSED: Mapping[str, Compose] = {"arange_from": compose_sequence, "rotate": compose_rotation}
-"""Data ops that are loops one after the other."""
 
 _FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow"})
