@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import npu_tensor as nt
-from npu_tensor.cli.docs import RECORDED, docs
+from npu_tensor.cli.docs import docs
+from npu_tensor.cli.pages import RECORDED
 from npu_tensor.config import Config
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.runtime.device_uri import OPTIONS

@@ -158,6 +158,35 @@ def modules_after_import() -> set[str]:
     return {name for name in output.split() if name not in sys.stdlib_module_names}
 
 
+def modules_after_commands(*commands: tuple[str, ...]) -> set[str]:
+    """Names of all modules in a process that has run some commands, or `--help` of all."""
+    program = (
+        "import sys\n"
+        "from npu_tensor.cli import main\n"
+        f"for arguments in {commands!r} or [('--help',), *((name, '--help') for name in main.commands)]:\n"
+        "    main(list(arguments), standalone_mode=False)\n"
+        "print('loaded', *sys.modules)"
+    )
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent).stdout
+    return set(output.splitlines()[-1].split())
+
+
+def test_help_of_commands_needs_no_more_than_the_package_and_click() -> None:
+    loaded = modules_after_commands()
+    assert {"npu_tensor.cli.config", "npu_tensor.benchmarks.command", "click"} <= loaded
+    assert loaded.isdisjoint({"rich", "networkx", "llvmlite", "importlib.metadata", "statistics", "runpy"})
+    at_work = {"calibrate", "demo", "doctor", "pregen", "profiling", "self_test", "cli.pages"}
+    assert loaded.isdisjoint({f"npu_tensor.{name}" for name in at_work})
+    assert not any(name.startswith(("npu_tensor.runtime.cpu.", "npu_tensor.runtime.sim.")) for name in loaded)
+
+
+def test_commands_that_list_load_neither_planner_nor_compilers() -> None:
+    loaded = modules_after_commands(("config",), ("archs",), ("devices",), ("ops",), ("cache", "path"), ("--version",))
+    assert "rich" in loaded
+    assert loaded.isdisjoint({"networkx", "llvmlite", "npu_tensor.doctor", "npu_tensor.demo"})
+
+
 def test_import_pulls_in_the_four_dependencies_only() -> None:
     modules = modules_after_import()
     assert modules.isdisjoint(DEFERRED)

@@ -1,20 +1,21 @@
-"""The command `npu-tensor`. What needs more than a few lines has a module of its own here."""
+"""The command `npu-tensor`. What needs more than a few lines has a module of its own here.
+
+Every use of it, also for `--help`, imports all these modules. So they import what only running a command needs, such as
+rich, llvmlite or the parts of the package that `import npu_tensor` leaves out, in the function of the command.
+"""
 
 from __future__ import annotations
 
 import io
-import platform
 import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any
 
 import click
 
 import npu_tensor as nt
-from npu_tensor import demo as digits_demo
 from npu_tensor.benchmarks.command import bench as bench_command
 from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
@@ -22,7 +23,6 @@ from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.config import config_command, print_settings, setting_rows
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
 from npu_tensor.cli.devices import devices as devices_command
-from npu_tensor.cli.docs import COMPOSITE_HEADINGS, OP_HEADINGS, composite_row, composites, op_row
 from npu_tensor.cli.docs import docs as docs_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
@@ -87,7 +87,7 @@ for command in (
 @main.command()
 @click.option(
     "--dtype",
-    type=click.Choice([*digits_demo.DTYPE_NAMES, "both"]),
+    type=click.Choice(["float32", "bfloat16", "both"]),
     default="both",
     show_default=True,
     help="Element type of weights and activations.",
@@ -100,6 +100,8 @@ def demo(dtype: str, device: str) -> None:
     Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
     is too low or depends on the dtype, or if most nodes run on another device.
     """
+    from npu_tensor import demo as digits_demo
+
     digits = digits_demo.load()
     names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)
     with device_errors():
@@ -131,6 +133,8 @@ def ops() -> None:
 
     Each with its GGML name, dtypes and kernel family; then the functions that are made of several ops.
     """
+    from npu_tensor.cli.pages import COMPOSITE_HEADINGS, OP_HEADINGS, composite_row, composites, op_row
+
     title = f"{len(OPS)} ops; functions of other names record the internal ones"
     print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
     names = composites()
@@ -152,6 +156,9 @@ def info() -> None:
 
 
 def _system_rows() -> Iterator[tuple[str, str]]:
+    import platform
+    from importlib import metadata
+
     yield "npu_tensor", nt.__version__
     yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
     yield "platform", platform.platform()

@@ -7,7 +7,6 @@ import click
 from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
 from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.detect import detect_arch
 
 __all__ = ["archs"]
 
@@ -26,6 +25,8 @@ def archs() -> None:
             for arch, array in ARRAYS.items()
         ),
     )
+    from npu_tensor.runtime.detect import detect_arch
+
     try:
         found = detect_arch()
     except DeviceError as error:

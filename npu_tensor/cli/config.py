@@ -21,6 +21,8 @@ __all__ = ["SettingRow", "config_command", "print_settings", "setting_rows"]
 
 
 def _check_cpu_features() -> None:
+    if not config.cpu_features:
+        return  # Only LLVM knows what else is right, and takes long to load.
     with suppress(ImportError):  # then there is no CPU device to lower
         from npu_tensor.runtime.cpu.target import host_target
 

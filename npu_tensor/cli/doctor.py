@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from npu_tensor.cli.device_option import search_path_options
-from npu_tensor.doctor import CHECKS, Finding, diagnose, usable, verdict
+
+if TYPE_CHECKING:
+    from npu_tensor.doctor import Finding
 
 __all__ = ["doctor"]
-
-_WIDTH = max(map(len, CHECKS))
 
 
 @click.command()
@@ -25,6 +26,8 @@ def doctor(as_json: bool, root: Path) -> None:
     Every check is ok, a note (worth knowing) or a PROBLEM (no NPU can be used before it is fixed); why that matters
     and how to fix it stand below. Exit code 0 if an NPU can be used, else 1.
     """
+    from npu_tensor.doctor import CHECKS, diagnose, usable, verdict
+
     findings = diagnose(root)
     if as_json:
         contents = {
@@ -35,14 +38,14 @@ def doctor(as_json: bool, root: Path) -> None:
         click.echo(json.dumps(contents, indent=2))
     else:
         for finding in findings:
-            click.echo(_described(finding))
+            click.echo(_described(finding, max(map(len, CHECKS))))
         click.echo(verdict(findings))
     if not usable(findings):
         raise SystemExit(1)
 
 
-def _described(finding: Finding) -> str:
+def _described(finding: Finding, width: int) -> str:
     status = finding.status.upper() if finding.status == "problem" else finding.status
-    lines = [f"{status:<8}{finding.check:<{_WIDTH}}  {finding.found}"]
+    lines = [f"{status:<8}{finding.check:<{width}}  {finding.found}"]
     lines += [f"{'':8}{word}: {text}" for word, text in (("why", finding.why), ("fix", finding.fix)) if text]
     return "\n".join(lines)

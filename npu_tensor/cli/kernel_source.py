@@ -18,7 +18,6 @@ import click
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Float32
-from npu_tensor.runtime.detect import NotDetected, detect_arch
 
 if TYPE_CHECKING:
     from npu_tensor.pregen.entry import Entry
@@ -101,6 +100,8 @@ def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entr
 
 
 def _arch(asked: str | None) -> Arch:
+    from npu_tensor.runtime.detect import NotDetected, detect_arch
+
     try:
         return detect_arch(asked or "").arch
     except NotDetected:

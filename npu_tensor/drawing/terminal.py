@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
-
 __all__ = ["print_table"]
 
 WIDEST: Final = 1000
@@ -30,6 +26,10 @@ def print_table(
     figures: headings of columns that are flush right. folded: of columns that hold several words, which never take more
     than 48 characters of a line.
     """
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
     console = Console()
     if not console.is_terminal:
         console.width = WIDEST

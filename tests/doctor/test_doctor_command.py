@@ -24,9 +24,10 @@ def asked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The command finds this machine."""
 
     def diagnose(_root: Path) -> list[Finding]:
-        return diagnosis.diagnose(machine.root, machine.system())
+        return real(machine.root, machine.system())
 
-    monkeypatch.setattr(command, "diagnose", diagnose)
+    real = diagnosis.diagnose
+    monkeypatch.setattr(diagnosis, "diagnose", diagnose)
     return machine
 
 

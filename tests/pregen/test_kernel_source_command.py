@@ -15,6 +15,7 @@ import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
 from npu_tensor.errors import BuildError
 from npu_tensor.pregen import representative
+from npu_tensor.runtime import detect
 from npu_tensor.runtime.build.iron_dialect import dialect
 from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.detect import Detected, NotDetected
@@ -143,14 +144,14 @@ def test_without_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody_knows(arch: str) -> Detected:
         raise NotDetected("no NPU was found. Tried\n  pyxrt: not there")
 
-    monkeypatch.setattr(command, "detect_arch", nobody_knows)
+    monkeypatch.setattr(detect, "detect_arch", nobody_knows)
     for arguments in (["rowwise-soft_max-bf16"], ["add-64f32-64f32-64f32"], ["--list"]):
         failed = invoke(*arguments)
         assert failed.exit_code == 1
         assert failed.stderr == (
             "Error: which array? Give --arch aie2 or --arch aie2p, or set NPU_TENSOR_ARCH (no NPU was found here)\n"
         )
-    monkeypatch.setattr(command, "detect_arch", lambda arch: Detected("aie2", "a test"))
+    monkeypatch.setattr(detect, "detect_arch", lambda arch: Detected("aie2", "a test"))
     assert "npu1 (aie2)" in printed("rowwise-soft_max-bf16")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -12,7 +12,7 @@ from npu_tensor.forks import cached_property, new_lock
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime import store_objects
 from npu_tensor.runtime.cpu.code_memory import Address
-from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
+from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
@@ -21,7 +21,6 @@ from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.rotation import compose_rotation
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
@@ -128,8 +127,5 @@ class CpuDevice:
             return ProductKernel(self, task)
         return LoopKernel(self, task)
 
-
-COMPOSED: Mapping[str, Compose] = {"arange_from": compose_sequence, "rotate": compose_rotation}
-"""Data ops that are loops one after the other."""
 
 _FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow"})
