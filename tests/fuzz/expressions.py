@@ -293,7 +293,8 @@ def _subnormals(judge: Judge, step: Step, number: int, ours: np.ndarray, theirs:
     halves = any(each.dtype == torch.bfloat16 for each in judge.operands(step))
     if ours.dtype.kind != "f" or flushed is None or (judge.on_cpu and not (halves and step.call.of == "terms")):
         return np.zeros(ours.shape, bool)
-    return np.asarray(np.abs(ours - flushed) <= 2.0**-7 * np.abs(flushed) + 2.0**-122)
+    with np.errstate(invalid="ignore"):
+        return _agree(ours, flushed) | (np.abs(ours - flushed) <= 2.0**-7 * np.abs(flushed) + 2.0**-122)
 
 
 def _remainders(judge: Judge, step: Step, number: int, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
