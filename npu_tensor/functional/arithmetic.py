@@ -98,8 +98,12 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         return RECORDERS["floor_divide"](input, other)
     if rounding_mode != "trunc":
         raise ArgumentError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
-    if result_type(input, other).is_floating_point:
-        return RECORDERS["div"](input, other).trunc()
+    dtype = result_type(input, other)
+    if dtype.is_floating_point:  # The quotient is not rounded to 16 bits before its fraction goes.
+        register = as_dtype(dtype.register)
+        input, other = (each.to(register) if isinstance(each, Tensor) else each for each in (input, other))
+        quotient: Tensor = RECORDERS["div"](input, other).trunc()
+        return quotient.to(dtype)
     return RECORDERS["floor_divide"](RECORDERS["sub"](input, RECORDERS["fmod"](input, other)), other)
 
 

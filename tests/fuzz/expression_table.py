@@ -27,11 +27,12 @@ class Call(NamedTuple):
 
 CALLS = (
     # --- one element at a time
-    Call("nt.NAME({x})", "abs absolute neg negative square sign sgn floor ceil trunc round relu clone isnan isinf isfinite"),
-    Call("nt.NAME({x})", "logical_not bitwise_not reciprocal relu6 hardtanh frac nan_to_num"),
-    Call("nt.NAME({x})", "exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh", 4),
-    Call("nt.NAME({x})", "arcsin arccos arctan arcsinh arccosh arctanh erf sigmoid sqrt rsqrt", 4),
-    Call("nt.NAME({x})", "selu elu leaky_relu silu mish hardswish hardsigmoid logsigmoid softsign softplus gelu", 8, "whole"),
+    Call("nt.NAME({x})", "abs absolute neg negative square sign sgn floor ceil trunc round relu clone isnan isinf"),
+    Call("nt.NAME({x})", "isfinite logical_not bitwise_not reciprocal relu6 hardtanh frac nan_to_num"),
+    Call("nt.NAME({x})", "exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh tanh asinh", 4),
+    Call("nt.NAME({x})", "acosh atanh arcsin arccos arctan arcsinh arccosh arctanh erf sigmoid sqrt rsqrt", 4),
+    Call("nt.NAME({x})", "selu elu leaky_relu silu mish hardswish hardsigmoid logsigmoid softplus gelu", 8, "whole"),
+    Call("nt.softsign({f})", "softsign", 8, "whole"),
     Call("nt.gelu({f}, approximate='tanh')", "gelu", 8, "whole"),
     Call("nt.NAME({f}, {number})", "elu leaky_relu softplus", 8, "whole"),
     Call("nt.hardtanh({f}, {low}, {high})", "hardtanh"),
@@ -39,17 +40,22 @@ CALLS = (
     Call("nt.NAME({x}, {y})", "add sub subtract mul multiply maximum minimum fmax fmin div divide true_divide"),
     Call("nt.NAME({x}, {y})", "eq ne not_equal lt less le less_equal gt greater ge greater_equal isclose"),
     Call("nt.NAME({x}, {y})", "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"),
-    Call("nt.NAME({x}, {same})", "fmod remainder floor_divide"),
-    Call("nt.NAME({x}, {whole})", "fmod remainder floor_divide"),
+    # PyTorch ends the process where the smallest integer is divided by -1.
+    Call("nt.NAME({f}, {same})", "fmod remainder floor_divide"),
+    Call("nt.NAME({i}, {same}.abs())", "fmod remainder floor_divide"),
+    Call("nt.NAME({x}, {divisor})", "fmod remainder floor_divide"),
+    Call("({f} NAME {same})", "// %"),
+    Call("({x} NAME {divisor})", "// %"),
     Call("({x} NAME {y})", "+ - * / & | ^ == != < <= > >="),
-    Call("({x} NAME {same})", "// %"),
-    Call("({number} NAME {x})", "+ - * // % == < >="),
+    Call("({number} NAME {x})", "+ - * == < >="),
+    Call("({number} NAME {f})", "// %"),
     Call("({number} / {x})", "/", 1),
     Call("({whole} NAME {i})", "& | ^"),
     Call("nt.NAME({x}, {t}, alpha={whole})", "add sub rsub", 2, "terms"),
     Call("nt.NAME({i}, {shift})", "bitwise_left_shift bitwise_right_shift"),
-    Call("nt.NAME({x}, {y}, rounding_mode={rounding})", "div divide"),
-    Call("nt.NAME({x}, {t})", "atan2 arctan2 hypot logaddexp", 4),
+    Call("nt.NAME({f}, {y}, rounding_mode={rounding})", "div divide"),
+    Call("nt.NAME({i}, {same}.abs(), rounding_mode={rounding})", "div divide"),
+    Call("nt.NAME({x}, {t})", "atan2 arctan2 hypot logaddexp", 8, "whole"),
     Call("nt.pow({x}, {y})", "pow", 4),
     Call("({x} ** {exponent})", "pow", 4),
     Call("({number} ** {x})", "pow", 4),
@@ -60,7 +66,7 @@ CALLS = (
     Call("{x}.where({mask}, {y})", "where"),
     Call("nt.lerp({f}, {same}, {p})", "lerp", 4, "whole"),
     Call("nt.lerp({f}, {same}, {same})", "lerp", 4, "whole"),
-    Call("nt.NAME({x}, {same}, {same}, value={whole})", "addcmul addcdiv", 4, "terms"),
+    Call("nt.NAME({x}, {same}, {same}, value={positive})", "addcmul addcdiv", 4, "terms"),
     Call("nt.nan_to_num({x}, {p}, {p})", "nan_to_num"),
     Call("nt.NAME({x}, {same}, equal_nan={keep})", "isclose allclose"),
     Call("nt.equal({x}, {same})", "equal"),
@@ -118,7 +124,7 @@ CALLS = (
     Call("nt.meshgrid({v}, {v}, indexing={indexing})", "meshgrid"),
     Call("nt.cartesian_prod({v}, {same})", "cartesian_prod"),
     Call("nt.NAME({x}, {whole})", "tril triu diag diagonal"),
-    Call("nt.pad({x}, {widths}, value={number})", "pad"),
+    Call("nt.pad({x}, {widths}, value={count})", "pad"),
     Call("nt.pad({f}, {widths}, mode={padding})", "pad"),
     Call("nt.NAME({image}, 2)", "pixel_shuffle pixel_unshuffle"),
     Call("nt.one_hot({places})", "one_hot"),
@@ -159,9 +165,9 @@ CALLS = (
     Call("nt.NAME({two_vectors})", "dot vdot inner", 4, "terms"),
     Call("nt.outer({v}, {v})", "outer"),
     Call("nt.kron({x}, {x})", "kron"),
-    Call("nt.addmm({row}, {matrices}, beta={whole}, alpha={factor})", "addmm", 8, "terms"),
-    Call("nt.addmv({row}, {matrix_vector}, beta={whole})", "addmv", 8, "terms"),
-    Call("nt.baddbmm({row}, {batches}, alpha={factor})", "baddbmm", 8, "terms"),
+    Call("nt.addmm({row}, {matrices}, beta={positive}, alpha={positive})", "addmm", 8, "terms"),
+    Call("nt.addmv({row}, {full_matrix_vector}, beta={positive})", "addmv", 8, "terms"),
+    Call("nt.baddbmm({row}, {batches}, alpha={positive})", "baddbmm", 8, "terms"),
     Call("nt.linear({linear})", "linear", 4, "terms"),
     Call("nt.einsum('ij,jk->ik', {matrices})", "einsum", 4, "terms"),
     Call("nt.einsum('bij,bjk->bik', {batches})", "einsum", 4, "terms"),
@@ -184,14 +190,14 @@ CALLS = (
     Call("nt.interpolate({image}, scale_factor=2, mode='bilinear', align_corners={keep})", "interpolate", 8, "whole"),
     Call("nt.NAME({g}, [{last}])", "layer_norm rms_norm", 512, "whole"),
     Call("nt.group_norm({image}, 2)", "group_norm", 512, "whole"),
-    Call("nt.batch_norm({image}, {channels}, {squares})", "batch_norm", 512, "whole"),
+    Call("nt.batch_norm({image}, {channels}, {channels}.square())", "batch_norm", 512, "whole"),
     Call("nt.normalize({f}, 2.0, {dim})", "normalize", 16, "whole"),
     Call("nt.cosine_similarity({f}, {same}, {dim})", "cosine_similarity", 16, "whole"),
     Call("nt.NAME({f}, {same}, reduction={reduction})", "mse_loss l1_loss smooth_l1_loss huber_loss", 8, "whole"),
     Call("nt.kl_div({f}, {same}, reduction={reduction}, log_target=True)", "kl_div", 16, "whole"),
-    Call("nt.NAME({twothree}, {shares}, reduction={reduction})", "binary_cross_entropy_with_logits", 16, "whole"),
-    Call("nt.binary_cross_entropy({shares}, {shares}, reduction={reduction})", "binary_cross_entropy", 16, "whole"),
-    Call("nt.NAME({logits_labels}, reduction={reduction})", "cross_entropy nll_loss", 16, "whole"),
+    Call("nt.NAME({g}, {also}{share}, reduction={reduction})", "binary_cross_entropy_with_logits", 16, "whole"),
+    Call("nt.NAME({g}{share}, {also}{share}, reduction={reduction})", "binary_cross_entropy", 16, "whole"),
+    Call("nt.NAME({logits}, {labels}, reduction={reduction})", "cross_entropy nll_loss", 16, "whole"),
     # --- methods and attributes
     Call("{x}.NAME", "T shape ndim is_floating_point() dim() size() nelement() element_size() itemsize nbytes"),
     Call("{x}.NAME({same})", "view_as reshape_as expand_as"),
@@ -199,15 +205,16 @@ CALLS = (
     Call("{x}.item()", "item"),
 )
 
-READS = frozenset(
-    ["unique", "nonzero", "argwhere", "masked_select", "masked_scatter", "bincount", "tolist", "item", "equal", "allclose", "one_hot", "isin", "mask"]
+READS = (
+    *("unique", "nonzero", "argwhere", "masked_select", "masked_scatter", "bincount", "tolist", "item", "equal"),
+    *("allclose", "one_hot", "isin", "mask"),
 )
 """What looks at values, which a captured function cannot do."""
 
 NOT_DRAWN = {
     "random numbers have another stream": "rand randn randint randint_like randperm normal bernoulli multinomial",
-    "no function of tensors": "Generator Tensor as_tensor tensor empty finfo iinfo from_dlpack from_numpy manual_seed no_grad "
-    "inference_mode",
+    "uninitialized, or not of tensors": "empty_like rand_like randn_like empty as_tensor tensor finfo iinfo "
+    "from_dlpack from_numpy manual_seed no_grad inference_mode",
 }
 
 WORDS = {
@@ -222,6 +229,8 @@ WORDS = {
     "some": "1 2 3",
     "correction": "0 1 2",
     "wide": "nt.float32 nt.float64 nt.int64",
+    "divisor": "1 2 3 -2 -3 7 2.5",
+    "positive": "1 2 3",
     "factor": "1 2 -1",
     "count": "1 2 3 1 2 0",
     "shift": "0 1 2 3 4 5 6",
@@ -230,6 +239,9 @@ WORDS = {
     "rounding": "None 'trunc' 'floor'",
     "reduction": "'mean' 'sum' 'none'",
     "indexing": "'ij' 'xy'",
+    "places": "nt.tensor([[0,4,2],[1,1,3]]) nt.tensor([[2,0],[0,2],[3,1]])",
+    "share": ".abs().clamp(0,1)",
+    "labels": "nt.tensor([0,3,4,1]) nt.tensor([2,2,0,1])",
     "padding": "'reflect' 'replicate' 'circular'",
     "conv1d_more": ",stride=1 ,stride=2 ,padding=1 ,dilation=2 ,padding='same'",
     "conv2d_more": ",stride=1 ,stride=2 ,padding=1 ,stride=(1,2),padding=(1,0) ,dilation=2",
@@ -246,9 +258,14 @@ OPERANDS = {
     "square": ("float bfloat int", "nn"),
     "two_vectors": ("float bfloat int", "k,k"),
     "vectors": ("float bfloat int", "m,n"),
+    # PyTorch forgets to broadcast the first operand of addmv where there is nothing to add.
+    "full_matrix_vector": ("float bfloat int", "34,4 53,3"),
     "matrix_vector": ("float bfloat int", "mk,k"),
     "row": ("float", "1"),
-    "twothree": ("float", "23"),
+    "logits": ("float", "45"),
+    "image": ("float bfloat", "1446 1466 2446"),
+    "signal": ("float bfloat", "235 238"),
+    "table": ("float bfloat int bool", "53"),
     "linear": ("float bfloat", "mk,nk,n bmk,nk k,nk,n"),
     "points_apart": ("float", "34,54", True),
     "conv1d": ("float bfloat", "239,433,4 39,232,2"),

@@ -78,7 +78,7 @@ def scope_of(library: Any) -> Scope:
     """The names that statements begin with.
 
     seen: a list for values that are read. apart: for an operand that overlaps with what is written, which PyTorch
-    refuses or leaves undefined; npu_tensor reads the whole operand first, as PyTorch does with a copy.
+    refuses or leaves undefined; npu_tensor reads the whole operand first, as PyTorch does with a copy (coming_from.md).
     """
     apart = torch.Tensor.clone if isinstance(library, _Torch) else lambda tensor: tensor
     return {"nt": library, "seen": [], "apart": apart, "inf": np.inf, "nan": np.nan}

@@ -1079,6 +1079,9 @@ FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
         lib.tensor(-0.942665, dtype=lib.float64),
         lib.tensor([0.1, 0.1], dtype=lib.float64),
     ),
+    "a truncated quotient is rounded once": lambda lib, functional: lib.div(
+        lib.tensor([1e4], dtype=lib.float16), 3, rounding_mode="trunc"
+    ),
     "an integer limit": lambda lib, functional: lib.full((2,), -3, dtype=lib.uint8),
 }
 

@@ -1,0 +1,57 @@
+"""Both differential fuzzers for a bounded number of programs; longer runs: see their first lines."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch, the other side of the comparison, cannot be imported")
+
+import aliases  # noqa: E402
+import expressions  # noqa: E402
+import programs  # noqa: E402
+from drawing import DTYPES  # noqa: E402
+from expression_table import CALLS, NOT_DRAWN  # noqa: E402
+
+import npu_tensor as nt  # noqa: E402
+from npu_tensor.tensor import FUNCTIONS  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("mode", "device", "count", "dtypes"),
+    [
+        ("lazy", "cpu", 60, DTYPES),
+        ("eager", "cpu", 60, DTYPES),
+        ("jit", "cpu", 60, DTYPES),
+        # float16 is rounded to bfloat16 on the way to an NPU.
+        ("lazy", "sim:npu1", 4, ("bfloat16", "int8", "int16", "int32")),
+        ("lazy", "sim:npu2", 4, ("bfloat16", "int8", "int16", "int32")),
+    ],
+)
+@pytest.mark.usefixtures("less_optimised")
+def test_expressions(mode: str, device: str, count: int, dtypes: tuple[str, ...]) -> None:
+    with nt.config.scope(eager=mode == "eager"), nt.default_device(device, None if device == "cpu" else "always"):
+        for seed in range(count):
+            chain = expressions.draw(seed, mode == "jit", dtypes)
+            for repeat in range(3 if chain.steps else 0):
+                inputs = chain.with_values(seed + (repeat << 32))
+                for found in expressions.differences(inputs, chain.steps, mode):
+                    text = expressions.shortened(inputs, chain.steps, found, mode)
+                    pytest.fail(f"{text}\n# {found.kind}: {found.text}")
+
+
+@pytest.mark.xfail(reason="views do not alias yet", strict=True)
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+def test_aliases(mode: str) -> None:
+    with nt.config.scope(eager=mode == "eager"):
+        for seed in range(150):
+            program = aliases.draw(seed)
+            if programs.difference(program, aliases.compare):
+                short = programs.shrink(program, aliases.compare)
+                pytest.fail(f"{short}\n# {programs.difference(short, aliases.compare)}")
+
+
+def test_every_function_of_pytorch_is_drawn() -> None:
+    drawn = {name for call in CALLS for name in call.names.split()}
+    left_out = {name for names in NOT_DRAWN.values() for name in names.split()}
+    known = {name for name in FUNCTIONS if hasattr(torch, name) or hasattr(torch.nn.functional, name)}
+    assert known - drawn == left_out & known
