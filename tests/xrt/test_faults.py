@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import itertools
+import os
 import re
 import tempfile
 import threading
@@ -37,7 +38,7 @@ from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
-_versions = itertools.count()
+_versions = itertools.count(os.getpid() * 1000)  # Processes of one run share what is on disk.
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ from npu_tensor.runtime.xrt import bindings, device, engines, keepalive, residen
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 
-_versions = itertools.count()
+_versions = itertools.count(os.getpid() * 1000)  # Processes of one run share what is on disk.
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
