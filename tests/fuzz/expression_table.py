@@ -49,7 +49,7 @@ CALLS = (
     Call("({x} NAME {y})", "+ - * / & | ^ == != < <= > >="),
     Call("({number} NAME {x})", "+ - * == < >="),
     Call("({number} NAME {f})", "// %"),
-    Call("({number} / {x})", "/", 1),
+    Call("({number} / {g})", "/", 1),
     Call("({whole} NAME {i})", "& | ^"),
     Call("nt.NAME({x}, {t}, alpha={whole})", "add sub rsub", 2, "terms"),
     Call("nt.NAME({i}, {shift})", "bitwise_left_shift bitwise_right_shift"),
