@@ -126,6 +126,8 @@ CALLS = (
     Call("nt.NAME({x}, {whole})", "tril triu diag diagonal"),
     Call("nt.pad({x}, {widths}, value={count})", "pad"),
     Call("nt.pad({f}, {widths}, mode={padding})", "pad"),
+    # PyTorch gives memory that nobody has written where one width of circular padding is negative.
+    Call("nt.pad({f}, [{count}, {count}], mode='circular')", "pad"),
     Call("nt.NAME({image}, 2)", "pixel_shuffle pixel_unshuffle"),
     Call("nt.one_hot({places})", "one_hot"),
     Call("nt.one_hot({places}, 5)", "one_hot"),
@@ -242,7 +244,7 @@ WORDS = {
     "places": "nt.tensor([[0,4,2],[1,1,3]]) nt.tensor([[2,0],[0,2],[3,1]])",
     "share": ".abs().clamp(0,1)",
     "labels": "nt.tensor([0,3,4,1]) nt.tensor([2,2,0,1])",
-    "padding": "'reflect' 'replicate' 'circular'",
+    "padding": "'reflect' 'replicate'",
     "conv1d_more": ",stride=1 ,stride=2 ,padding=1 ,dilation=2 ,padding='same'",
     "conv2d_more": ",stride=1 ,stride=2 ,padding=1 ,stride=(1,2),padding=(1,0) ,dilation=2",
     "pool": "2 3,1 2,1 3,2,1 2,stride=1,padding=1 3,2,ceil_mode=True",
