@@ -104,7 +104,7 @@ CALLS = (
     Call("nt.unique({x}, return_inverse=True, return_counts=True)", "unique"),
     Call("nt.searchsorted(nt.sort(nt.nan_to_num({v}))[0], {same}, right={keep})", "searchsorted"),
     Call("nt.bucketize({x}, nt.tensor([-1.0, 0.0, 0.5, 3.0]), right={keep})", "bucketize"),
-    Call("nt.isin({x}, {t})", "isin"),
+    Call("nt.isin({x}, {same})", "isin"),
     # --- shape
     Call("{a_view}", "reshape view select narrow permute transpose movedim swapaxes expand squeeze unsqueeze flatten"),
     Call("{a_view}.contiguous()", "unflatten ravel diagonal t broadcast_to"),
