@@ -611,7 +611,7 @@ def relu(input: Operand) -> Tensor:
 def relu6(input: Operand) -> Tensor:
     """min(max(input, 0), 6)."""
 def remainder(input: Operand, other: Operand) -> Tensor:
-    """What floor division leaves; has the sign of the divisor."""
+    """What floor division leaves; has the sign of the divisor, as a zero that of input."""
 def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
     """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
 def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:

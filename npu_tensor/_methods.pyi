@@ -588,7 +588,7 @@ class Methods:
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `relu`: the result is written to this tensor, and so to its views."""
     def remainder(self, other: Operand) -> Tensor:
-        """What floor division leaves; has the sign of the divisor."""
+        """What floor division leaves; has the sign of the divisor, as a zero that of input."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
     def repeat(self, *repeats: Any) -> Tensor:

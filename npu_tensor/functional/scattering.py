@@ -8,6 +8,7 @@ from npu_tensor.errors import DimensionError, ShapeError
 from npu_tensor.functional.indexing import put, require_mask, require_same_dtype, scatter, with_dimension
 from npu_tensor.functional.register import Operand, composite, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype
+from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
@@ -61,7 +62,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the elements of source, in their order, where mask. Reads the mask."""
     require_mask(mask)
     require_same_dtype(input, source)
-    mask = mask.expand(input.shape)
+    shape = broadcast_shapes(input.shape, mask.shape)
+    input, mask = input.expand(shape), mask.expand(shape)
     count = int(mask.sum())
     if source.numel() < count:
         raise ShapeError(f"source has {source.numel()} elements for {count} places")

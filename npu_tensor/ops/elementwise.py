@@ -473,9 +473,12 @@ def floor_divide(input, other, /):
 
 @op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder)
 def remainder(input, other, /):
-    """What floor division leaves; has the sign of the divisor."""
+    """What floor division leaves; has the sign of the divisor, as a zero that of input."""
     _require_no_zero(input, other)
-    return np.remainder(input, other)
+    if input.dtype.kind != "f":
+        return np.remainder(input, other)
+    rest = np.fmod(input, other)
+    return np.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
 
 
 @op(kind="data", rule=rules.numeric, ufunc=np.fmod)

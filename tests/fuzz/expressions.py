@@ -7,7 +7,7 @@ A program makes a few tensors of any dtype, shape and layout, of small numbers, 
 (NaN, infinities, -0.0, subnormals, limits of integers), and calls three to eight functions of expression_table.py. It
 is run as a whole, so that its calls are fused, and read at the end. Then each call is judged on its own: PyTorch makes
 it again of the values that npu_tensor had for its operands, in their dtypes and in float64. What PyTorch refuses must
-be refused here. `lenient`, `STRICTER` and `DOCUMENTED` are the differences that the documentation names.
+be refused here. `lenient` in programs.py, `STRICTER` and `DOCUMENTED` are the differences that the documentation names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 from drawing import DTYPES, name_of
 from expression_table import CALLS, READS, Call
 from operands import MOST, Input, Operands
-from programs import OURS, REFUSALS, TORCH, WIDE, Scope, execute, scope_of, shown, to_torch
+from programs import OURS, REFUSALS, TORCH, WIDE, Scope, execute, lenient, scope_of, shown, to_torch
 
 import npu_tensor as nt
 
@@ -99,20 +99,6 @@ def mapped(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(mapped(each, kind, function) for each in value)
     return function(value) if isinstance(value, kind) else value
-
-
-REFUSED_DTYPES = (
-    "not implemented for|same dtype|dtypes must be|did not match|[Ff]ound dtype|Unsupported input type|expected scalar "
-    "type|does not support bool|bool tensor is not supported|must be Tensor, not (int|float|bool)|view size is not"
-)
-
-
-def lenient(error: Exception) -> bool:
-    """Whether PyTorch refuses dtypes, numbers or strides that its documentation allows, or that mean something here.
-
-    coming_from.md: "take more than PyTorch".
-    """
-    return isinstance(error, NotImplementedError) or bool(re.search(REFUSED_DTYPES, str(error)))
 
 
 STRICTER = "not defined for bool|^take_along_dim: .* index is out of range"

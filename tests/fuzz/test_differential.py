@@ -39,7 +39,6 @@ def test_expressions(mode: str, device: str, count: int, dtypes: tuple[str, ...]
                     pytest.fail(f"{text}\n# {found.kind}: {found.text}")
 
 
-@pytest.mark.xfail(reason="views do not alias yet", strict=True)
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
 def test_aliases(mode: str) -> None:
     with nt.config.scope(eager=mode == "eager"):

@@ -1082,6 +1082,10 @@ FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
     "a truncated quotient is rounded once": lambda lib, functional: lib.div(
         lib.tensor([1e4], dtype=lib.float16), 3, rounding_mode="trunc"
     ),
+    "a remainder that is zero": lambda lib, functional: 1 / (lib.tensor([-5.0, 5.0, -4.0, 4.0]) % 2.5),
+    "masked_scatter broadcasts both": lambda lib, functional: lib.masked_scatter(
+        lib.tensor([7]), lib.tensor([True, False, True]), lib.tensor([1, 2])
+    ),
     "an integer limit": lambda lib, functional: lib.full((2,), -3, dtype=lib.uint8),
 }
 
