@@ -29,7 +29,9 @@ __all__ = ["Storage", "View", "view_node"]
 
 
 class View:
-    """Where a tensor's elements lie in its storage: PyTorch's offset, sizes and strides. Interned.
+    """Where a tensor's elements lie in its storage: PyTorch's offset, sizes and strides.
+
+    Equal ones are one object, unless there are very many.
 
     path: the view ops that lead from the whole storage to it. layout: strides and offset in elements.
     overlaps: whether one element stands at several positions, as after `expand`. covers: whether every element of the
@@ -38,6 +40,7 @@ class View:
 
     __slots__ = ("children", "covers", "first", "is_contiguous", "last", "layout", "overlaps", "path", "spec")
     _wholes: ClassVar[dict[Spec, View]] = {}
+    _kept: ClassVar[int] = 0
 
     def __init__(self, spec: Spec, layout: Layout, path: tuple[Call, ...], size: int) -> None:
         self.children: dict[Call, View | None] = {}
@@ -57,8 +60,6 @@ class View:
         """The view of a storage that is the storage."""
         view = cls._wholes.get(spec)
         if view is None:
-            if len(cls._wholes) >= MOST_KEPT:
-                cls._wholes.clear()
             layout = Layout(spec.shape, contiguous_strides(spec.shape))
             view = cls._wholes.setdefault(spec, cls(spec, layout, (), spec.size))
         return view
@@ -74,7 +75,10 @@ class View:
         whole = self.path[0].operands[0] if self.path else self.spec
         assert isinstance(whole, Spec)
         child = None if layout is None else View(call.spec, layout, (*self.path, call), whole.size)
-        if len(self.children) >= MOST_KEPT:
+        View._kept += 1
+        if View._kept >= MOST_KEPT or len(self.children) >= MOST_KEPT:  # Equal views may then be several objects.
+            View._kept = 0
+            View._wholes.clear()
             self.children.clear()
         return self.children.setdefault(call, child)
 
@@ -85,9 +89,45 @@ class View:
         )
 
 
-# One lock for all storages: only writes that others see, and the first use of a tensor after one, take it.
+# One lock for all storages: the first view of a tensor, writes that others see, and the first use of a tensor after one
+# take it.
 _lock = threading.RLock()
 held_at_fork(_lock)
+
+
+class _Writes:
+    """What was written to parts of a storage and is not in its base yet.
+
+    nodes: by part, oldest first. are_apart: whether no two parts meet, so that their order does not matter.
+    """
+
+    __slots__ = ("_first", "_last", "are_apart", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: dict[View, Node] = {}
+        self.are_apart = True
+        self._first, self._last = 0, -1  # the range of addresses of all parts
+
+    def add(self, view: View, node: Node) -> None:
+        """Note a write. An interrupt leaves either what was there before or all of it."""
+        if not view.spec.size:
+            return
+        if view not in self.nodes:
+            self.are_apart &= not self._is_near(view)
+            is_first = self._first > self._last
+            self._first = view.first if is_first else min(self._first, view.first)
+            self._last = view.last if is_first else max(self._last, view.last)
+        if self.are_apart or view not in self.nodes:
+            self.nodes[view] = node
+        else:
+            self.nodes = {**{other: older for other, older in self.nodes.items() if other is not view}, view: node}
+
+    def meet(self, view: View) -> bool:
+        """Whether a part that was written may have elements in common with a view."""
+        return self._is_near(view) and any(view.meets(part) for part in self.nodes)
+
+    def _is_near(self, view: View) -> bool:
+        return view.first <= self._last and self._first <= view.last
 
 
 class Storage:
@@ -106,17 +146,26 @@ class Storage:
         self.crowded = 64
         # The base. An attribute of this name, as that of a Tensor, lets plans keep its value while the storage lives.
         self._node: Node | None = None
-        self._writes: dict[View, Node] = {}  # not in the base yet, oldest first
+        self._writes = _Writes()
         self._written = 0  # the order of nodes at the latest write that others could see
+
+    @staticmethod
+    def of(tensor: Any) -> tuple[Storage, View]:
+        """The storage of a tensor that may not have been viewed before, and the tensor's place in it."""
+        with _lock:
+            if tensor._alias is None:
+                tensor._alias = Storage(tensor), View.whole(tensor._node.spec)
+            return tensor._alias  # type: ignore[no-any-return]
 
     def forget_the_dead(self) -> None:
         """Drop what stands for views that are gone. Called when there may be many."""
-        members = self.members
-        for _ in range(len(members)):  # one by one, as other threads may add theirs meanwhile
-            known = members.popleft()
-            if known() is not None:
-                members.append(known)
-        self.crowded = 64 + 2 * len(members)
+        with _lock:
+            members = self.members
+            for _ in range(len(members)):  # one by one, as other threads may add theirs meanwhile
+                member = members.popleft()
+                if member() is not None:
+                    members.append(member)
+            self.crowded = 64 + 2 * len(members)
 
     @staticmethod
     def has_changed(tensor: Any) -> bool:
@@ -129,33 +178,41 @@ class Storage:
 
     def living(self) -> list[Any]:
         """The members that name a value. A result of which only its function knew that it is a view has left."""
-        members = (reference() for reference in self.members)
+        members = (reference() for reference in list(self.members))
         return [member for member in members if member is not None and member._alias and member._alias[0] is self]
 
     def is_outside(self, watch: Watch) -> bool:
         """Whether a tensor from outside a function that is being traced is a member."""
-        if self._node is not None or self._writes:
+        if self._has_value():
             return self._written < watch.before
         return any(watch.is_outside(member._node) for member in self.living())
 
     def write(self, tensor: Any, view: View, node: Node) -> None:
-        """Let a member name another value. Others that may see a change forget theirs."""
+        """Let a member name another value. The others forget theirs.
+
+        Whenever an interrupt comes, all members have the values of before or all have those of afterwards.
+        """
         with _lock:
             others = [member for member in self.living() if member is not tensor]
-            meets = [member._alias[1].meets(view) for member in others]
-            changed = [member for member, is_changed in zip(others, meets, strict=True) if is_changed]
-            if changed or self._node is not None or self._writes:
-                if self._node is None and not self._writes:
+            if others or self._has_value():
+                if not self._has_value():
                     self._begin([*others, tensor])
-                self._take(view, node)
-            for member in changed:
-                member._node.handle = None
-                del member._node
+                self._written = current_order()
+                for member in (*others, tensor):
+                    if not self.has_changed(member):
+                        member._node.handle = None
+                        del member._node
+                if self._node is not None:
+                    self._node.handle = weakref.ref(self)
+                if view.covers:
+                    writes = _Writes()
+                    writes.add(view, node)
+                    self._writes = writes
+                    self._node = None
+                else:
+                    self._writes.add(view, node)
             _name(tensor, node)
-            kept = [member for member, is_changed in zip(others, meets, strict=True) if not is_changed]
-            self.members = deque(map(weakref.ref, (tensor, *kept)))
-            if self._node is not None:
-                self._node.handle = weakref.ref(self)
+            self.members = deque((node.handle,))
 
     def read(self, tensor: Any, view: View) -> Node:
         """The present value of a member that names none; from now on it names this one."""
@@ -165,40 +222,39 @@ class Storage:
             watch = watches.get(threading.get_ident()) if watches else None
             outside = watch is not None and self.is_outside(watch)
             start = current_order()
-            if self._node is None or any(view.meets(written) for written in self._writes):
-                self._settle()
-            assert self._node is not None
-            node = self._node
-            for call in view.path:
-                node = view_node(call, node, node.depth + 1, node.where)
+            node = self._writes.nodes.get(view) if self._writes.are_apart else None
+            if node is None:
+                if self._node is None or self._writes.meet(view):
+                    self._settle()
+                assert self._node is not None
+                node = self._node
+                for call in view.path:
+                    node = view_node(call, node, node.depth + 1, node.where)
             if watch is not None and outside:
                 watch.outside_since(start, node)
             _name(tensor, node)
             self.members.append(node.handle)
             return node
 
+    def _has_value(self) -> bool:
+        return self._node is not None or bool(self._writes.nodes)
+
     def _begin(self, members: list[Any]) -> None:
         """Give the storage the value that its members agree on."""
         whole = next((member for member in members if not member._alias[1].path), None)
         if whole is not None:
             self._node = whole._node
-        else:  # what was viewed is gone; all that anybody can see of it are its views
-            for member in members:
-                self._take(member._alias[1], member._node)
-
-    def _take(self, view: View, node: Node) -> None:
-        """Note that a part has a new value."""
-        self._written = current_order()
-        if view.covers:
-            self._writes.clear()
-            self._node = None
-        self._writes.pop(view, None)
-        self._writes[view] = node
+            return
+        # What was viewed is gone; all that anybody can see of it are its views.
+        writes = _Writes()
+        for member in members:
+            writes.add(member._alias[1], member._node)
+        self._writes = writes
 
     def _settle(self) -> None:
         """Record the writes, so that the base has them."""
         base = self._node
-        for view, node in self._writes.items():
+        for view, node in self._writes.nodes.items():
             if not view.path:
                 base = node
             elif view.covers and view.is_contiguous:
@@ -206,11 +262,10 @@ class Storage:
                 base = view_node(call, node, node.depth + 1, node.where)
             else:
                 base = _written(_zeros(self._whole) if base is None else base, view, node)
-        self._writes.clear()
-        assert base is not None
-        self._node = base
-        if base.tensor is None:
-            base.handle = weakref.ref(self)
+        self._node = _zeros(self._whole) if base is None else base
+        self._writes = _Writes()
+        if self._node.tensor is None:
+            self._node.handle = weakref.ref(self)
 
 
 def _name(tensor: Any, node: Node) -> None:

@@ -171,11 +171,12 @@ class Watch:
 
     def outside_since(self, order: int, node: Node) -> None:
         """Count a node, and what it is made of that was recorded since `order`, as older than the function."""
-        if node.order > order and node not in self._outside:
-            self._outside.add(node)
-            for operand in node.inputs:
-                if isinstance(operand, Node):
-                    self.outside_since(order, operand)
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            if node.order > order and node not in self._outside:
+                self._outside.add(node)
+                stack += [operand for operand in node.inputs if isinstance(operand, Node)]
 
     def refuse(self, where: tuple[CodeType, int] | None) -> CaptureError:
         """The error of changing a handle from outside. The capture fails also if the function catches it."""

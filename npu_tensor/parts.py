@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
+from math import ceil
 from typing import Any, Final
 
 from npu_tensor.graph import Node
@@ -24,6 +25,9 @@ SHORTEST: Final = 32
 PLANNING: Final = 10
 """Planning an op takes about as long as this many launches of a part."""
 
+COPIED: Final = 32 << 10
+"""Bytes that are copied in about the time of a launch, 3 us."""
+
 
 def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> list[list[Node]]:
     """What to compute one after the other: of each part the results that later ones read, and `roots` at the end.
@@ -35,6 +39,7 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
     # Views take no time and are part of whatever reads them, so that none is copied because it lies between parts.
     nodes: list[Node] = []
     last_read: list[int] = []
+    updated: list[tuple[int, int]] = []  # the numbers of what an update writes over, and of the update
     position: dict[Any, int] = {}  # of a view, that of what it views
     for node, operands in recorded.items():
         read = [position[operand] for operand in operands if operand in position]
@@ -43,13 +48,15 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
             continue
         for number in read:
             last_read[number] = len(nodes)
+        if node.call is not None and node.call.op.updates and operands[0] in position:
+            updated.append((position[operands[0]], len(nodes)))
         position[node] = len(nodes)
         nodes.append(node)
         last_read.append(0)
     for root in roots:
         if root in position:
             last_read[position[root]] = len(nodes)
-    places = [0, *_Cutter(nodes, last_read).cuts(0, len(nodes)), len(nodes)]
+    places = [0, *_Cutter(nodes, last_read, updated).cuts(0, len(nodes)), len(nodes)]
     found = [
         [nodes[number] for number in range(begin, end) if last_read[number] >= end]
         for begin, end in pairwise(places[:-1])
@@ -60,10 +67,11 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
 class _Cutter:
     """Finds the places where a sequence of nodes is cut, each the number of the node that begins a part.
 
-    last_read: the number of the last node that reads each one.
+    last_read: the number of the last node that reads each one. updated: what an update writes over, and the update;
+    between them lies no cut without a copy.
     """
 
-    def __init__(self, nodes: Sequence[Node], last_read: Sequence[int]) -> None:
+    def __init__(self, nodes: Sequence[Node], last_read: Sequence[int], updated: Sequence[tuple[int, int]]) -> None:
         self._calls = [node.call for node in nodes]
         # The same for an op in all iterations, whatever its shapes. Code objects are slow to hash.
         self._marks = [(node.call and node.call.op, node.where and node.where[1]) for node in nodes]
@@ -73,6 +81,12 @@ class _Cutter:
             changes[min(last, len(nodes) - 1) + 1] -= 1
         # By number, how many values lie in memory when everything before has run.
         self._crossing = [*accumulate(changes)]
+        copies = [0.0] * (len(nodes) + 2)
+        for number, update in updated:
+            copies[number + 1] += nodes[update].spec.nbytes / COPIED
+            copies[update + 1] -= nodes[update].spec.nbytes / COPIED
+        # By number, how many launches a copy takes that a cut there causes.
+        self._copies = [*accumulate(copies)]
 
     def cuts(self, begin: int, end: int) -> list[int]:
         """Where the nodes of a range are cut, in ascending order, if there are too many for one part."""
@@ -100,10 +114,11 @@ class _Cutter:
         chosen: list[int] = []
         least: float = PLANNING * (end - begin) / 2
         for _, found in best.values():
-            for step in {1, -(-SHORTEST * len(found) // (end - begin))}:
+            each = (end - begin) / len(found)
+            for step in {1, ceil(SHORTEST / each), max(1, int(LONGEST / each))}:
                 cuts = found[::step]
                 different = {tuple(self._calls[a:b]) for a, b in pairwise((begin, *cuts, end))}
-                cost = PLANNING * sum(map(len, different)) + len(cuts)
+                cost = PLANNING * sum(map(len, different)) + len(cuts) + sum([self._copies[cut] for cut in cuts])
                 if cost < least:
                     chosen, least = cuts, cost
         return chosen
@@ -112,6 +127,7 @@ class _Cutter:
         """Cuts where fewest values cross, between parts of half the largest size or more."""
         found = []
         while end - begin > LONGEST:
-            begin = min(range(begin + LONGEST // 2, begin + LONGEST + 1), key=self._crossing.__getitem__)
+            places = range(begin + LONGEST // 2, begin + LONGEST + 1)
+            begin = min(places, key=lambda place: (self._copies[place], self._crossing[place]))
             found.append(begin)
         return found

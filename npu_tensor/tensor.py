@@ -453,10 +453,7 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
     node = view_node(call, inputs[0], depth, where)
     tensor = wrap(node)
     if type(viewed) is Tensor:
-        alias = viewed._alias
-        if alias is None:
-            alias = viewed._alias = (Storage(viewed), View.whole(viewed._node.spec))
-        storage, view = alias
+        storage, view = viewed._alias or Storage.of(viewed)
         child = view.children.get(call) or view.through(call)
         if child is not None:
             tensor._alias = (storage, child)

@@ -186,7 +186,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
         steps = max(input.shape[dim] - 1, 0)
         after, before = input.narrow(dim, input.shape[dim] - steps, steps), input.narrow(dim, 0, steps)
         input = after != before if input.dtype is bool_ else after - before
-    return input
+    return input.clone()
 
 
 @composite()

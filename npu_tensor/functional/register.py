@@ -66,7 +66,8 @@ def composite(
             except MemoryError as error:
                 raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
             if not view and isinstance(result, Tensor) and result._alias is not None:
-                result._alias = result._alias if any(result is argument for argument in args) else None
+                is_argument = any(result is argument for argument in (*args, *kwargs.values()))
+                result._alias = result._alias if is_argument else None
             return result
 
         wrapper.__name__ = wrapper.__qualname__ = public

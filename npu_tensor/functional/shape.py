@@ -359,7 +359,7 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     if len(chosen) != len(dims):
         raise ArgumentError(f"dims {dims} name one twice")
     if not input.ndim:
-        return input
+        return input.clone()
     bounds = ((e - 1, -1, -1) if axis in chosen else (0, e, 1) for axis, e in enumerate(input.shape))
     return _slice(input, tuple(bounds))
 
@@ -394,7 +394,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         if moved:
             tail = cut(input, place, extent - moved, extent)
             input = joined([tail, cut(input, place, 0, extent - moved)], place)
-    return input
+    return input.clone()
 
 
 @composite(method=False, ggml="PAD")

@@ -69,8 +69,8 @@ class Captured(NamedTuple):
     specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
     of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
-    argument that it returns; or what it is a view of. result: what the function returned.
-    recorded: the items of the ops. graph: what the plan was made for.
+    argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
+    returned. recorded: the items of the ops. graph: what the plan was made for.
     """
 
     specs: tuple[Spec, ...]
@@ -78,7 +78,7 @@ class Captured(NamedTuple):
     template: list[Any]
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
-    results: tuple[tuple[int, Spec] | Node | Tensor | int | Derived, ...]
+    results: tuple[tuple[int, Spec] | Node | Tensor | int | Derived | Result, ...]
     result: Any
     recorded: tuple[tuple[int, Recorded], ...]
     graph: Graph | None = None
@@ -158,10 +158,17 @@ def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Ten
     return tensor if watch.is_outside(node) else node
 
 
-def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> dict[int, Derived]:
-    """The results that are views of arguments, of tensors from outside or of other results, by position."""
-    derived: dict[int, Derived] = {}
-    members = [(position, *output._alias) for position, output in enumerate(outputs) if output._alias is not None]
+def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> dict[int, Derived | Result]:
+    """The results that are views of arguments, of tensors from outside or of other results, by position.
+
+    A tensor that is returned several times is one result.
+    """
+    derived: dict[int, Derived | Result] = {}
+    first: dict[int, int] = {}
+    for position, output in enumerate(outputs):
+        if first.setdefault(id(output), position) != position:
+            derived[position] = Result(first[id(output)])
+    members = [(position, *alias) for position in first.values() if (alias := outputs[position]._alias) is not None]
     for position, storage, view in members:
         if watch.is_outside(outputs[position]._node):
             continue

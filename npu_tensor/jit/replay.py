@@ -10,7 +10,7 @@ from typing import Any, cast
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.events import listeners
 from npu_tensor.graph import Data, Node
-from npu_tensor.jit.capture import Captured, Derived
+from npu_tensor.jit.capture import Captured, Derived, Result
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.plan import Plan
 from npu_tensor.schedule import launch_error, out_of_memory
@@ -123,6 +123,8 @@ def _result_lines(found: Captured, namespace: dict[str, Any]) -> Iterator[str]:
         name = names[position]
         if isinstance(result, Derived):
             derived.append((position, result))
+        elif isinstance(result, Result):
+            names[position] = names[result.position]
         elif isinstance(result, int):
             names[position] = f"tensors[{result}]"
         elif isinstance(result, Tensor):

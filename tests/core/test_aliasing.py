@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -340,3 +341,118 @@ def test_views_that_meet() -> None:
         False,
         True,
     ]
+
+
+def test_arguments_by_name_keep_their_memory() -> None:
+    x = nt.zeros(2, 4) + 0
+    row = x[0]
+    nt.dropout(input=row, p=0.5, training=False)
+    nt.as_tensor(data=row)
+    x.add_(1)
+    assert row.tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "same", [lambda x: nt.roll(x, 0, 0), lambda x: nt.roll(x, 4, 0), lambda x: nt.diff(x, 0), lambda x: x.diff(n=0)]
+)
+def test_functions_that_change_nothing_give_other_tensors(same: Callable[[nt.Tensor], nt.Tensor]) -> None:
+    x = nt.arange(4)
+    same(x).add_(1)
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def test_a_tensor_that_a_captured_function_returns_twice_is_one() -> None:
+    constant = nt.jit(lambda: (lambda d: [d, d])(nt.tensor([1.0])))
+    computed = nt.jit(lambda x: (lambda y: (y, {"again": y}, y[:1]))(x + 1))
+    for _ in range(2):
+        first, second = constant()
+        assert first is second
+        p, q, part = computed(nt.zeros(2))
+        assert p is q["again"]
+        part += 5
+        assert p.tolist() == [6, 1]
+
+
+def test_many_writes_that_a_captured_function_reads() -> None:
+    x = nt.zeros(3000, 2) + 0
+    for each in x:
+        each += 1
+    assert nt.jit(lambda y: x + y)(nt.ones(2)).sum().item() == 12000
+
+
+def test_views_are_not_kept_for_ever() -> None:
+    gc.collect()
+    before = sum(isinstance(each, aliasing.View) for each in gc.get_objects())
+    x = nt.zeros(300, 300).realize()
+    for row in x:
+        for index in range(0, 300, 2):
+            row[index]
+    del x, row
+    gc.collect()
+    assert sum(isinstance(each, aliasing.View) for each in gc.get_objects()) - before < 40_000
+
+
+def test_threads_may_view_what_another_one_writes() -> None:
+    x = nt.zeros(200, 4).realize()
+    rows, errors, ended = list(x), [], threading.Event()
+
+    def view() -> None:
+        try:
+            while not ended.is_set():
+                x[3:5], x.T
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=view)
+    thread.start()
+    for each in rows:
+        each += 1
+    ended.set()
+    thread.join()
+    assert not errors
+    assert x.sum().item() == 800
+
+
+def test_an_interrupt_in_a_write_leaves_all_members_alike() -> None:
+    """At every line that a write executes in the module of storages."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupting(place: int) -> Callable[..., Any]:
+        count = 0
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal count
+            if frame.f_code.co_filename != aliasing.__file__:
+                return None
+            if event == "line":
+                count += 1
+                if count == place:
+                    raise Interrupt
+            return trace
+
+        return trace
+
+    for place in range(1, 400):
+        x = nt.arange(6).reshape(2, 3) + 0
+        row, column = x[0], x[:, 0]
+        row += 1
+        sys.settrace(interrupting(place))
+        try:
+            column += 10
+            column.tolist()
+            row.tolist()
+            done = True
+        except Interrupt:
+            done = False
+        finally:
+            sys.settrace(None)
+        now = x.tolist()
+        assert now in ([[1, 2, 3], [3, 4, 5]], [[11, 2, 3], [13, 4, 5]])
+        assert [row.tolist(), column.tolist()] == [now[0], [now[0][0], now[1][0]]], place
+        row += 1
+        assert x.tolist() == [[each + 1 for each in now[0]], now[1]]
+        if done:
+            break
+    assert done

@@ -145,7 +145,7 @@ def test_missing_keys(key: str) -> None:
         ),
         (
             {"ops": [{"op": "fill", "operands": [{"number": "int"}], "attributes": {"shape": "x", "dtype": I8}}]},
-            ": TypeError: 'in <string>' requires",
+            ": ops/0: TypeError: fill(int): ",
         ),
         ({"ops": [{"op": "exp", "operands": [{"input": 0}]}]}, ": operand 1, counted from 0, is not used"),
     ],
