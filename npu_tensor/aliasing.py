@@ -110,9 +110,7 @@ class _Writes:
 
     def add(self, view: View, node: Node) -> None:
         """Note a write. An interrupt leaves either what was there before or all of it."""
-        if not view.spec.size:
-            return
-        if view not in self.nodes:
+        if view.spec.size and view not in self.nodes:
             self.are_apart &= not self._is_near(view)
             is_first = self._first > self._last
             self._first = view.first if is_first else min(self._first, view.first)

@@ -329,6 +329,15 @@ def test_copies_do_not_alias() -> None:
     assert x.tolist() == [[1, 1], [0, 0]]
 
 
+def test_writes_to_nothing() -> None:
+    x = nt.zeros(0, 3)
+    x[:].add_(1)
+    x.view(3, 0).zero_()
+    assert x.tolist() == []
+    assert nt.jit(lambda y: x + y)(nt.ones(3)).shape == (0, 3)
+    assert (x.stride(), x.is_contiguous()) == ((3, 1), True)
+
+
 def test_views_that_meet() -> None:
     spec = (nt.zeros(4, 6))._node.spec
     whole = aliasing.View.whole(spec)
