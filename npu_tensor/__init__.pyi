@@ -214,7 +214,7 @@ def clamp_min(input: Tensor, min: Operand) -> Tensor:
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
 def clone(input: Tensor) -> Tensor:
-    """Another handle on the same value. As values never change, nothing is copied."""
+    """A tensor of its own with the same value. As values never change, nothing is copied."""
 def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
@@ -615,7 +615,7 @@ def remainder(input: Operand, other: Operand) -> Tensor:
 def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
     """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
 def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-    """The same elements in row-major order under another shape; one extent may be -1."""
+    """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
 def rms_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, eps: builtins.float | None = None) -> Tensor:
     """input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
 

@@ -183,7 +183,7 @@ class Methods:
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clip`: the result is written to this tensor, and so to its views."""
     def clone(self) -> Tensor:
-        """Another handle on the same value. As values never change, nothing is copied."""
+        """A tensor of its own with the same value. As values never change, nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
         """The value of src, broadcast and converted, in place of the own one."""
     def cos(self) -> Tensor:
@@ -600,7 +600,7 @@ class Methods:
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
         """The tensor itself if requires_grad is False; ArgumentError otherwise."""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """The same elements in row-major order under another shape; one extent may be -1."""
+        """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """The elements under the shape of other."""
     def rms_norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:

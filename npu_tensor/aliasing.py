@@ -14,6 +14,7 @@ import ctypes
 import threading
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from npu_tensor import selection
@@ -83,7 +84,7 @@ class View:
         return self.children.setdefault(call, child)
 
     def meets(self, other: View) -> bool:
-        """Whether the two may have elements in common. Compares the ranges of addresses, so that it may err."""
+        """Whether the two may have elements in common: whether their ranges of addresses overlap."""
         return (
             self.first <= other.last and other.first <= self.last and self.spec.size != 0 and other.spec.size != 0
         )
@@ -174,9 +175,20 @@ class Storage:
             return True
         return False
 
+    def enter(self, tensor: Any) -> None:
+        """Enter a view of a value that may be that of before a write in another thread."""
+        with _lock:
+            if self._has_value() and not self.has_changed(tensor):
+                del tensor._node
+            else:
+                self.members.append(weakref.ref(tensor))
+
     def living(self) -> list[Any]:
         """The members that name a value. A result of which only its function knew that it is a view has left."""
-        members = (reference() for reference in list(self.members))
+        return self._living(self.members)
+
+    def _living(self, handles: Iterable[Any]) -> list[Any]:
+        members = (handle() for handle in list(handles))
         return [member for member in members if member is not None and member._alias and member._alias[0] is self]
 
     def is_outside(self, watch: Watch) -> bool:
@@ -191,7 +203,10 @@ class Storage:
         Whenever an interrupt comes, all members have the values of before or all have those of afterwards.
         """
         with _lock:
-            others = [member for member in self.living() if member is not tensor]
+            # Views that other threads make meanwhile see that the members are others; see `enter`.
+            members = self.members
+            self.members = deque()
+            others = [member for member in self._living(members) if member is not tensor]
             if others or self._has_value():
                 if not self._has_value():
                     self._begin([*others, tensor])
@@ -210,7 +225,7 @@ class Storage:
                 else:
                     self._writes.add(view, node)
             _name(tensor, node)
-            self.members = deque((node.handle,))
+            self.members.append(node.handle)
 
     def read(self, tensor: Any, view: View) -> Node:
         """The present value of a member that names none; from now on it names this one."""

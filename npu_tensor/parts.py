@@ -57,11 +57,11 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
         if root in position:
             last_read[position[root]] = len(nodes)
     places = [0, *_Cutter(nodes, last_read, updated).cuts(0, len(nodes)), len(nodes)]
-    found = [
+    results = [
         [nodes[number] for number in range(begin, end) if last_read[number] >= end]
         for begin, end in pairwise(places[:-1])
     ]
-    return [*filter(None, found), list(roots)]
+    return [*filter(None, results), list(roots)]
 
 
 class _Cutter:
@@ -92,11 +92,11 @@ class _Cutter:
         """Where the nodes of a range are cut, in ascending order, if there are too many for one part."""
         if end - begin <= LONGEST:
             return []
-        found = self._between_iterations(begin, end)
-        if not found:
+        places = self._between_iterations(begin, end)
+        if not places:
             return self._by_size(begin, end)
-        inner = (self.cuts(*each) for each in pairwise((begin, *found, end)))
-        return sorted([*found, *(place for places in inner for place in places)])
+        inner = (self.cuts(*each) for each in pairwise((begin, *places, end)))
+        return sorted([*places, *(place for each in inner for place in each)])
 
     def _between_iterations(self, begin: int, end: int) -> list[int]:
         """The cuts that leave the least to plan and to launch; none if the parts would not repeat."""
@@ -105,29 +105,29 @@ class _Cutter:
             places.setdefault(self._marks[number], []).append(number)
         # Of the marks that are about equally frequent, such as those of one loop, the one where fewest values cross.
         best: dict[int, tuple[float, list[int]]] = {}
-        for found in places.values():
-            if len(found) > 1:
-                crossing = sum([self._crossing[number] for number in found]) / len(found)
-                frequency = len(found).bit_length()
+        for same in places.values():
+            if len(same) > 1:
+                crossing = sum([self._crossing[number] for number in same]) / len(same)
+                frequency = len(same).bit_length()
                 if frequency not in best or crossing < best[frequency][0]:
-                    best[frequency] = crossing, found
-        chosen: list[int] = []
+                    best[frequency] = crossing, same
+        cheapest: list[int] = []
         least: float = PLANNING * (end - begin) / 2
-        for _, found in best.values():
-            each = (end - begin) / len(found)
+        for _, same in best.values():
+            each = (end - begin) / len(same)
             for step in {1, ceil(SHORTEST / each), max(1, int(LONGEST / each))}:
-                cuts = found[::step]
+                cuts = same[::step]
                 different = {tuple(self._calls[a:b]) for a, b in pairwise((begin, *cuts, end))}
                 cost = PLANNING * sum(map(len, different)) + len(cuts) + sum([self._copies[cut] for cut in cuts])
                 if cost < least:
-                    chosen, least = cuts, cost
-        return chosen
+                    cheapest, least = cuts, cost
+        return cheapest
 
     def _by_size(self, begin: int, end: int) -> list[int]:
         """Cuts where fewest values cross, between parts of half the largest size or more."""
-        found = []
+        cuts = []
         while end - begin > LONGEST:
             places = range(begin + LONGEST // 2, begin + LONGEST + 1)
             begin = min(places, key=lambda place: (self._copies[place], self._crossing[place]))
-            found.append(begin)
-        return found
+            cuts.append(begin)
+        return cuts

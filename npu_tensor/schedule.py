@@ -451,7 +451,7 @@ def out_of_memory(
     where = f"{LOCATED}{line})" if line else ""
     return OutOfMemoryError(
         f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
-        f"{size(call.spec.nbytes)} ({error}){where}"
+        f"{size(call.spec.nbytes)}{where}"
     )
 
 

@@ -222,7 +222,9 @@ class Tensor(Methods):
         return printing.printed(self, sys._getframe(1))
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.shape else object.__format__(self, spec)
+        # As PyTorch: a number in a log line, such as f"loss {loss}". A function that is traced has no number.
+        is_number = not self.shape and (spec or not depends_on_placeholder(self._node))
+        return format(self.item(), spec) if is_number else object.__format__(self, spec)
 
     def __bool__(self) -> bool:
         if self._node.spec.size != 1:
@@ -276,6 +278,11 @@ class Tensor(Methods):
     def data(self) -> Tensor:
         """self: there is no automatic differentiation."""
         return self
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if value is not self:  # as after x.data += 1
+            self._assign(value)
 
     @property
     def requires_grad(self) -> bool:
@@ -457,8 +464,11 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
         child = view.children.get(call) or view.through(call)
         if child is not None:
             tensor._alias = (storage, child)
-            storage.members.append(node.handle)
-            if len(storage.members) > storage.crowded:
+            members = storage.members
+            members.append(node.handle)
+            if members is not storage.members or viewed._node is not inputs[0]:
+                storage.enter(tensor)  # Another thread has written to it meanwhile.
+            elif len(members) > storage.crowded:
                 storage.forget_the_dead()
     if node.value is None and (depth > config.max_depth or config.eager):
         _run_early(node)

@@ -89,7 +89,7 @@ def interface_page() -> str:
 def _left_out() -> Iterator[str]:
     """Methods of Tensor that a list is enough for."""
     in_place = ", ".join(f"`{name}_`" for name in IN_PLACE)
-    yield f"In-place forms make the handle name the result; other handles keep the old value: {in_place}."
+    yield f"In-place forms write to the tensor, and so to its views: {in_place}."
     yield ""
     conversions = ", ".join(f"`{name}()`" for name in METHODS if name in SHORT_FORMS)
     others = ", ".join(f"`{name}()` for `{said}`" for name, said in OTHER_NAMES.items())

@@ -378,5 +378,5 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 @composite()
 def clone(input: Tensor) -> Tensor:
-    """Another handle on the same value. As values never change, nothing is copied."""
+    """A tensor of its own with the same value. As values never change, nothing is copied."""
     return input.reshape(input.shape)

@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from npu_tensor.dtypes import DType, bool_
-from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, reworded
+from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.graph import LOCATED, recorded_at
 from npu_tensor.printing import brief
 from npu_tensor.recorders import KEYWORDS, SYNONYMS, given_twice
@@ -107,7 +107,7 @@ def register(
 def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
     """The same error with the function's name in front, and the operands and line unless an op has given them."""
     message = str(error)
-    if LOCATED in message:
+    if LOCATED in message or isinstance(error, CaptureError):  # which says where in its own words
         return reworded(error, f"{name}: {message}")
     shown = ", ".join(map(brief, arguments))
     return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")

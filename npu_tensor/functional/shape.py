@@ -373,6 +373,8 @@ def fliplr(input: Tensor) -> Tensor:
 @composite()
 def flipud(input: Tensor) -> Tensor:
     """Rows reversed."""
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor has no rows")
     return flip(input, 0)
 
 

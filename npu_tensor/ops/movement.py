@@ -79,7 +79,7 @@ def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
 
 @op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout)
 def reshape(input, /, *shape: int):
-    """The same elements in row-major order under another shape; one extent may be -1."""
+    """The same elements in row-major order under another shape, in the same memory where its strides allow that."""
     return np.reshape(input, shape)
 
 

@@ -1,6 +1,7 @@
 """Writes through views reach everything that shares the memory, as in NumPy, which runs the same programs."""
 
 import gc
+import linecache
 import pickle
 import sys
 import threading
@@ -391,14 +392,14 @@ def test_many_writes_that_a_captured_function_reads() -> None:
 
 def test_views_are_not_kept_for_ever() -> None:
     gc.collect()
-    before = sum(isinstance(each, aliasing.View) for each in gc.get_objects())
+    before = sum(type(each) is aliasing.View for each in gc.get_objects())
     x = nt.zeros(300, 300).realize()
     for row in x:
         for index in range(0, 300, 2):
             row[index]
     del x, row
     gc.collect()
-    assert sum(isinstance(each, aliasing.View) for each in gc.get_objects()) - before < 40_000
+    assert sum(type(each) is aliasing.View for each in gc.get_objects()) - before < 40_000
 
 
 def test_threads_may_view_what_another_one_writes() -> None:
@@ -435,7 +436,8 @@ def test_an_interrupt_in_a_write_leaves_all_members_alike() -> None:
             nonlocal count
             if frame.f_code.co_filename != aliasing.__file__:
                 return None
-            if event == "line":
+            # A signal is not handled at the end of a with block, where a line begins, before the lock is released.
+            if event == "line" and "with _lock" not in linecache.getline(aliasing.__file__, frame.f_lineno):
                 count += 1
                 if count == place:
                     raise Interrupt

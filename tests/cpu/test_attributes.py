@@ -120,9 +120,11 @@ def test_a_value_that_another_constant_has_by_chance_is_no_other_kernel() -> Non
 
 def test_the_length_of_a_long_row_is_no_other_kernel() -> None:
     """Rows that are cut into parts for several threads."""
+    kernels = []
     for length in (1 << 17, 3 << 16):
-        x = nt.full((length,), 0.5)
-        assert x.mean().item() == 0.5
+        assert nt.full((length,), 0.5).mean().item() == 0.5
+        kernels.append(built())
+    assert kernels[0] == kernels[1]
 
 
 def test_arithmetic_on_parameters_gives_parameters() -> None:

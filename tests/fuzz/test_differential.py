@@ -22,7 +22,7 @@ from npu_tensor.tensor import FUNCTIONS  # noqa: E402
         ("lazy", "cpu", 60, DTYPES),
         ("eager", "cpu", 60, DTYPES),
         ("jit", "cpu", 60, DTYPES),
-        # float16 is rounded to bfloat16 on the way to an NPU.
+        # What an array computes itself; the rest is the processor's here, too.
         ("lazy", "sim:npu1", 4, ("bfloat16", "int8", "int16", "int32")),
         ("lazy", "sim:npu2", 4, ("bfloat16", "int8", "int16", "int32")),
     ],

@@ -452,7 +452,7 @@ HUGE = 1 << 54
         (
             lambda: nt.ones(2, 1) + nt.ones(1).expand(HUGE),
             "add(float32[2, 1], float32[18014398509481984]): out of memory: "
-            "the result float32[2, 18014398509481984] needs 144.1 PB (cannot allocate 144.1 PB, and ",
+            "the result float32[2, 18014398509481984] needs 144.1 PB",
         ),
         (lambda: (nt.ones(3).exp().sum() + 1).expand(HUGE).exp() * 2, "the result float32[18014398509481984] needs"),
         (lambda: nt.arange(HUGE), "arange_from(int, int): out of memory: the result int64[18014398509481984] needs"),
@@ -461,7 +461,7 @@ HUGE = 1 << 54
         (lambda: nt.ones(1).expand(HUGE).nonzero(), "nonzero: expand(float32[1]): out of memory: the result"),
         (
             lambda: nt.jit(lambda x: x.sum() + x.expand(HUGE))(nt.ones(1)),
-            "out of memory: the result float32[18014398509481984] needs 72.1 PB (cannot allocate 72.1 PB, and ",
+            "out of memory: the result float32[18014398509481984] needs 72.1 PB",
         ),
     ],
 )
