@@ -235,7 +235,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return median(input.reshape(input.numel()), 0)[0]
     place = dimension(dim, input.ndim)
     if not input.ndim:
-        return ValuesIndices(input, input.argsort())
+        return ValuesIndices(input.clone(), input.argsort())
     if not input.shape[place]:
         raise DimensionError("an empty row has no median")
     order = input.argsort(place)
