@@ -78,7 +78,7 @@ def test_a_pending_tensor_has_its_ops_folded_up(show: Show, scheme: str) -> None
 
 def test_a_computed_tensor_shows_its_values(show: Show) -> None:
     page = show(nt.tensor([1.5, -2.0]).realize()._repr_html_())
-    assert "[ 1.5, -2. ]" in page.text
+    assert "[ 1.5000, -2.0000]" in page.text
     assert page.boxes("svg") == []
     check_text(page)
 
