@@ -16,7 +16,7 @@ from npu_tensor.graph import Node
 
 __all__ = ["parts"]
 
-LONGEST: Final = 256
+LONGEST: Final = 512
 """Ops of the largest graph that is planned as one."""
 
 SHORTEST: Final = 32
