@@ -66,11 +66,10 @@ class View:
         return view
 
     def through(self, call: Call) -> View | None:
-        """What a view op shows of this view; None where its elements would have to be copied, by PyTorch's rule."""
-        try:
-            return self.children[call]
-        except KeyError:
-            pass
+        """What a view op shows of this view; None where its elements would have to be copied, by PyTorch's rule.
+
+        Enters it in `children`, where it is looked up first.
+        """
         assert call.op.layout is not None
         layout = call.op.layout(self.layout, call.spec.shape, call.attributes)
         whole = self.path[0].operands[0] if self.path else self.spec
@@ -129,6 +128,9 @@ class _Writes:
         return view.first <= self._last and self._first <= view.last
 
 
+_NOTHING: Final = _Writes()  # never added to; most storages are never written to
+
+
 class Storage:
     """Tensors that are views of the same memory.
 
@@ -145,7 +147,7 @@ class Storage:
         self.crowded = 64
         # The base. An attribute of this name, as that of a Tensor, lets plans keep its value while the storage lives.
         self._node: Node | None = None
-        self._writes = _Writes()
+        self._writes = _NOTHING
         self._written = 0  # the order of nodes at the latest write that others could see
 
     @staticmethod
@@ -217,13 +219,14 @@ class Storage:
                         del member._node
                 if self._node is not None:
                     self._node.handle = weakref.ref(self)
-                if view.covers:
+                if view.covers or self._writes is _NOTHING:
                     writes = _Writes()
                     writes.add(view, node)
                     self._writes = writes
-                    self._node = None
                 else:
                     self._writes.add(view, node)
+                if view.covers:
+                    self._node = None
             _name(tensor, node)
             self.members.append(node.handle)
 
@@ -276,7 +279,7 @@ class Storage:
             else:
                 base = _written(_zeros(self._whole) if base is None else base, view, node)
         self._node = _zeros(self._whole) if base is None else base
-        self._writes = _Writes()
+        self._writes = _NOTHING
         if self._node.tensor is None:
             self._node.handle = weakref.ref(self)
 

@@ -461,7 +461,10 @@ def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, 
     tensor = wrap(node)
     if type(viewed) is Tensor:
         storage, view = viewed._alias or Storage.of(viewed)
-        child = view.children.get(call) or view.through(call)
+        try:
+            child = view.children[call]
+        except KeyError:
+            child = view.through(call)
         if child is not None:
             tensor._alias = (storage, child)
             members = storage.members
