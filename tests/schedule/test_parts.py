@@ -12,6 +12,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import events, selection
 from npu_tensor.events import KernelRan, PlanBuilt, PlanRan
+from npu_tensor.parts import LONGEST
 
 Loop = Callable[[int, Callable[..., None]], list[nt.Tensor]]
 """Runs a number of iterations, each of which passes its tensors to a function, and returns results."""
@@ -127,7 +128,7 @@ def test_nothing_is_planned_after_the_first_iterations(loop: Loop) -> None:
         with counted(PlanBuilt) as built:
             nt.realize(*loop(steps, unread))
         planned.append(sum(event.nodes for event in built))  # type: ignore[attr-defined]
-    assert planned[0] < 500
+    assert planned[0] <= LONGEST
     assert planned[1] + planned[2] < 500
     with counted(PlanBuilt) as built:
         nt.realize(*loop(1600, unread))
