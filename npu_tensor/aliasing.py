@@ -207,28 +207,35 @@ class Storage:
         with _lock:
             # Views that other threads make meanwhile see that the members are others; see `enter`.
             members = self.members
-            self.members = deque()
-            others = [member for member in self._living(members) if member is not tensor]
-            if others or self._has_value():
-                if not self._has_value():
-                    self._begin([*others, tensor])
-                self._written = current_order()
-                for member in (*others, tensor):
-                    if not self.has_changed(member):
-                        member._node.handle = None
-                        del member._node
-                if self._node is not None:
-                    self._node.handle = weakref.ref(self)
-                if view.covers or self._writes is _NOTHING:
-                    writes = _Writes()
-                    writes.add(view, node)
-                    self._writes = writes
-                else:
-                    self._writes.add(view, node)
-                if view.covers:
-                    self._node = None
-            _name(tensor, node)
-            self.members.append(node.handle)
+            try:
+                self.members = deque()
+                self._write([member for member in self._living(members) if member is not tensor], tensor, view, node)
+            except BaseException:
+                if self.members is not members:
+                    self.members.extend(members)
+                raise
+
+    def _write(self, others: list[Any], tensor: Any, view: View, node: Node) -> None:
+        if others or self._has_value():
+            if not self._has_value():
+                self._begin([*others, tensor])
+            self._written = current_order()
+            for member in (*others, tensor):
+                if not self.has_changed(member):
+                    member._node.handle = None
+                    del member._node
+            if self._node is not None:
+                self._node.handle = weakref.ref(self)
+            if view.covers or self._writes is _NOTHING:
+                writes = _Writes()
+                writes.add(view, node)
+                self._writes = writes
+            else:
+                self._writes.add(view, node)
+            if view.covers:
+                self._node = None
+        self.members.append(weakref.ref(tensor))
+        _name(tensor, node)
 
     def read(self, tensor: Any, view: View) -> Node:
         """The present value of a member that names none; from now on it names this one."""

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -65,9 +65,9 @@ def composite(
                 raise _named(error, public, args) from error.__cause__
             except MemoryError as error:
                 raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
-            if not view and isinstance(result, Tensor) and result._alias is not None:
-                is_argument = any(result is argument for argument in (*args, *kwargs.values()))
-                result._alias = result._alias if is_argument else None
+            is_view = not view and isinstance(result, Tensor) and result._alias is not None
+            if is_view and all(result is not argument for argument in (*args, *kwargs.values())):
+                cast(Tensor, result)._alias = None
             return result
 
         wrapper.__name__ = wrapper.__qualname__ = public

@@ -101,11 +101,14 @@ def capture_call(
     given = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
     derived = _derived(outputs, numbers, watch)
     roots = [t._node for position, t in enumerate(outputs) if t not in given and position not in derived]
-    if not roots:
-        plain = tuple(derived[p] if p in derived else given[t] for p, t in enumerate(outputs))
-        return Captured(specs, None, [], (), (), plain, result, ())
     found = _capture_results(roots)
     items = {node: item for item, node in found.nodes}
+    results = tuple(
+        derived[p] if p in derived else given[t] if t in given else (items[t._node], t._node.spec)
+        for p, t in enumerate(outputs)
+    )
+    if not roots:
+        return Captured(specs, None, [], (), (), results, result, ())
     lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
     graph = Graph(found, devices, lasting)
     made = graph.plan()
@@ -124,10 +127,6 @@ def capture_call(
         else:
             template[item] = leaf.value
     recorded = tuple((item, Recorded(node.line)) for item, node in found.nodes)
-    results = tuple(
-        derived[p] if p in derived else given[t] if t in given else (items[t._node], t._node.spec)
-        for p, t in enumerate(outputs)
-    )
     return Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded, graph)
 
 
