@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-__all__ = ["cached_property", "held_at_fork", "in_child", "locks_are_free", "new_lock"]
+__all__ = ["all_locks", "cached_property", "held_at_fork", "in_child", "locks_are_free", "new_lock"]
 
 _register: Final[Callable[..., None]] = getattr(os, "register_at_fork", lambda **hooks: None)
 
@@ -78,12 +78,16 @@ def new_lock(*, of_builds: bool = False) -> threading.RLock:
     return lock
 
 
+def all_locks() -> list[threading.Lock | threading.RLock]:
+    """The locks of both kinds, but for those of builds."""
+    # In one step, as other threads make locks meanwhile.
+    return [*_locks_held_at_fork, *(lock for reference in _locks.valuerefs() if (lock := reference()) is not None)]
+
+
 def locks_are_free() -> bool:
     """Whether no thread holds a lock at this moment. It takes none, so that it neither waits nor is in the way."""
-    # In one step, as other threads make locks meanwhile.
-    locks = [*_locks_held_at_fork, *(lock for reference in _locks.valuerefs() if (lock := reference()) is not None)]
     # RLock.locked is new in Python 3.14; its text says the same in all versions.
-    return not any(repr(lock).startswith("<locked") for lock in locks)
+    return not any(repr(lock).startswith("<locked") for lock in all_locks())
 
 
 def _renew() -> None:

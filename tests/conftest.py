@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from npu_tensor import events, selection
 from npu_tensor.config import SETTINGS, config
+from npu_tensor.forks import all_locks
 from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
@@ -63,7 +65,7 @@ def less_optimised() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    """Fails a test that leaves a setting, the default devices or a listener changed, and puts them back."""
+    """Fails a test that leaves a setting, the default devices, a listener or a lock changed, and puts it back."""
     assigned, active, listeners = _assigned(), selection.active.key, list(events.listeners)
     yield
     left = []
@@ -76,6 +78,10 @@ def _nothing_stays() -> Iterator[None]:
     if events.listeners != listeners:
         left.append(f"listeners: {events.listeners}, before: {listeners}")
         events.listeners[:] = listeners
+    if held := [lock for lock in all_locks() if f"owner={threading.get_ident()} " in repr(lock)]:
+        left.append(f"locks held: {held}, before: none")
+        for lock in held:
+            lock.release()
     _forget_other_environments()
     assert not left, (
         f"this test leaves other {'; '.join(left)}. config.scope, nt.default_device and events.listen put them back"
