@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.calibrate.probes import no_garbage_collection
-from npu_tensor.graph import capture
-from npu_tensor.runtime.artifact import Artifact, Request
-from npu_tensor.runtime.build.host import HostBackend
-from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.precompiled import FORMAT, MANIFEST
-from npu_tensor.runtime.sim.device import SimulatedKernel
-from npu_tensor.schedule import plan
-from npu_tensor.selection import accelerators, current
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner.schedule import plan
+from npu_tensor.planner.selection import accelerators, current
+from npu_tensor.runtime.build.simulated import HostBackend
+from npu_tensor.runtime.sim.simulated_device import SimulatedKernel
+from npu_tensor.runtime.store.artifact import Artifact, Request
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST
+from npu_tensor.tools.calibrate.probes import no_garbage_collection
 
 from .report import Outcome, Table, benchmark, verdict
 

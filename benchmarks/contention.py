@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from npu_tensor.affinity import available_cores
+from npu_tensor._util.affinity import available_cores
 
 from .cases import Case, cases
 from .ops import contenders

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import schedule, selection
-from npu_tensor.calibrate import calibrate
-from npu_tensor.graph import capture
-from npu_tensor.plan import Plan
-from npu_tensor.runtime.host import host_kernel
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner import schedule, selection
+from npu_tensor.planner.plan import Plan
+from npu_tensor.runtime.devices.host import host_kernel
+from npu_tensor.tools.calibrate import calibrate
 
 from .report import Outcome, Table, benchmark
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, interleaved

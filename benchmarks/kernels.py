@@ -2,7 +2,7 @@
 
 Nothing runs here. Each workload is recorded with the public interface and cut into tasks as for the simulated NPU, and
 the design of every task is counted: cycles of the busiest core, bytes of the busiest DMA channel, bytes between host
-memory and array. The model's constants stand in npu_tensor/dataflow/array.py, cost.py and kernels/gemm_tiles.py.
+memory and array. The model's constants stand in npu_tensor/dataflow/array.py, cost.py and kernels/gemm/tiles.py.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
+from npu_tensor.graph.nodes import capture
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
-from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Task
 
 from . import published_gemm

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import selection
+from npu_tensor.planner import selection
 from npu_tensor.runtime.xrt import bindings
 
 from .report import Outcome, Table, benchmark, verdict
@@ -94,8 +94,8 @@ def _standin() -> Iterator[None]:
 
         machine = Machine()
     machine.compute = False
-    from npu_tensor.runtime.library import KernelLibrary
-    from npu_tensor.runtime.xrt import device
+    from npu_tensor.runtime.store.library import KernelLibrary
+    from npu_tensor.runtime.xrt import xrt_device as device
 
     library = KernelLibrary(StandinBackend())
     with install(machine), mock.patch.object(device, "library", return_value=library):

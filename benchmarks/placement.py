@@ -12,7 +12,7 @@ import statistics
 import time
 from typing import Any, Final
 
-from npu_tensor.placement import place
+from npu_tensor.planner.placement import place
 
 from .placement_graphs import FAMILIES, Graph, random_graph
 from .placement_rivals import best_weight, rules

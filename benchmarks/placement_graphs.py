@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
-from npu_tensor.placement import Answer, Job, Movement
+from npu_tensor.planner.placement import Answer, Job, Movement
 
 __all__ = ["FAMILIES", "Graph", "random_graph"]
 

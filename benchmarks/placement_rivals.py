@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Sequence
 
-from npu_tensor.placement import Job, Movement, weight
+from npu_tensor.planner.placement import Job, Movement, weight
 
 from .placement_graphs import Graph
 

@@ -8,12 +8,12 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 import npu_tensor as nt
-from npu_tensor.costs import MEASURES, job
-from npu_tensor.fuse import Cutter, cut
-from npu_tensor.graph import capture
-from npu_tensor.placement import weight
-from npu_tensor.runtime.host import allocator, host_devices, host_kernel
-from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner.costs import MEASURES, job
+from npu_tensor.planner.fuse import Cutter, cut
+from npu_tensor.planner.placement import weight
+from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]

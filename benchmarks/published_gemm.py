@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
 from npu_tensor.dataflow.cost import Channel, Counters, Prediction, host_bytes, predict
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.kernels.gemm_tiles import BLOCK_CYCLES, BLOCKS, LOAD_BYTES, STORE_BYTES, Blocks
+from npu_tensor.kernels.gemm.tiles import BLOCK_CYCLES, BLOCKS, LOAD_BYTES, STORE_BYTES, Blocks
 
 __all__ = ["ASKED", "PUBLISHED", "SOURCE", "Published", "comparison", "predicted"]
 

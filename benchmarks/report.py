@@ -18,9 +18,9 @@ import click
 from rich.text import Text
 
 import npu_tensor as nt
-from npu_tensor.drawing.terminal import print_table
-from npu_tensor.runtime.system import processor_name
-from npu_tensor.selection import accelerators, selection_of
+from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.planner.selection import accelerators, selection_of
+from npu_tensor.runtime.devices.system import processor_name
 
 __all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "verdict"]
 
@@ -86,7 +86,7 @@ def _npus() -> list[dict[str, Any]]:
     """Of every NPU: name and columns, versions of XRT, driver and firmware, power mode."""
     if "npu" not in {device.uri for device in nt.list_devices()}:
         return []
-    from npu_tensor.runtime.xrt.device import XrtDevice
+    from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
     return [
         {"name": npu.npu.name, "columns": npu.target.columns, **npu.identity}

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import click
 
 import npu_tensor as nt
-from npu_tensor import selection
+from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
-from npu_tensor.runtime.store_directories import readable
+from npu_tensor.runtime.store.directories import readable
 
 from . import peers as peer_modules
 from .ceilings import ceilings

@@ -19,7 +19,7 @@ import numpy as np
 from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 
 import npu_tensor as nt
-from npu_tensor.demo import load
+from npu_tensor.tools.demo import load
 
 ROWS = 128
 """Images in a chunk. All chunks but the last have one shape, so a worker plans twice."""

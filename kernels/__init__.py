@@ -10,8 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from npu_tensor.kernels import elementwise, gemm, get_rows, movement, rope, rowwise
+from npu_tensor.kernels import get_rows, rope
+from npu_tensor.kernels.elementwise import family as elementwise
+from npu_tensor.kernels.gemm import family as gemm
+from npu_tensor.kernels.movement import family as movement
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.rowwise import family as rowwise
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["DATA_OPS", "claim"]

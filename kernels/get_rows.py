@@ -22,7 +22,7 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.copies import joined, pattern
+from npu_tensor.kernels.movement.copies import joined, pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Refusal, Task

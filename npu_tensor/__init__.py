@@ -4,7 +4,7 @@ import npu_tensor as nt
 y = (nt.tensor([1.0, 2.0]) * 2 + 1).relu()
 print(y)
 
-Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.stubs` writes.
+Type checkers read the names from `__init__.pyi`, which `python -m npu_tensor.tools.stubs` writes.
 """
 
 import builtins
@@ -12,23 +12,19 @@ import importlib
 import math as _math
 import sys
 
-from npu_tensor.interrupts import import_whole as _import_whole
+from npu_tensor._util.interrupts import import_whole as _import_whole
 
 _import_whole("numpy", "ml_dtypes")
 
 # ruff: noqa: E402 - what follows imports them
-from npu_tensor import debugging as _debugging
 from npu_tensor import dtypes as _dtypes
 from npu_tensor import errors as _errors
-from npu_tensor import logs as _logs
+from npu_tensor._util.version import VERSION as _VERSION
 from npu_tensor.config import config
-from npu_tensor.devices import list_devices
 from npu_tensor.dtypes import DType, dtypes_table
-from npu_tensor.explain import explain
-from npu_tensor.functional import Generator, manual_seed
-from npu_tensor.jit import jit
-from npu_tensor.printing import set_printoptions
-from npu_tensor.resources import (
+from npu_tensor.functions import Generator, manual_seed
+from npu_tensor.functions.device_listing import list_devices
+from npu_tensor.functions.resources import (
     default_device,
     empty_cache,
     get_default_device,
@@ -38,8 +34,12 @@ from npu_tensor.resources import (
     set_num_threads,
     synchronize,
 )
+from npu_tensor.jit import jit
+from npu_tensor.observe import debugging as _debugging
+from npu_tensor.observe import logs as _logs
+from npu_tensor.observe.explain import explain
+from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.tensor import FUNCTIONS, Tensor, realize
-from npu_tensor.version import VERSION as _VERSION
 
 __version__ = _VERSION
 
@@ -61,13 +61,13 @@ globals().update(_NAMES, **_CONSTANTS)
 
 # What takes long to load and few programs use, and where it is.
 _LOADED_LATE = {
-    "compile": "npu_tensor.pregen.ahead_of_time",
-    "finish_builds": "npu_tensor.runtime.background",
-    "load": "npu_tensor.serialization",
-    "profile": "npu_tensor.profiling",
-    "record_kernels": "npu_tensor.pregen.record",
-    "save": "npu_tensor.serialization",
-    "selftest": "npu_tensor.self_test",
+    "compile": "npu_tensor.ggml_hsa.ahead_of_time",
+    "finish_builds": "npu_tensor.runtime.store.background",
+    "load": "npu_tensor.functions.serialization",
+    "profile": "npu_tensor.observe.profiling",
+    "record_kernels": "npu_tensor.ggml_hsa.kernel_log",
+    "save": "npu_tensor.functions.serialization",
+    "selftest": "npu_tensor.tools.self_test",
 }
 _MODULES_LOADED_LATE = ("linalg", "nn")
 
@@ -82,13 +82,14 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[builtins.str]:
     """The public names, also those that are loaded late, without the modules that were imported on the way."""
-    modules = {"errors", "events", "functional", *_MODULES_LOADED_LATE}
+    modules = {"errors", "events", *_MODULES_LOADED_LATE}
     return sorted({*__all__, *_NAMES, *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 
 
 def _follow_record(path: builtins.str) -> None:
-    if path or "npu_tensor.pregen.record" in sys.modules:  # which takes long to load and has nothing to end otherwise
-        from npu_tensor.pregen.record import follow
+    # It takes long to load, and has nothing to end otherwise.
+    if path or "npu_tensor.ggml_hsa.kernel_log" in sys.modules:
+        from npu_tensor.ggml_hsa.kernel_log import follow
 
         follow(path)
 

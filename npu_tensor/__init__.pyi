@@ -1,5 +1,5 @@
 # ruff: noqa: E501, F401, I001
-# Written by `python -m npu_tensor.stubs` from the op registry and npu_tensor/functional.
+# Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
 from npu_tensor.config import config as config
-from npu_tensor.devices import list_devices as list_devices
+from npu_tensor.functions.device_listing import list_devices as list_devices
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.errors import (
     ArgumentError as ArgumentError,
@@ -27,28 +27,28 @@ from npu_tensor.errors import (
     ShapeError as ShapeError,
 )
 from npu_tensor.dtypes import dtypes_table as dtypes_table
-from npu_tensor.explain import explain as explain
-from npu_tensor.functional.creation import Generator as Generator
-from npu_tensor.functional.creation import manual_seed as manual_seed
-from npu_tensor.functional.pytorch_arguments import FloatLimits, IntegerLimits
-from npu_tensor.functional.shape import ValuesIndices
+from npu_tensor.observe.explain import explain as explain
+from npu_tensor.functions.creation import Generator as Generator
+from npu_tensor.functions.creation import manual_seed as manual_seed
+from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
+from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.jit import jit as jit
-from npu_tensor.pregen.ahead_of_time import compile as compile
-from npu_tensor.pregen.record import record_kernels as record_kernels
-from npu_tensor.printing import set_printoptions as set_printoptions
-from npu_tensor.resources import default_device as default_device
-from npu_tensor.resources import empty_cache as empty_cache
-from npu_tensor.resources import get_default_device as get_default_device
-from npu_tensor.resources import get_num_threads as get_num_threads
-from npu_tensor.resources import memory_stats as memory_stats
-from npu_tensor.resources import set_default_device as set_default_device
-from npu_tensor.resources import set_num_threads as set_num_threads
-from npu_tensor.resources import synchronize as synchronize
-from npu_tensor.profiling import profile as profile
-from npu_tensor.runtime.background import finish_builds as finish_builds
-from npu_tensor.self_test import selftest as selftest
-from npu_tensor.serialization import load as load
-from npu_tensor.serialization import save as save
+from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
+from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
+from npu_tensor.observe.printing import set_printoptions as set_printoptions
+from npu_tensor.functions.resources import default_device as default_device
+from npu_tensor.functions.resources import empty_cache as empty_cache
+from npu_tensor.functions.resources import get_default_device as get_default_device
+from npu_tensor.functions.resources import get_num_threads as get_num_threads
+from npu_tensor.functions.resources import memory_stats as memory_stats
+from npu_tensor.functions.resources import set_default_device as set_default_device
+from npu_tensor.functions.resources import set_num_threads as set_num_threads
+from npu_tensor.functions.resources import synchronize as synchronize
+from npu_tensor.observe.profiling import profile as profile
+from npu_tensor.runtime.store.background import finish_builds as finish_builds
+from npu_tensor.tools.self_test import selftest as selftest
+from npu_tensor.functions.serialization import load as load
+from npu_tensor.functions.serialization import save as save
 from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.tensor import realize as realize
 

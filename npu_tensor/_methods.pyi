@@ -1,13 +1,13 @@
 # ruff: noqa: E501
-# Written by `python -m npu_tensor.stubs` from the op registry and npu_tensor/functional.
+# Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
 import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from npu_tensor.functional.creation import Generator
-from npu_tensor.functional.shape import ValuesIndices
+from npu_tensor.functions.creation import Generator
+from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.tensor import Tensor
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float

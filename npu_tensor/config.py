@@ -20,9 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args
 
+from npu_tensor._util.interrupts import import_whole
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError
-from npu_tensor.interrupts import import_whole
-from npu_tensor.user_warnings import warn
 
 __all__ = ["CACHE_CLEARED", "SETTINGS", "Config", "Fallback", "Policy", "Setting", "as_text", "config"]
 
@@ -403,7 +403,7 @@ class Config:
         "NPU_TENSOR_KERNEL_TARGETS",
         (),
         words_like("aie2|aie2p", "aie2 or aie2p"),
-        "arrays whose kernels `python -m npu_tensor.pregen --builtin` makes for a wheel; nothing = all",
+        "arrays whose kernels `python -m npu_tensor.ggml_hsa --builtin` makes for a wheel; nothing = all",
     )
 
     _origins: dict[str, str] = field(default_factory=dict)

@@ -6,9 +6,9 @@ import math
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+from npu_tensor._util.units import size
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ShapeError
-from npu_tensor.units import size
 
 __all__ = ["Spec", "broadcast_shapes", "contiguous_strides"]
 

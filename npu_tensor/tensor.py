@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from npu_tensor import dlpack, printing, selection
-from npu_tensor.aliasing import Storage, View, view_node
+from npu_tensor._util.units import size
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError, reworded
-from npu_tensor.graph import (
+from npu_tensor.graph.aliasing import Storage, View, view_node
+from npu_tensor.graph.nodes import (
     PLACEHOLDER,
     Data,
     Node,
@@ -31,14 +31,16 @@ from npu_tensor.graph import (
     recorded_at,
     watches,
 )
+from npu_tensor.graph.recorders import compile_recorder
+from npu_tensor.observe import printing
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
-from npu_tensor.recorders import compile_recorder
+from npu_tensor.planner import selection
+from npu_tensor.planner.schedule import realize as _realize_nodes
+from npu_tensor.planner.schedule import shorten
+from npu_tensor.runtime import dlpack
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.schedule import realize as _realize_nodes
-from npu_tensor.schedule import shorten
 from npu_tensor.spec import Spec
-from npu_tensor.units import size
 
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
@@ -121,7 +123,7 @@ class Tensor(Methods):
 
     @property
     def graph(self) -> Any:
-        """The ops still to run, as a new networkx.DiGraph; see npu_tensor.graph.digraph for its attributes."""
+        """The ops still to run, as a new networkx.DiGraph; see npu_tensor.graph.nodes.digraph for its attributes."""
         return digraph(capture([self._node]))
 
     def dim(self) -> int:

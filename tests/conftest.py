@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from npu_tensor import events, selection
+from npu_tensor import events
+from npu_tensor._util.forks import all_locks
 from npu_tensor.config import SETTINGS, config
-from npu_tensor.forks import all_locks
+from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import npu_tensor as nt
-from npu_tensor import demo
 from npu_tensor.cli import main
 from npu_tensor.config import Config, config
-from npu_tensor.explanation import Explanation, Row
+from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.ops import OPS
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.tools import demo
 
 ROOT = Path(__file__).resolve().parents[1]
 

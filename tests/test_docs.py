@@ -21,7 +21,7 @@ from npu_tensor.cli.docs import docs
 from npu_tensor.cli.pages import RECORDED
 from npu_tensor.config import Config
 from npu_tensor.dtypes import DTYPES
-from npu_tensor.runtime.device_uri import OPTIONS
+from npu_tensor.runtime.devices.device_uri import OPTIONS
 from npu_tensor.tensor import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[1]

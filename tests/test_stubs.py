@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import stubs
 from npu_tensor.ops import OPS
 from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.tools import stubs
 
 PACKAGE = Path(nt.__file__).parent
 
 
 def test_stubs_are_fresh() -> None:
-    assert stubs.stale() == [], "run python -m npu_tensor.stubs"
+    assert stubs.stale() == [], "run python -m npu_tensor.tools.stubs"
 
 
 def test_check_reports_a_stale_stub(
@@ -60,7 +60,7 @@ def test_every_public_name_is_in_the_stub() -> None:
 def test_completion_offers_the_public_names_and_no_modules_of_others() -> None:
     offered = set(dir(nt))
     assert {*nt.__all__, *FUNCTIONS, "compile", "float32", "ShapeError"} <= offered
-    assert offered - names("__init__.pyi") == {"errors", "events", "functional"}
+    assert offered - names("__init__.pyi") == {"errors", "events"}
     for name in offered:
         assert getattr(nt, name) is not None
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from npu_tensor.units import duration
+from npu_tensor._util.units import duration
 
 from ..compare import changes, differences, lost, regressions
 from ..report import MUCH

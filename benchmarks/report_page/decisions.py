@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import plotly.graph_objects as go
 
-from npu_tensor.units import duration
+from npu_tensor._util.units import duration
 
 from ..peers.npu_tensor import JITTED, NAME
 from ..results import Row

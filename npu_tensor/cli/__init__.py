@@ -32,7 +32,7 @@ from npu_tensor.cli.pack import unpack as unpack_command
 from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
 from npu_tensor.config import config
-from npu_tensor.drawing.terminal import print_table
+from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.ops import OPS
 
 __all__ = ["main"]
@@ -100,7 +100,7 @@ def demo(dtype: str, device: str) -> None:
     Prints where every node of the graph runs and why, the accuracy and the time. Exit code 1 if the accuracy
     is too low or depends on the dtype, or if most nodes run on another device.
     """
-    from npu_tensor import demo as digits_demo
+    from npu_tensor.tools import demo as digits_demo
 
     digits = digits_demo.load()
     names = digits_demo.DTYPE_NAMES if dtype == "both" else (dtype,)

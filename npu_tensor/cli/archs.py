@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
-from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import DeviceError
+from npu_tensor.observe.drawing.terminal import print_table
 
 __all__ = ["archs"]
 
@@ -25,7 +25,7 @@ def archs() -> None:
             for arch, array in ARRAYS.items()
         ),
     )
-    from npu_tensor.runtime.detect import detect_arch
+    from npu_tensor.runtime.devices.detect import detect_arch
 
     try:
         found = detect_arch()

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import click
 
+from npu_tensor._util.units import size
 from npu_tensor.config import config
-from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store_contents import Item, damage, describe, scan
-from npu_tensor.runtime.store_directories import existing
-from npu_tensor.runtime.store_files import LOG, read_file
-from npu_tensor.runtime.store_upkeep import Removed, clear_everything, collect
-from npu_tensor.runtime.store_upkeep import clear as clear_kernels
-from npu_tensor.units import size
+from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.runtime.store.contents import Item, damage, describe, scan
+from npu_tensor.runtime.store.directories import existing
+from npu_tensor.runtime.store.files import LOG, read_file
+from npu_tensor.runtime.store.upkeep import Removed, clear_everything, collect
+from npu_tensor.runtime.store.upkeep import clear as clear_kernels
 
 __all__ = ["cache"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npu_tensor._util.units import quantity
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
-from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import ArgumentError
-from npu_tensor.units import quantity
+from npu_tensor.observe.drawing.terminal import print_table
 
 if TYPE_CHECKING:
-    from npu_tensor.calibrate import Calibration
+    from npu_tensor.tools.calibrate import Calibration
 
 __all__ = ["calibrate"]
 
@@ -50,8 +50,8 @@ def calibrate(device: str, quick: bool, as_json: bool) -> None:
     in one file per processor, and per NPU, driver and power mode; without it costs are predicted from priors. Leave
     the machine alone meanwhile. A simulated NPU has nothing to measure.
     """
-    from npu_tensor.calibrate import calibrate as measure
-    from npu_tensor.calibrate import npus
+    from npu_tensor.tools.calibrate import calibrate as measure
+    from npu_tensor.tools.calibrate import npus
 
     with device_errors():
         try:

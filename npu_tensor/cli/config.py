@@ -13,9 +13,9 @@ import click
 
 from npu_tensor.config import SETTINGS, as_text, config
 from npu_tensor.dataflow.array import configured_arch
-from npu_tensor.drawing.terminal import print_table
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.runtime.devices import preferred_uris
+from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.runtime.devices.backends import preferred_uris
 
 __all__ = ["SettingRow", "config_command", "print_settings", "setting_rows"]
 

@@ -11,7 +11,7 @@ import click
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.device_uri import parse_uri, split_uris
+from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
 
 __all__ = ["device_errors", "device_option", "search_path_options"]
 

@@ -7,8 +7,8 @@ import json
 import click
 
 from npu_tensor.cli.device_option import search_path_options
-from npu_tensor.devices import inventory
-from npu_tensor.drawing.terminal import print_table
+from npu_tensor.functions.device_listing import inventory
+from npu_tensor.observe.drawing.terminal import print_table
 
 __all__ = ["devices"]
 

@@ -11,7 +11,7 @@ import click
 from npu_tensor.cli.device_option import search_path_options
 
 if TYPE_CHECKING:
-    from npu_tensor.doctor import Finding
+    from npu_tensor.tools.doctor import Finding
 
 __all__ = ["doctor"]
 
@@ -26,7 +26,7 @@ def doctor(as_json: bool, root: Path) -> None:
     Every check is ok, a note (worth knowing) or a PROBLEM (no NPU can be used before it is fixed); why that matters
     and how to fix it stand below. Exit code 0 if an NPU can be used, else 1.
     """
-    from npu_tensor.doctor import CHECKS, diagnose, usable, verdict
+    from npu_tensor.tools.doctor import CHECKS, diagnose, usable, verdict
 
     findings = diagnose(root)
     if as_json:

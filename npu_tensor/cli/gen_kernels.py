@@ -21,12 +21,12 @@ from npu_tensor.dataflow.array import arch_of
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
 
 if TYPE_CHECKING:
-    from npu_tensor.pregen.config_file import Problem
-    from npu_tensor.pregen.entry import Entry
+    from npu_tensor.ggml_hsa.config_file import Problem
+    from npu_tensor.ggml_hsa.entry import Entry
 
 __all__ = ["gen_kernels"]
 
-logger = logging.getLogger("npu_tensor.pregen")
+logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 
 class _Echo(logging.Handler):
@@ -63,7 +63,7 @@ def _arch(context: click.Context, parameter: click.Parameter, names: Sequence[st
 
 def _print_examples_dir(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from npu_tensor.pregen.config_file import examples
+        from npu_tensor.ggml_hsa.config_file import examples
 
         click.echo(examples())
         context.exit()
@@ -172,7 +172,7 @@ def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tu
 
     Raises ArgumentError if there is nothing for these arrays.
     """
-    from npu_tensor.pregen.config_file import Problem, find, load
+    from npu_tensor.ggml_hsa.config_file import Problem, find, load
 
     path = find(config_file)
     logger.info("Loading configuration from %s", path)
@@ -189,7 +189,7 @@ def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tu
 
 
 def _list(entries: Sequence[Entry]) -> None:
-    from npu_tensor.runtime.kernel_name import kernel_name
+    from npu_tensor.runtime.npu.kernel_name import kernel_name
 
     width = max((len(entry.exported_name) for entry in entries), default=0)
     for entry in entries:
@@ -199,8 +199,8 @@ def _list(entries: Sequence[Entry]) -> None:
 def _generate(
     entries: Sequence[Entry], directory: Path, target: Literal["iron", "host"], executor: Any, jobs: int, force: bool
 ) -> int:
-    from npu_tensor.pregen.executors import open_executor
-    from npu_tensor.pregen.generate import generate
+    from npu_tensor.ggml_hsa.executors import open_executor
+    from npu_tensor.ggml_hsa.generate import generate
 
     logger.info("Generating %d kernel(s)", len(entries))
     with open_executor(executor, jobs) as pool:

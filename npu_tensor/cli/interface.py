@@ -12,10 +12,10 @@ import npu_tensor as nt
 from npu_tensor import errors, events
 from npu_tensor.config import Config
 from npu_tensor.dtypes import DTYPES
-from npu_tensor.explanation import Explanation, Row, Total
-from npu_tensor.functional import METHODS
-from npu_tensor.functional.inplace import IN_PLACE
+from npu_tensor.functions import METHODS
+from npu_tensor.functions.inplace import IN_PLACE
 from npu_tensor.jit import Jitted
+from npu_tensor.observe.explanation import Explanation, Row, Total
 from npu_tensor.tensor import FUNCTIONS
 
 __all__ = ["interface_page", "without_html"]
@@ -31,7 +31,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 def _sections() -> dict[str, tuple[Any, ...]]:
     """By heading; loaded when they are asked for. Each goes by its own name, or is a pair with another one."""
-    from npu_tensor import profiling
+    from npu_tensor.observe import profiling
     from npu_tensor.runtime.sim.timeline import Span, Timeline
 
     return {

@@ -20,7 +20,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Float32
 
 if TYPE_CHECKING:
-    from npu_tensor.pregen.entry import Entry
+    from npu_tensor.ggml_hsa.entry import Entry
 
 __all__ = ["kernel_source"]
 
@@ -100,7 +100,7 @@ def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entr
 
 
 def _arch(asked: str | None) -> Arch:
-    from npu_tensor.runtime.detect import NotDetected, detect_arch
+    from npu_tensor.runtime.devices.detect import NotDetected, detect_arch
 
     try:
         return detect_arch(asked or "").arch
@@ -112,7 +112,7 @@ def _arch(asked: str | None) -> Arch:
 
 def _entries(arch: str | None, config: Path | None) -> list[Entry]:
     """The kernels that have names: the representative ones, or those of a configuration, all of which must be right."""
-    from npu_tensor.pregen import config_file, representative
+    from npu_tensor.ggml_hsa import config_file, representative
 
     if config is None:
         return representative.entries(_arch(arch))
@@ -141,8 +141,9 @@ def _canonical(name: str, arch: str | None) -> Entry | None:
 
     Raises ArgumentError if there is no such kernel.
     """
-    from npu_tensor.pregen import config_file, kernel_source
-    from npu_tensor.runtime.kernel_name import kernel_name
+    from npu_tensor.ggml_hsa import config_file
+    from npu_tensor.ggml_hsa import function_files as kernel_source
+    from npu_tensor.runtime.npu.kernel_name import kernel_name
 
     word, *parts = name.split("-")
     tensors = [_TENSOR.fullmatch(part) for part in parts]
@@ -183,7 +184,7 @@ def _program(entry: Entry, iron: str) -> str:
 def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
     """Write a program for each kernel, and the headers that their C++ includes; say how many, and which not."""
     from npu_tensor.runtime.build.iron_worker import HEADERS
-    from npu_tensor.runtime.store_files import write_atomically
+    from npu_tensor.runtime.store.files import write_atomically
 
     headers = sorted((HEADERS / "nt").glob("*.hpp"))
     (out / "include" / "nt").mkdir(parents=True, exist_ok=True)

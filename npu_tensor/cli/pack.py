@@ -34,7 +34,7 @@ def pack(directory: Path, output: Path | None) -> None:
 
     They are those of DIRECTORY, which npu-tensor-gen-kernels has made. The file has their checksums.
     """
-    from npu_tensor.pregen.pack import pack
+    from npu_tensor.runtime.store.packs import pack
 
     directory = directory.resolve()
     output = output or Path(f"{directory.name}{EXTENSION}")
@@ -50,7 +50,7 @@ def pack(directory: Path, output: Path | None) -> None:
 )
 def unpack(file: Path, directory: Path | None) -> None:
     """Verify the kernel pack FILE and unpack it. Prints the variable that lets programs use its kernels."""
-    from npu_tensor.pregen.pack import unpack
+    from npu_tensor.runtime.store.packs import unpack
 
     directory = (directory or Path(file.stem)).resolve()
     with _failures():

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from npu_tensor.cli.interface import interface_page, without_html
 from npu_tensor.config import Config
-from npu_tensor.functional import GGML_NAMES
+from npu_tensor.functions import GGML_NAMES
 from npu_tensor.kernels import DATA_OPS
 from npu_tensor.ops import OPS, Op
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.device_uri import OPTIONS
+from npu_tensor.runtime.devices.device_uri import OPTIONS
 from npu_tensor.tensor import FUNCTIONS, Tensor
 
 __all__ = [

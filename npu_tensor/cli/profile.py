@@ -45,7 +45,7 @@ def profile(
     import runpy
     import traceback
 
-    from npu_tensor.profiling import profile as profiled
+    from npu_tensor.observe.profiling import profile as profiled
 
     code: object = 0
     arguments_before, path_before = sys.argv, sys.path[:]

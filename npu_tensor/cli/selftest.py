@@ -10,11 +10,11 @@ import click
 
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
 from npu_tensor.cli.file_option import in_a_directory
-from npu_tensor.drawing.terminal import print_table
-from npu_tensor.runtime.store_files import write_atomically
+from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.runtime.store.files import write_atomically
 
 if TYPE_CHECKING:
-    from npu_tensor.self_test import Row
+    from npu_tensor.tools.self_test import Row
 
 __all__ = ["selftest"]
 
@@ -40,8 +40,8 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
     Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
     the device does not take is listed as refused.
     """
-    from npu_tensor.machine import machine_information
-    from npu_tensor.self_test import HEADINGS, Report, case_names, run_cases
+    from npu_tensor.tools.self_test import HEADINGS, Report, case_names, run_cases
+    from npu_tensor.tools.versions import machine_information
 
     names = case_names(families, dtypes, quick)
     rows: list[Row] = []

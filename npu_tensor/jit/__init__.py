@@ -18,17 +18,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.explain import explain_plans
-from npu_tensor.explanation import Explanation
-from npu_tensor.graph import watches
-from npu_tensor.jit.capture import Captured, capture_call
+from npu_tensor.graph.nodes import watches
 from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
+from npu_tensor.jit.trace import Captured, capture_call
 from npu_tensor.jit.trees import call_text, flatten
-from npu_tensor.plan import Plan
-from npu_tensor.selection import before_reset, current, selection_changed
+from npu_tensor.observe.explain import explain_plans
+from npu_tensor.observe.explanation import Explanation
+from npu_tensor.planner.plan import Plan
+from npu_tensor.planner.selection import before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor, internal_files
-from npu_tensor.user_warnings import warn
 
 __all__ = ["Jitted", "jit"]
 
@@ -124,7 +124,7 @@ class Jitted(Generic[P, R]):
         return self._call(args, kwargs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Where what a call with these arguments computes will run, and why, as `npu_tensor.explain` says it.
+        """Where what a call with these arguments computes will run, and why, as `npu_tensor.observe.explain` says it.
 
         Calls the function with tensors that have no values. Of tensors from outside, those without a value are
         computed, nothing else is. For a method write `Class.method.explain(instance, ...)`, with an instance that can

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.events import listeners
-from npu_tensor.graph import Data, Node
-from npu_tensor.jit.capture import Captured, Derived, Result
+from npu_tensor.graph.nodes import Data, Node
+from npu_tensor.jit.trace import Captured, Derived, Result
 from npu_tensor.jit.trees import rebuild
-from npu_tensor.plan import Plan
-from npu_tensor.schedule import launch_error, out_of_memory
-from npu_tensor.schedule import realize as realize_nodes
+from npu_tensor.planner.plan import Plan
+from npu_tensor.planner.schedule import launch_error, out_of_memory
+from npu_tensor.planner.schedule import realize as realize_nodes
 from npu_tensor.tensor import Tensor, internal_files, views_of
 
 __all__ = ["MISS", "Replay", "compile_replay", "miss"]

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from npu_tensor.functional import METHODS
+from npu_tensor.functions import METHODS
 from npu_tensor.tensor import FUNCTIONS, Tensor, internal_files
 
 internal_files.add(__file__)

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_tensor import units
+from npu_tensor._util import units
+from npu_tensor._util.forks import held_at_fork
+from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import ArgumentError
-from npu_tensor.forks import held_at_fork
-from npu_tensor.interrupts import uninterrupted
 
 __all__ = ["ALIGNMENT", "Allocator", "Buffer", "MemoryStatistics"]
 

@@ -20,14 +20,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from npu_tensor.affinity import available_cores
+from npu_tensor._util.affinity import available_cores
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store_directories import readable, writable
-from npu_tensor.runtime.store_files import read_file, write_atomically
-from npu_tensor.runtime.system import processor_fields
+from npu_tensor.runtime.devices.system import processor_fields
+from npu_tensor.runtime.store.directories import readable, writable
+from npu_tensor.runtime.store.files import read_file, write_atomically
 from npu_tensor.task import Cost, Expense
-from npu_tensor.user_warnings import warn
 
 __all__ = [
     "MAX_LAUNCH_SECONDS",

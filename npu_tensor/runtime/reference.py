@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
-from npu_tensor.forks import cached_property
 from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
 from npu_tensor.ops.expression import PRIMITIVES, Program

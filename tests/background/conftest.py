@@ -9,8 +9,8 @@ import pytest
 from fakes import HeldBackend
 
 from npu_tensor.config import config
-from npu_tensor.runtime.background import builds
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.store.background import builds
+from npu_tensor.runtime.store.library import KernelLibrary
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fakes import SECONDS
 
-from npu_tensor.runtime.store_directories import SCRATCH_PREFIX
+from npu_tensor.runtime.store.directories import SCRATCH_PREFIX
 
 # Its compiler writes its process id and that of a process which it starts, and ends when somebody writes into `go`.
 PROGRAM = f"""
@@ -21,9 +21,9 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from fakes import HeldBackend, request
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.background import builds, finish_builds
+from npu_tensor.runtime.store.background import builds, finish_builds
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.store.library import KernelLibrary
 
 COMPILER = '''
 import os, subprocess, sys

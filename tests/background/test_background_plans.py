@@ -19,14 +19,16 @@ import pytest
 from fakes import SECONDS, HeldBackend
 
 import npu_tensor as nt
-from npu_tensor import events, selection
+from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.artifact import Request
-from npu_tensor.runtime.background import builds, finish_builds
-from npu_tensor.runtime.build.host import HostBackend
-from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.sim import device, host_compiler
+from npu_tensor.planner import selection
+from npu_tensor.runtime.build.simulated import HostBackend
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim import simulated_device as device
+from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.background import builds, finish_builds
+from npu_tensor.runtime.store.library import KernelLibrary
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 NPU = "sim:npu2"
@@ -208,7 +210,7 @@ PROGRAM = """
 import os
 import numpy as np
 import npu_tensor as nt
-from npu_tensor.runtime.background import finish_builds
+from npu_tensor.runtime.store.background import finish_builds
 
 x = nt.from_numpy(np.linspace(-2, 2, 1024, dtype=np.float32)).to(nt.bfloat16).realize()
 

@@ -24,9 +24,9 @@ from benchmarks.predicted import GENERATIONS, Prediction, predicted, predicted_o
 from benchmarks.results import LeftOut, Row
 from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
 from benchmarks.timing import CallFailed, Effort, after_pauses, interleaved, percentiles
-from npu_tensor.graph import capture
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner.schedule import plan
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.schedule import plan
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
 

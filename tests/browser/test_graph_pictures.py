@@ -9,8 +9,8 @@ import pytest
 from browser_page import Show
 from drawn_graphs import boxes_by_item, check
 
-from npu_tensor import drawing
-from npu_tensor.drawing import Frame, Kind, Picture
+from npu_tensor.observe import drawing
+from npu_tensor.observe.drawing import Frame, Kind, Picture
 
 
 def picture(seed: int, size: int) -> Picture:

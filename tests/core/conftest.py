@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from npu_tensor import selection
 from npu_tensor.config import config
+from npu_tensor.planner import selection
 
 
 @pytest.fixture(params=["host", "avx2", "sse2", "numpy"])

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import aliasing, events
-from npu_tensor.forks import locks_are_free
+from npu_tensor import events
+from npu_tensor._util.forks import locks_are_free
+from npu_tensor.graph import aliasing
 
 
 def row(a: Any) -> Any:

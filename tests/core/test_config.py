@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import npu_tensor as nt
 from npu_tensor.cli.config import config_command
 from npu_tensor.config import SETTINGS, Config, Policy, config
-from npu_tensor.costs import MEASURES
+from npu_tensor.planner.costs import MEASURES
 
 # The variables that the project promises, with those of other programs that mean the same, the one that wins first.
 PROMISED = {

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import debugging, events, logs, selection
+from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.plan import Plan
+from npu_tensor.observe import debugging, logs
+from npu_tensor.planner import selection
+from npu_tensor.planner.plan import Plan
 
 
 @pytest.fixture(autouse=True)

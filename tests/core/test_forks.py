@@ -20,18 +20,24 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import forks, selection
+from npu_tensor._util import forks
+from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.dataflow.design import Builder
 from npu_tensor.errors import DeviceError
-from npu_tensor.forks import cached_property, new_lock
-from npu_tensor.pregen.record import _Recorder
-from npu_tensor.runtime import host, memory, offered, store_directories, store_files, store_upkeep
+from npu_tensor.ggml_hsa.kernel_log import _Recorder
+from npu_tensor.planner import selection
+from npu_tensor.runtime import memory
 from npu_tensor.runtime.build import progress
 from npu_tensor.runtime.cpu import engine as compiler
-from npu_tensor.runtime.cpu.device import CpuDevice
-from npu_tensor.runtime.precompiled import KernelDirectory
+from npu_tensor.runtime.cpu.cpu_device import CpuDevice
+from npu_tensor.runtime.devices import host
+from npu_tensor.runtime.npu import npu_kernel as offered
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.device import SimulatedDevice, simulated
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, simulated
+from npu_tensor.runtime.store import directories as store_directories
+from npu_tensor.runtime.store import files as store_files
+from npu_tensor.runtime.store import upkeep as store_upkeep
+from npu_tensor.runtime.store.ready_kernels import KernelDirectory
 from npu_tensor.runtime.xrt import bindings, engine, engines
 
 pytestmark = [
@@ -288,7 +294,7 @@ def test_two_threads_get_the_same_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         assert may_end.wait(SECONDS)
         return object()
 
-    monkeypatch.setattr("npu_tensor.runtime.cpu.device.Pool", make)
+    monkeypatch.setattr("npu_tensor.runtime.cpu.cpu_device.Pool", make)
     device = CpuDevice(memory.Allocator())
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(device.pool)) for _ in range(2)]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import schedule
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
-from npu_tensor.lifetimes import with_donors
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner import schedule
+from npu_tensor.planner.fuse import cut
+from npu_tensor.planner.liveness import with_donors
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor

@@ -15,15 +15,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
+from npu_tensor.graph.nodes import capture
 from npu_tensor.kernels.offer import FUSION
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Resolution
-from npu_tensor.runtime.kernel_name import LONGEST, described, kernel_name, op_params, tensor_descs, words
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.kernel_name import LONGEST, described, kernel_name, op_params, tensor_descs, words
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.spec import Spec
 from npu_tensor.task import Task
-from npu_tensor.tensor_desc import TensorDesc
 
 HASH = r"-[0-9a-f]{16}"
 

@@ -19,11 +19,16 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import aliasing, events, printing, selection
-from npu_tensor.forks import locks_are_free
-from npu_tensor.runtime import host, memory, store_files
+from npu_tensor import events
+from npu_tensor._util.forks import locks_are_free
+from npu_tensor.graph import aliasing
+from npu_tensor.observe import printing
+from npu_tensor.planner import selection
+from npu_tensor.runtime import memory
 from npu_tensor.runtime.cpu import engine
+from npu_tensor.runtime.devices import host
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store import files as store_files
 
 PACKAGE = os.path.dirname(nt.__file__)
 

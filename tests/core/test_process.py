@@ -15,8 +15,8 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.runtime import host
-from npu_tensor.runtime.cpu.device import CpuDevice
+from npu_tensor.runtime.cpu.cpu_device import CpuDevice
+from npu_tensor.runtime.devices import host
 from npu_tensor.runtime.memory import Allocator
 
 
@@ -192,7 +192,7 @@ def test_threads_that_ask_first_at_the_same_time_get_the_same_devices(monkeypatc
                 both.wait(0.5)  # for the other thread, if it makes one too
             super().__init__(allocator)
 
-    monkeypatch.setattr("npu_tensor.runtime.cpu.device.CpuDevice", Slow)
+    monkeypatch.setattr("npu_tensor.runtime.cpu.cpu_device.CpuDevice", Slow)
     host.forget_host_devices()
     try:
         with ThreadPoolExecutor(2) as threads:
@@ -208,7 +208,7 @@ def test_a_fork_while_another_thread_plans_can_plan() -> None:
     program = """
 import os, threading
 import npu_tensor as nt
-from npu_tensor import selection
+from npu_tensor.planner import selection
 
 x = nt.ones(64).realize()
 holding, done = threading.Event(), threading.Event()

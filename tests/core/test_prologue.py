@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import schedule
-from npu_tensor.graph import capture
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner import schedule
 from npu_tensor.tensor import Tensor
 
 # More than a vector and a block of every target along K; less than a panel, and panels with a rest, along M and N.

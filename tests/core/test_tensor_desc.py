@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DTYPES, DType
-from npu_tensor.tensor_desc import MAX_BYTES, TensorDesc
+from npu_tensor.runtime.npu.tensor_desc import MAX_BYTES, TensorDesc
 
 SEED_EXAMPLE = "(1024,1,1,1)/f32/(1,1024,1048576,1048576)"
 """For strides, in the documentation of ggml-hsa's tool: contiguous, since only one extent is not 1."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import npu_tensor
-from npu_tensor.interrupts import uninterrupted
+from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.runtime.sim import host_compiler
 
 MOMENTS = 400 if os.environ.get("NPU_TENSOR_TEST_ALL") == "1" else 8

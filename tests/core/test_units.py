@@ -2,7 +2,7 @@
 
 import pytest
 
-from npu_tensor.units import duration, quantity, size
+from npu_tensor._util.units import duration, quantity, size
 
 
 @pytest.mark.parametrize(

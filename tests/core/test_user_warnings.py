@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import selection
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import Config
+from npu_tensor.ggml_hsa import config_file
 from npu_tensor.jit import MANY_SIGNATURES
-from npu_tensor.pregen import config_file
-from npu_tensor.user_warnings import warn
+from npu_tensor.planner import selection
 
 
 def test_the_line_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from npu_tensor import selection
 from npu_tensor.config import config
+from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 
 

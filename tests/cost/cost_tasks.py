@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import selection
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
-from npu_tensor.runtime.host import host_devices
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner import selection
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.task import Cost, Device, Refusal
 
 

@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import npu_tensor as nt
-from npu_tensor import selection
-from npu_tensor.calibrate import probes, processor
-from npu_tensor.calibrate.probes import positive, typical
 from npu_tensor.cli.calibrate import calibrate as command
 from npu_tensor.config import config
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.runtime.host import host_devices
+from npu_tensor.planner import selection
+from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import ProcessorRates, priors, processor_rates
+from npu_tensor.tools.calibrate import probes, processor
+from npu_tensor.tools.calibrate.probes import positive, typical
 
 
 def test_the_processor_is_measured_and_the_figures_are_used(cache: Path) -> None:
@@ -35,7 +35,7 @@ def test_the_processor_is_measured_and_the_figures_are_used(cache: Path) -> None
 
 
 def test_a_table_for_people(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npu_tensor.calibrate.measure_processor", lambda quick: processor_rates(8))
+    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates(8))
     monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
     done = CliRunner().invoke(command)
     assert done.exit_code == 0, done.output
@@ -83,7 +83,7 @@ def test_a_directory_that_cannot_be_written_ends_it(monkeypatch: pytest.MonkeyPa
     def fail(path: Path, content: bytes) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("npu_tensor.calibrate.measure_processor", lambda quick: processor_rates())
+    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates())
     monkeypatch.setattr("npu_tensor.runtime.rates.write_atomically", fail)
     done = CliRunner().invoke(command)
     assert done.exit_code == 1
@@ -146,10 +146,10 @@ def test_what_contradicts_itself_is_measured_again(monkeypatch: pytest.MonkeyPat
         positive("flops", 1.0 if len(answers) % 3 == 0 else -1.0)
         return processor_rates()
 
-    monkeypatch.setattr("npu_tensor.calibrate.measure_processor", measure)
+    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", measure)
     assert CliRunner().invoke(command).exit_code == 0
     assert len(answers) == 3
-    monkeypatch.setattr("npu_tensor.calibrate.ATTEMPTS", 2)
+    monkeypatch.setattr("npu_tensor.tools.calibrate.ATTEMPTS", 2)
     done = CliRunner().invoke(command)
     assert isinstance(done.exception, NpuTensorError)
     assert len(answers) == 5

@@ -10,10 +10,10 @@ from cost_tasks import cost, kernels, opened, tensor
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import BuildError
+from npu_tensor.ggml_hsa import representative
 from npu_tensor.kernels.offer import Target
-from npu_tensor.pregen import representative
 from npu_tensor.runtime import rates
-from npu_tensor.runtime.npu_cost import NpuCosts
+from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.rates import MAX_LAUNCH_SECONDS, npu_rates, processor_rates, too_long
 from npu_tensor.task import Cost, Expense, Refusal
 

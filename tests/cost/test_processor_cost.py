@@ -9,10 +9,10 @@ import pytest
 from cost_tasks import cost, kernels, opened, tensor
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.ops.expression import Builder
-from npu_tensor.runtime.cpu.cost import flops, grain
-from npu_tensor.runtime.host import host_devices
+from npu_tensor.planner import selection
+from npu_tensor.runtime.cpu.cpu_cost import flops, grain
+from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import Level, ProcessorRates
 
 RATES = ProcessorRates(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from cost_tasks import cost, opened, tensor
 
-from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
+from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates, npu_rates, priors, processor_identity, processor_rates
 

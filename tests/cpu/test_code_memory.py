@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
+from npu_tensor.planner import selection
 from npu_tensor.runtime.cpu import code_memory
 from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.object_file import read_image
 from npu_tensor.runtime.cpu.target import host_target
-from npu_tensor.runtime.host import host_devices
+from npu_tensor.runtime.devices.host import host_devices
 
 TARGET = host_target()
 

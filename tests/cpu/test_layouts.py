@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.config import config
+from npu_tensor.planner import selection
 
 SHAPE = (37, 70, 131)
 ORDERS = list(itertools.permutations(range(3)))

@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npu_tensor import units
+from npu_tensor._util import units
 from npu_tensor.runtime import memory
 from npu_tensor.runtime.memory import ALIGNMENT, Allocator, Buffer
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npu_tensor.affinity import available_cores
+from npu_tensor._util.affinity import available_cores
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS, symbol_addresses

@@ -9,7 +9,7 @@ import pytest
 from fake_npus import MORE_STRIX, PHOENIX, STRIX, Machine
 
 from npu_tensor.config import config
-from npu_tensor.runtime import discovery
+from npu_tensor.runtime.devices import discovery
 from npu_tensor.runtime.xrt import bindings
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.shared_libraries import XRT
+from npu_tensor.runtime.devices.shared_libraries import XRT
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.bindings import forget_device, open_device, python_of, pyxrt, xrt_version
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.config import config
-from npu_tensor.runtime import builtin
+from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.precompiled import MANIFEST
+from npu_tensor.runtime.store import builtin
+from npu_tensor.runtime.store.ready_kernels import MANIFEST
 
 
 @pytest.mark.parametrize("given", [None, 3, ["npu"], b"cpu"])

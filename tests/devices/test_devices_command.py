@@ -13,10 +13,10 @@ from fake_npus import PHOENIX, STRIX, Machine
 
 from npu_tensor.cli.devices import devices
 from npu_tensor.config import config
-from npu_tensor.devices import list_devices
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.runtime.device_uri import parse_uri
-from npu_tensor.runtime.discovery import select
+from npu_tensor.functions.device_listing import list_devices
+from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.devices.discovery import select
 from npu_tensor.runtime.xrt import bindings
 
 HERE = [

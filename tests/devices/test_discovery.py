@@ -15,9 +15,9 @@ from fake_npus import MACHINE_ID, MORE_STRIX, PHOENIX, STRIX, Machine, Slot
 from npu_tensor.cli.device_option import device_option
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.runtime import discovery
-from npu_tensor.runtime.device_uri import parse_uri, split_uris
-from npu_tensor.runtime.discovery import discover, physical_devices, select
+from npu_tensor.runtime.devices import discovery
+from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
+from npu_tensor.runtime.devices.discovery import discover, physical_devices, select
 from npu_tensor.runtime.xrt import bindings
 
 # What test_ordinals_... is about stays out of the way of the other tests.

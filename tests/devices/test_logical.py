@@ -20,7 +20,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import BuildError, LaunchError
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.logical import LogicalDevice
+from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.task import Cost, Expense, Input, Kernel, Output, Refusal, Step, Task
 
 LAUNCH = "a launch"

@@ -13,7 +13,7 @@ import pytest
 
 from npu_tensor.config import SETTINGS, config
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.shared_libraries import HSA, XRT, RuntimeLibrary
+from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
 
 VARIABLES = [
     (XRT, "NPU_TENSOR_XRT_PATH"),
@@ -207,7 +207,8 @@ def test_the_systems_loader_comes_last(compiled: dict[str, Path], tmp_path: Path
     put(compiled["hsa by name only"], tmp_path / "unusable" / HSA.names[0])
     by_loader = put(compiled["hsa"], tmp_path / "loader" / HSA.names[0])
     program = (
-        "from npu_tensor.runtime.shared_libraries import HSA; found = HSA.find(); print(found.named_by, found.path)"
+        "from npu_tensor.runtime.devices.shared_libraries import HSA\n"
+        "found = HSA.find(); print(found.named_by, found.path)"
     )
     environment = {
         **os.environ,

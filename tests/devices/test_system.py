@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.system import driver_version, pci_numbers, processor_name, tool_output
+from npu_tensor.runtime.devices.system import driver_version, pci_numbers, processor_name, tool_output
 
 
 def test_pci_numbers(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fake_system import FAKE_HSA, FAKE_XRT, Machine, library, source_of
 
 from npu_tensor.config import config
-from npu_tensor.runtime.shared_libraries import HSA, XRT
+from npu_tensor.runtime.devices.shared_libraries import HSA, XRT
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ import pytest
 from fake_system import BDF, FAKE_HSA, FAKE_XRT, KERNEL, NPU, PCI, Machine
 
 from npu_tensor.config import config
-from npu_tensor.doctor import CHECKS, Finding, diagnose, usable, verdict
 from npu_tensor.runtime.build.mlir_aie import Toolchain
-from npu_tensor.runtime.discovery import LeftOut
+from npu_tensor.runtime.devices.discovery import LeftOut
+from npu_tensor.tools.doctor import CHECKS, Finding, diagnose, usable, verdict
 
 
 def findings(machine: Machine) -> dict[str, Finding]:

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 from fake_system import FAKE_HSA, FAKE_XRT, Machine, library, source_of
 
-from npu_tensor import doctor as diagnosis
 from npu_tensor.cli import doctor as command
-from npu_tensor.doctor import CHECKS, Finding
-from npu_tensor.runtime.shared_libraries import HSA
+from npu_tensor.runtime.devices.shared_libraries import HSA
+from npu_tensor.tools import doctor as diagnosis
+from npu_tensor.tools.doctor import CHECKS, Finding
 
 
 @pytest.fixture

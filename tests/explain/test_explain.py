@@ -13,11 +13,12 @@ from typing import Any, cast
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
-from npu_tensor.explain import _kernel_row
-from npu_tensor.explanation import Explanation, Row, Work
-from npu_tensor.placement import Answer, Job, weight
-from npu_tensor.plan import Placed, Timings
+from npu_tensor import events
+from npu_tensor.observe.explain import _kernel_row
+from npu_tensor.observe.explanation import Explanation, Row, Work
+from npu_tensor.planner import selection
+from npu_tensor.planner.placement import Answer, Job, weight
+from npu_tensor.planner.plan import Placed, Timings
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Cost, Expense, Move, Refusal
 

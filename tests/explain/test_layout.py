@@ -9,8 +9,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from npu_tensor.drawing import layout
-from npu_tensor.drawing.layout import Layout, layered
+from npu_tensor.observe.drawing import layout
+from npu_tensor.observe.drawing.layout import Layout, layered
 
 Edges = list[tuple[int, int]]
 

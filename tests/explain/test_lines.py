@@ -11,8 +11,8 @@ import pytest
 
 import npu_tensor as nt
 import npu_tensor.nn.functional as F
-from npu_tensor.functional import METHODS
-from npu_tensor.graph import capture
+from npu_tensor.functions import METHODS
+from npu_tensor.graph.nodes import capture
 from npu_tensor.tensor import FUNCTIONS
 
 THIS_FILE = Path(__file__).name

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.drawing import Box, Frame, Picture, mermaid
-from npu_tensor.drawing.mermaid import MOST_EDGES, MOST_LETTERS
+from npu_tensor.observe.drawing import Box, Frame, Picture, mermaid
+from npu_tensor.observe.drawing.mermaid import MOST_EDGES, MOST_LETTERS
 
 QUOTED = r'"([^"\n]+)"'
 NODE = re.compile(rf"(\w+)(?:\[{QUOTED}\]|\(\[{QUOTED}\]\)):::(\w+)")

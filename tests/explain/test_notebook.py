@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
-from npu_tensor.drawing.card import MOST_DRAWN
-from npu_tensor.explanation import MOST_HTML_ROWS, Explanation, Row
+from npu_tensor import events
+from npu_tensor.observe.drawing.card import MOST_DRAWN
+from npu_tensor.observe.explanation import MOST_HTML_ROWS, Explanation, Row
+from npu_tensor.planner import selection
 from npu_tensor.runtime.memory import Buffer
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.drawing import Box, Frame, Kind, Picture, svg
-from npu_tensor.drawing.picture import COLOURS, TEXT
-from npu_tensor.drawing.svg import EDGE, MOST_BOXES
-from npu_tensor.explanation import Explanation
+from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, svg
+from npu_tensor.observe.drawing.picture import COLOURS, TEXT
+from npu_tensor.observe.drawing.svg import EDGE, MOST_BOXES
+from npu_tensor.observe.explanation import Explanation
 from npu_tensor.runtime.sim import host_compiler
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,9 +13,9 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["npu_tensor.pregen", "npu_tensor.tensor_desc"]):
+with atheris.instrument_imports(include=["npu_tensor.ggml_hsa", "npu_tensor.runtime.npu.tensor_desc"]):
     from npu_tensor.errors import ArgumentError
-    from npu_tensor.pregen import config_file
+    from npu_tensor.ggml_hsa import config_file
 
 warnings.simplefilter("ignore")
 

@@ -8,9 +8,9 @@ import warnings
 
 import atheris
 
-with atheris.instrument_imports(include=["npu_tensor.tensor_desc"]):
+with atheris.instrument_imports(include=["npu_tensor.runtime.npu.tensor_desc"]):
     from npu_tensor.errors import ArgumentError
-    from npu_tensor.tensor_desc import TensorDesc
+    from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
 warnings.simplefilter("ignore")
 

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+from npu_tensor.ggml_hsa import representative
+from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.kernels.offer import Float32
-from npu_tensor.pregen import representative
-from npu_tensor.pregen.entry import Entry
 
 __all__ = ["EXAMPLES", "NARROW", "WHOLE", "Example", "example"]
 

@@ -20,12 +20,12 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.artifact import Request
 from npu_tensor.runtime.build import iron, process
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.build.iron_worker import parameter_offsets
-from npu_tensor.runtime.keys import description, kernel_key
+from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.keys import description, kernel_key
 
 HEADERS = Path(npu_tensor.__file__).parent / "kernels" / "include"
 WORDS = {"first": 3, "second": 1}

@@ -12,10 +12,10 @@ import pytest
 from generations import environment
 
 from npu_tensor.config import config
-from npu_tensor.pregen import config_file
-from npu_tensor.pregen.entry import Entry
+from npu_tensor.ggml_hsa import config_file
+from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.store.library import KernelLibrary
 
 SUFFIXES = (".json", ".pdi", ".xclbin", "_insts.bin", "_parameters.json", "_program.py")
 
@@ -50,7 +50,7 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(release: str, tm
 
 PROGRAM = """
 import npu_tensor as nt
-from npu_tensor.pregen.ahead_of_time import compile
+from npu_tensor.ggml_hsa.ahead_of_time import compile
 
 x, w = nt.zeros(64, 128, dtype=nt.bfloat16), nt.zeros(128, 64, dtype=nt.bfloat16)
 made = compile(lambda x, w: (x @ w, x * 2), x, w, target="Strix", directory="kernels")

@@ -10,7 +10,7 @@ import pytest
 from host_library import ARCHS, compile_library
 
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.kernels import cycles
+from npu_tensor.kernels.codegen import cycles
 from npu_tensor.ops.expression import Builder, Program
 
 CXX = {"float32": "float", "int32": "int32", "int16": "int16", "int8": "int8", "uint8": "uint8", "bool": "bool"}

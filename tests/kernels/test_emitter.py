@@ -11,7 +11,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
-from npu_tensor.kernels import emitter
+from npu_tensor.kernels.codegen import emitter
 from npu_tensor.ops.expression import Builder, Program
 from npu_tensor.ops.rows import cast, erf
 from npu_tensor.runtime.sim.host_compiler import Entry, compile_source

@@ -19,17 +19,17 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
-from npu_tensor.kernels import gemm
-from npu_tensor.kernels.gemm_design import Batch, design
-from npu_tensor.kernels.gemm_epilogue import Epilogue
-from npu_tensor.kernels.gemm_tiles import BLOCKS, Problem, Tiling, search
+from npu_tensor.graph.nodes import capture
+from npu_tensor.kernels.gemm import family as gemm
+from npu_tensor.kernels.gemm.design import Batch, design
+from npu_tensor.kernels.gemm.epilogue import Epilogue
+from npu_tensor.kernels.gemm.tiles import BLOCKS, Problem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
-from npu_tensor.runtime.operands import pack, unpack
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import SimulatedArray
-from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Fusion, Refusal, Task
 
 Array = np.ndarray[Any, Any]

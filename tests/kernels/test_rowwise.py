@@ -13,15 +13,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor import events, kernels, selection
+from npu_tensor import events, kernels
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
-from npu_tensor.kernels import rowwise
+from npu_tensor.graph.nodes import capture
 from npu_tensor.kernels.offer import Target
+from npu_tensor.kernels.rowwise import family as rowwise
+from npu_tensor.planner import selection
+from npu_tensor.planner.fuse import cut
 from npu_tensor.task import Fusion, Refusal, Task
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")

@@ -11,8 +11,8 @@ import pytest
 
 from npu_tensor import events
 from npu_tensor.config import CACHE_CLEARED
-from npu_tensor.runtime import store_directories
-from npu_tensor.runtime.store import Store
+from npu_tensor.runtime.store import directories as store_directories
+from npu_tensor.runtime.store.kernel_cache import Store
 
 
 @pytest.fixture

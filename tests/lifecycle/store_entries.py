@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from npu_tensor.runtime.store import Store
+from npu_tensor.runtime.store.kernel_cache import Store
 
 FOLDER = "aie2p-host-gcc12.2"
 NAME = "add-1024f32-1024f32-1024f32"
@@ -114,7 +114,7 @@ import hashlib, os, random, signal, sys, time
 from pathlib import Path
 from npu_tensor.errors import BuildError
 from npu_tensor.config import config
-from npu_tensor.runtime.store import Store
+from npu_tensor.runtime.store.kernel_cache import Store
 FOLDER = "aie2p-host-gcc12.2"
 root, log = Path(sys.argv[1]), sys.argv[2]
 

@@ -15,7 +15,7 @@ from store_entries import FOLDER, NAME, Failing, below_a_file, key_of, put, user
 from npu_tensor.cli.cache import cache
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store import Store
+from npu_tensor.runtime.store.kernel_cache import Store
 
 
 @pytest.fixture(autouse=True)

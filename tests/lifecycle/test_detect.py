@@ -11,7 +11,7 @@ import pytest
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.detect import detect_arch
+from npu_tensor.runtime.devices.detect import detect_arch
 from npu_tensor.runtime.xrt import bindings
 
 # What these programs print on such machines, cut to the lines that matter.

@@ -26,12 +26,12 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime.artifact import ABI, Artifact, Request
-from npu_tensor.runtime.build.host import HostBackend
-from npu_tensor.runtime.keys import description, design_digest, kernel_key
-from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.precompiled import KernelDirectory
+from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.artifact import ABI, Artifact, Request
+from npu_tensor.runtime.store.keys import description, design_digest, kernel_key
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.ready_kernels import KernelDirectory
 
 NAME = "neg-256i32-256i32"
 
@@ -403,7 +403,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_library import FakeBackend, design, request
 from npu_tensor.config import config
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.store.library import KernelLibrary
 
 class Endless(FakeBackend):
     def build(self, request, directory, force=False):

@@ -113,8 +113,8 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np
 from test_library import design, request
 from npu_tensor import events
-from npu_tensor.runtime.build.host import HostBackend, entries
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.build.simulated import HostBackend, entries
+from npu_tensor.runtime.store.library import KernelLibrary
 
 SOURCE = '''#include <cstdint>
 extern "C" void nt_negate(const std::int32_t* x, std::int32_t* y) {{

@@ -36,11 +36,11 @@ from store_entries import (
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime import store_files
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
-from npu_tensor.runtime.store import Store
-from npu_tensor.runtime.store_contents import scan
-from npu_tensor.runtime.store_upkeep import clear
+from npu_tensor.runtime.store import files as store_files
+from npu_tensor.runtime.store.contents import scan
+from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.upkeep import clear
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 

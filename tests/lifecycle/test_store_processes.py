@@ -19,9 +19,9 @@ from store_entries import (
     run,
 )
 
-from npu_tensor.runtime.store import Store
-from npu_tensor.runtime.store_contents import scan
-from npu_tensor.runtime.store_upkeep import collect
+from npu_tensor.runtime.store.contents import scan
+from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.upkeep import collect
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
@@ -78,7 +78,7 @@ def test_ten_processes_build_each_of_twenty_kernels_once(root: Path, tmp_path: P
 TURMOIL = f"""{PRELUDE}
 from contextlib import suppress
 from npu_tensor import events
-from npu_tensor.runtime.store_upkeep import clear, collect
+from npu_tensor.runtime.store.upkeep import clear, collect
 
 def use():
     store, found = Store(root), 0

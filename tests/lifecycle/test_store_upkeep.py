@@ -26,10 +26,11 @@ from store_entries import (
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime import store_files, store_upkeep
-from npu_tensor.runtime.store import Store
-from npu_tensor.runtime.store_contents import scan
-from npu_tensor.runtime.store_upkeep import Removed, clear, clear_everything, collect
+from npu_tensor.runtime.store import files as store_files
+from npu_tensor.runtime.store import upkeep as store_upkeep
+from npu_tensor.runtime.store.contents import scan
+from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.upkeep import Removed, clear, clear_everything, collect
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 

@@ -12,7 +12,7 @@ from comparison import TORCH_DTYPES, assert_same, to_torch
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DTYPES, DType
-from npu_tensor.functional.arithmetic import result_type
+from npu_tensor.functions.arithmetic import result_type
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import schedule
-from npu_tensor.functional.indexing import put
+from npu_tensor.functions.indexing import put
 from npu_tensor.ops import OPS
-from npu_tensor.plan import Plan
+from npu_tensor.planner import schedule
+from npu_tensor.planner.plan import Plan
 
 X = nt.zeros(2, 3)
 V = nt.zeros(4)

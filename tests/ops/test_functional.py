@@ -12,8 +12,8 @@ import pytest
 from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
 
 import npu_tensor as nt
-from npu_tensor.functional import METHODS
-from npu_tensor.functional.inplace import IN_PLACE
+from npu_tensor.functions import METHODS
+from npu_tensor.functions.inplace import IN_PLACE
 from npu_tensor.ops import OPS
 from npu_tensor.tensor import FUNCTIONS
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.functional import numpy_protocol
+from npu_tensor.functions import numpy_protocol
 
 A = np.array([[3.0, -1.5, 2.0], [0.5, 4.0, -2.0]], np.float32)
 B = np.array([[1.0, 2.0, -3.0], [2.5, 0.25, 1.0]], np.float32)

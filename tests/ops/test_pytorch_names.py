@@ -9,7 +9,7 @@ from comparison import TORCH_DTYPES, to_torch
 import npu_tensor as nt
 import npu_tensor.nn.functional as F
 from npu_tensor.dtypes import DTYPES
-from npu_tensor.functional import METHODS
+from npu_tensor.functions import METHODS
 from npu_tensor.tensor import FUNCTIONS
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")

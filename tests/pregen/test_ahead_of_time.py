@@ -11,7 +11,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.pregen.ahead_of_time import compile
+from npu_tensor.ggml_hsa.ahead_of_time import compile
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.sim import host_compiler
 
@@ -62,8 +62,8 @@ def test_what_is_refused_as_a_whole_is_compiled_in_parts() -> None:
 
 def schedule_knows_nothing() -> None:
     """Kernels that tests before have found must not be what is used."""
-    from npu_tensor import selection
-    from npu_tensor.runtime.sim import device
+    from npu_tensor.planner import selection
+    from npu_tensor.runtime.sim import simulated_device as device
 
     selection.reset_plans()
     device.library.cache_clear()

@@ -1,4 +1,4 @@
-"""python -m npu_tensor.build: one kernel from arguments."""
+"""python -m npu_tensor.ggml_hsa.build: one kernel from arguments."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from npu_tensor.build import main
 from npu_tensor.config import config
+from npu_tensor.ggml_hsa.build import main
 from npu_tensor.runtime.sim import host_compiler
 
 KERNEL = ("--arch", "aie2", "--exported_name", "k", "--input_tensors", "(1024,1,1,1)/bf16")

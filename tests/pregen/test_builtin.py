@@ -16,14 +16,14 @@ from click.testing import CliRunner, Result
 
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.pregen import config_file
-from npu_tensor.pregen.__main__ import main
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.runtime import builtin
-from npu_tensor.runtime.build.host import HostBackend
+from npu_tensor.ggml_hsa import config_file
+from npu_tensor.ggml_hsa.__main__ import main
+from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store import builtin
+from npu_tensor.runtime.store.library import KernelLibrary
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.kernel_functions import binary_ops, copies, embedding, mul_mat, rows, unary_ops
-from npu_tensor.pregen.capture import capture_task
-from npu_tensor.runtime.kernel_name import kernel_name, tensor_descs
-from npu_tensor.tensor_desc import TensorDesc
+from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copies, embedding, mul_mat, rows, unary_ops
+from npu_tensor.ggml_hsa.single_task import capture_task
+from npu_tensor.runtime.npu.kernel_name import kernel_name, tensor_descs
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
 NOTHING: Mapping[str, object] = {}
 

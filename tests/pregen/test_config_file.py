@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError
-from npu_tensor.pregen import config_file, kernel_source
-from npu_tensor.pregen.config_file import Problem, load, parse, read
-from npu_tensor.pregen.entry import Entry
+from npu_tensor.ggml_hsa import config_file
+from npu_tensor.ggml_hsa import function_files as kernel_source
+from npu_tensor.ggml_hsa.config_file import Problem, load, parse, read
+from npu_tensor.ggml_hsa.entry import Entry
 
 # Both examples of the documentation of ggml-hsa's tool, unedited.
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -13,9 +13,9 @@ import pytest
 
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
-from npu_tensor.pregen import config_file, executors, generate
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.pregen.executors import open_executor
+from npu_tensor.ggml_hsa import config_file, executors, generate
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.executors import open_executor
 from npu_tensor.runtime.sim import host_compiler
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

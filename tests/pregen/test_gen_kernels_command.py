@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import npu_tensor as nt
 from npu_tensor.cli.gen_kernels import gen_kernels
-from npu_tensor.pregen import generate
+from npu_tensor.ggml_hsa import generate
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.sim import host_compiler
 

@@ -20,11 +20,11 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.pregen import config_file, generate
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.pregen.generate import Built
-from npu_tensor.runtime.artifact import Request
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.ggml_hsa import config_file, generate
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.generate import Built
+from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.library import KernelLibrary
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -139,7 +139,7 @@ def test_intact_kernels_are_left_as_they_are(
 
     folder = tmp_path / "made" / "aie2p"
     assert again() == [ADD, MUL]
-    with caplog.at_level(logging.INFO, "npu_tensor.pregen"):
+    with caplog.at_level(logging.INFO, "npu_tensor.ggml_hsa"):
         assert again() == []
     assert "Already generated kernel: my_add" in caplog.messages
     assert again(force=True) == [ADD, MUL]
@@ -157,7 +157,7 @@ def test_one_failure_does_not_stop_the_others(
     tmp_path: Path, backend: type[FakeBackend], caplog: pytest.LogCaptureFixture
 ) -> None:
     backend.fails = "mul"
-    with caplog.at_level(logging.INFO, "npu_tensor.pregen"):
+    with caplog.at_level(logging.INFO, "npu_tensor.ggml_hsa"):
         assert run([entry("sub"), entry("mul"), entry("add")], tmp_path / "made") == 2
     assert sorted(manifest(tmp_path / "made")) == ["my_add", "my_sub"]
     assert not list((tmp_path / "made" / "aie2p").glob("my_mul*"))
@@ -282,8 +282,8 @@ def distribution(name, found=metadata.Distribution.from_name):
     return found(name)
 metadata.Distribution.from_name = distribution
 import npu_tensor as nt
-from npu_tensor.pregen.generate import missing
-from npu_tensor.runtime.store_files import sidecar_text
+from npu_tensor.ggml_hsa.generate import missing
+from npu_tensor.runtime.store.files import sidecar_text
 assert nt.__file__.startswith({str(tmp_path)!r})
 with nt.record_kernels("r.json"), nt.default_device("sim:npu2"):
     nt.explain(nt.ones(64).to(nt.bfloat16))

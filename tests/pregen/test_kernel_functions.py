@@ -10,9 +10,9 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.kernel_functions import binary_ops, copies, embedding, mul_mat, rows
-from npu_tensor.pregen import kernel_source
-from npu_tensor.tensor_desc import TensorDesc
+from npu_tensor.ggml_hsa import function_files as kernel_source
+from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copies, embedding, mul_mat, rows
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
 # As the documentation of ggml-hsa's tool lists them.
 LISTED = {

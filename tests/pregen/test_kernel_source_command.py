@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
 from npu_tensor.errors import BuildError
-from npu_tensor.pregen import representative
-from npu_tensor.runtime import detect
+from npu_tensor.ggml_hsa import representative
 from npu_tensor.runtime.build.iron_dialect import dialect
 from npu_tensor.runtime.build.iron_program import program
-from npu_tensor.runtime.detect import Detected, NotDetected
+from npu_tensor.runtime.devices import detect
+from npu_tensor.runtime.devices.detect import Detected, NotDetected
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "share" / "npu_tensor" / "examples" / "example-kernel-config.json"

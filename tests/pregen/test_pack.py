@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from npu_tensor.cli import pack as commands
 from npu_tensor.errors import ArgumentError
-from npu_tensor.pregen.pack import pack, unpack
+from npu_tensor.runtime.store.packs import pack, unpack
 
 
 def sha256(content: bytes) -> str:
@@ -239,7 +239,7 @@ def test_more_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
             made.writestr(name, json.dumps(listed) if name == "pack.json" else zeros)
     for limit, said in (("LARGEST_FILE", "'aie2/a' has more than"), ("LARGEST_PACK", "its files have more than")):
         with monkeypatch.context() as patch:
-            patch.setattr(f"npu_tensor.pregen.pack.{limit}", 1000)
+            patch.setattr(f"npu_tensor.runtime.store.packs.{limit}", 1000)
             assert f"{said} 1000 bytes" in refusal(path, tmp_path)
     # The directory of the file says that less comes out than does.
     content = bytearray(path.read_bytes())

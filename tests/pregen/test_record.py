@@ -15,15 +15,16 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
+from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
-from npu_tensor.plan import Plan
-from npu_tensor.pregen import config_file, generate
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.pregen.executors import open_executor
-from npu_tensor.runtime.keys import design_digest
+from npu_tensor.ggml_hsa import config_file, generate
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.executors import open_executor
+from npu_tensor.planner import selection
+from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.keys import design_digest
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -310,6 +311,6 @@ def test_nothing_of_it_is_loaded_where_it_is_not_asked_for() -> None:
 import sys
 import npu_tensor as nt
 nt.ones(3).numpy()
-print([name for name in sys.modules if name.startswith("npu_tensor.pregen")])
+print([name for name in sys.modules if name.startswith("npu_tensor.ggml_hsa")])
 """
     assert run_program(program).stdout == "[]\n"

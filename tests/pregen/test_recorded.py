@@ -13,17 +13,17 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.fuse import Cutter
-from npu_tensor.graph import capture
+from npu_tensor.ggml_hsa.config_file import read
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.ops_json import describe, entry_for, replay
+from npu_tensor.graph.nodes import capture
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Op
-from npu_tensor.pregen.config_file import read
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.pregen.recorded import describe, entry_for, replay
-from npu_tensor.runtime.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.planner.fuse import Cutter
+from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.tensor import record
-from npu_tensor.tensor_desc import TensorDesc
 
 TARGET = Target(ARRAYS["aie2p"], 8, "emulate")
 

@@ -8,8 +8,8 @@ import pytest
 
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.dataflow.check import check
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.pregen.representative import ALL, VARIANTS, entries
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.representative import ALL, VARIANTS, entries
 
 pytestmark = pytest.mark.parametrize("arch", ARRAYS)
 

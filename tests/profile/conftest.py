@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npu_tensor import selection
+from npu_tensor.planner import selection
 
 
 @pytest.fixture(autouse=True)

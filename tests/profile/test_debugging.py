@@ -11,10 +11,11 @@ import pytest
 from told import Teller, made
 
 import npu_tensor as nt
-from npu_tensor import debugging, events
+from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import KernelFunction, Source
-from npu_tensor.plan import Placed
+from npu_tensor.observe import debugging
+from npu_tensor.planner.plan import Placed
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.target import host_target

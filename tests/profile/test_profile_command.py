@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from npu_tensor import selection
 from npu_tensor.cli.profile import profile
+from npu_tensor.planner import selection
 
 PROGRAM = """
 import sys

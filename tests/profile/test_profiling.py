@@ -14,11 +14,13 @@ import pytest
 from told import Teller, made
 
 import npu_tensor as nt
-from npu_tensor import events, profiling, selection
-from npu_tensor.observed import observed
-from npu_tensor.profiling import Profile, Row, Table, profile
-from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor import events
+from npu_tensor.observe import profiling
+from npu_tensor.observe.profiling import Profile, Row, Table, profile
+from npu_tensor.observe.spans import observed
+from npu_tensor.planner import selection
 from npu_tensor.runtime.sim.host_compiler import reason
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 
 def heard(*tellers: Teller) -> Profile:

@@ -10,14 +10,15 @@ import pytest
 from timed_designs import CORE, MEMTILE, OTHER, SHIM, all_columns, loaded, one_core, run, split, timeline
 
 import npu_tensor as nt
-from npu_tensor import events, selection
+from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design
+from npu_tensor.planner import selection
 from npu_tensor.runtime.rates import npu_rates
 from npu_tensor.runtime.sim import timeline as timelines
-from npu_tensor.runtime.sim.device import SimulatedDevice
 from npu_tensor.runtime.sim.host_compiler import reason
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.runtime.sim.timeline import Span, Timeline, recorded
 
 # By the rules of `clocks`: 10 cycles per acquire and release, 27 per call, 4 bytes per cycle and channel.

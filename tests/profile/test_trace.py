@@ -15,11 +15,11 @@ from told import Teller, made
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS, Tile
-from npu_tensor.observed import observed
-from npu_tensor.profiling import profile
+from npu_tensor.observe.profiling import profile
+from npu_tensor.observe.spans import observed
+from npu_tensor.observe.trace_file import trace_events
 from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.timeline import Span, Timeline
-from npu_tensor.trace_file import trace_events
 
 Entry = Mapping[str, Any]
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, schedule, selection
+from npu_tensor import events
 from npu_tensor.config import Policy, config
-from npu_tensor.graph import Capture, Node, capture
-from npu_tensor.plan import Plan
-from npu_tensor.runtime.host import host_step
+from npu_tensor.graph.nodes import Capture, Node, capture
+from npu_tensor.planner import schedule, selection
+from npu_tensor.planner.plan import Plan
+from npu_tensor.runtime.devices.host import host_step
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, Refusal, Step, Task
 

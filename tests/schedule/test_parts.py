@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
+from npu_tensor import events
 from npu_tensor.events import KernelRan, PlanBuilt, PlanRan
-from npu_tensor.parts import LONGEST
+from npu_tensor.planner import selection
+from npu_tensor.planner.parts import LONGEST
 
 Loop = Callable[[int, Callable[..., None]], list[nt.Tensor]]
 """Runs a number of iterations, each of which passes its tensors to a function, and returns results."""

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.placement_graphs import FAMILIES, Graph, random_graph
 from benchmarks.placement_rivals import best_weight, rules
-from npu_tensor.placement import Answer, Job, Movement, Placement, place, weight
-from npu_tensor.placement.moves import Moves
-from npu_tensor.placement.order import kept
+from npu_tensor.planner.placement import Answer, Job, Movement, Placement, place, weight
+from npu_tensor.planner.placement.moves import Moves
+from npu_tensor.planner.placement.order import kept
 
 SWITCH = 10.0
 ONE_NPU = (SWITCH,)

@@ -10,9 +10,9 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DType
-from npu_tensor.fuse import Cutter
-from npu_tensor.graph import Node, capture
-from npu_tensor.runtime.host import host_devices
+from npu_tensor.graph.nodes import Node, capture
+from npu_tensor.planner.fuse import Cutter
+from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.task import Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor
 from tests.core.test_fusion import RandomProgram

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.runtime.host import allocator
-from npu_tensor.runtime.operands import flat
+from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Output, Refusal, Step, Task
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import self_test
 from npu_tensor.errors import ArgumentError
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
-from npu_tensor.pregen import representative
-from npu_tensor.runtime.agreement import ACCURATE, EXACT, SANE, Tolerance, as_read, disagreement, nmse, tolerance
-from npu_tensor.runtime.host import allocator
+from npu_tensor.ggml_hsa import representative
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.operands import flat
+from npu_tensor.runtime.npu.agreement import ACCURATE, EXACT, SANE, Tolerance, as_read, disagreement, nmse, tolerance
+from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
-from npu_tensor.runtime.sim.device import SimulatedDevice
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Kernel, Refusal, Task
+from npu_tensor.tools import self_test
 
 Array = np.ndarray[Any, Any]
 BFLOAT16 = ml_dtypes.bfloat16

@@ -11,15 +11,16 @@ import pytest
 from broken import Array, BrokenDevice, Damage
 
 import npu_tensor as nt
-from npu_tensor import events, self_test
+from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError, DeviceError, LaunchTimeout
+from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
 from npu_tensor.kernels.offer import Target
-from npu_tensor.machine import machine_information
-from npu_tensor.pregen.representative import ALL, VARIANTS
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.self_test import FAMILIES, HEADINGS, Report, Row, case_names, selftest
+from npu_tensor.tools import self_test
+from npu_tensor.tools.self_test import FAMILIES, HEADINGS, Report, Row, case_names, selftest
+from npu_tensor.tools.versions import machine_information
 
 
 def test_all_cases_and_the_quick_ones() -> None:

@@ -9,8 +9,8 @@ import pytest
 from broken import Array, BrokenDevice
 from click.testing import CliRunner, Result
 
-from npu_tensor import self_test
 from npu_tensor.cli.selftest import selftest
+from npu_tensor.tools import self_test
 
 
 def invoke(*arguments: object) -> Result:

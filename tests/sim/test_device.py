@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
+from npu_tensor import events
 from npu_tensor.dataflow.design import Design
-from npu_tensor.runtime.artifact import Artifact
-from npu_tensor.runtime.sim import device, host_compiler
+from npu_tensor.planner import selection
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim import simulated_device as device
 from npu_tensor.runtime.sim.array import LoadedDesign
-from npu_tensor.runtime.sim.device import parse
+from npu_tensor.runtime.sim.simulated_device import parse
+from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.task import Kernel
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

@@ -21,14 +21,14 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
-from npu_tensor.pregen import config_file
-from npu_tensor.pregen.entry import Entry
-from npu_tensor.runtime.artifact import Request
-from npu_tensor.runtime.build.host import HostBackend
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.ggml_hsa import config_file
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import compile_source, reason
-from npu_tensor.runtime.store_upkeep import clear
+from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.upkeep import clear
 
 pytestmark = pytest.mark.skipif(reason() is not None, reason=str(reason()))
 

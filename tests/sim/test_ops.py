@@ -20,12 +20,12 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import kernels
 from npu_tensor.dtypes import DType
-from npu_tensor.fuse import cut
-from npu_tensor.graph import capture
+from npu_tensor.graph.nodes import capture
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.ops import OPS, Op
+from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.device import SimulatedDevice, parse
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, parse
 from npu_tensor.tensor import record
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

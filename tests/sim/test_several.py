@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import events, selection
-from npu_tensor.runtime.host import allocator
-from npu_tensor.runtime.logical import LogicalDevice
+from npu_tensor import events
+from npu_tensor.planner import selection
+from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.array import LoadedDesign
-from npu_tensor.runtime.sim.device import SimulatedDevice, simulated
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, simulated
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 

@@ -22,7 +22,7 @@ from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
-from npu_tensor.runtime.sim.memory import DeviceBuffer, TileMemory
+from npu_tensor.runtime.sim.tile_memory import DeviceBuffer, TileMemory
 
 SHIM, CORE = Tile(0, 0), Tile(0, 2)
 TYPE = ObjectType("int32", (16,))

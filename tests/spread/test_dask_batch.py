@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.demo import load
+from npu_tensor.tools.demo import load
 
 distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")

@@ -20,11 +20,10 @@ with install(Machine()):
     pass
 sys.path.pop(0)
 
-from npu_tensor import selection
 from npu_tensor.config import config
-from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, engines
-from npu_tensor.runtime.xrt import device as xrt_device
+from npu_tensor.planner import selection
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt import bindings, engines, xrt_device
 
 
 @pytest.fixture(autouse=True)

@@ -32,12 +32,11 @@ from machine import LAUNCH_FAULTS, Fault, Machine, Npu, install
 from states import ABORT
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
-from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, engine, engines, health, in_flight, launches
-from npu_tensor.runtime.xrt import device as xrt_device
+from npu_tensor.planner import selection
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt import bindings, engine, engines, health, in_flight, launches, xrt_device
 
 __all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from machine import Fault, Machine
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.cli.calibrate import calibrate as command
 from npu_tensor.config import config
+from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import npu_rates
 

@@ -24,15 +24,16 @@ from machine import Fault, Machine, Npu, driver_error
 from npu_values import Array, errors_of, joined, normal, recorded
 
 import npu_tensor as nt
-from npu_tensor import events, schedule, selection
+from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
-from npu_tensor.graph import capture
-from npu_tensor.runtime import store_directories
-from npu_tensor.runtime.agreement import disagreement
-from npu_tensor.runtime.operands import pack
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner import schedule, selection
+from npu_tensor.runtime.npu.agreement import disagreement
+from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.xrt import bindings, checked, engine, engines, health, launches, notices, residency, site
 from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
 

@@ -24,9 +24,9 @@ from machine import Fault, Machine
 from soak import end_hung
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
+from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.xrt import engine, engines
 

@@ -14,8 +14,8 @@ from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.observed import observed
-from npu_tensor.profiling import profile
+from npu_tensor.observe.profiling import profile
+from npu_tensor.observe.spans import observed
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.xrt import engine, engines, notices
 from npu_tensor.runtime.xrt.engine import Engine

@@ -7,8 +7,8 @@ import os
 import pytest
 import soak
 
-from npu_tensor.runtime.library import KernelLibrary
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.library import KernelLibrary
 
 pytestmark = [
     pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),

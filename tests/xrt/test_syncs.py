@@ -29,10 +29,10 @@ from npu_memory import Memory
 from surface_memory import bo
 
 import npu_tensor as nt
-from npu_tensor import schedule
 from npu_tensor.config import config
-from npu_tensor.graph import Node, capture
+from npu_tensor.graph.nodes import Node, capture
 from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.planner import schedule
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.sim import host_compiler
 

@@ -20,11 +20,11 @@ import pytest
 from machine import Machine, Npu, install
 
 import npu_tensor as nt
-from npu_tensor import selection
 from npu_tensor.config import config
-from npu_tensor.runtime.library import KernelLibrary
+from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import device as xrt_device
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt import xrt_device
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 

@@ -26,19 +26,21 @@ from npu_values import BF16, Array, as_float, close, errors_of, joined, normal, 
 from surface_memory import bo
 
 import npu_tensor as nt
-from npu_tensor import kernels, selection
+from npu_tensor import kernels
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError, DimensionError
 from npu_tensor.events import CacheHit, ContextClosed, ContextOpened, Fallback
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.runtime.artifact import Artifact, Request
+from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.kernel_name import kernel_name
-from npu_tensor.runtime.library import KernelLibrary
-from npu_tensor.runtime.operands import pack
+from npu_tensor.runtime.npu.kernel_name import kernel_name
+from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import bindings, device, engines, keepalive, residency
+from npu_tensor.runtime.store.artifact import Artifact, Request
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt import bindings, engines, keepalive, residency
+from npu_tensor.runtime.xrt import xrt_device as device
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 

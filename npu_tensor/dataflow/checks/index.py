@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from npu_tensor._util.forks import cached_property
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import (
     Acquire,
@@ -24,7 +25,6 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import DTypeError
-from npu_tensor.forks import cached_property
 
 __all__ = ["Descriptors", "End", "Index", "Pool", "Violation", "dtype_name", "size", "walk"]
 

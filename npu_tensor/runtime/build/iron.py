@@ -26,10 +26,10 @@ from typing import Any, Final
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.artifact import Request
 from npu_tensor.runtime.build import headers, mlir_aie
 from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
 from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.store.artifact import Request
 
 __all__ = ["IronBackend", "kernel_format"]
 

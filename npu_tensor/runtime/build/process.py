@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from npu_tensor.affinity import available_cores
+from npu_tensor._util.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final
 
-from npu_tensor.forks import in_child, new_lock
+from npu_tensor._util.forks import in_child, new_lock
 
 __all__ = ["building"]
 

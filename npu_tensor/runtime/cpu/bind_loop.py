@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.ops.expression import PRIMITIVES, Program
 from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
-from npu_tensor.runtime.cpu.cost import grain
+from npu_tensor.runtime.cpu.cpu_cost import grain
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import length_class
@@ -24,7 +24,7 @@ from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.task import Input, Output, Step
 
 if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.device import CpuDevice
+    from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
 __all__ = ["bind_loop", "number_types"]
 

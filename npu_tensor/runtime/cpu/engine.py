@@ -33,10 +33,10 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
-from npu_tensor import debugging
+from npu_tensor._util.forks import held_at_fork
+from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import BuildError
-from npu_tensor.forks import held_at_fork
-from npu_tensor.interrupts import uninterrupted
+from npu_tensor.observe import debugging
 from npu_tensor.runtime.cpu.code_memory import Address, Code, CodeMemory
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.cpu.object_file import read_image, read_symbols

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from npu_tensor.errors import DTypeError
-from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value
 

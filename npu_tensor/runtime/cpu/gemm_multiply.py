@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ops.expression import Instruction, Program
-from npu_tensor.runtime.cpu.emitter import Emitter
 from npu_tensor.runtime.cpu.gemm_micro import (
     Unit,
     byte_offset,
@@ -20,6 +19,7 @@ from npu_tensor.runtime.cpu.gemm_micro import (
 )
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec
 from npu_tensor.runtime.cpu.gemm_prologue import Prologue
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import emit_program
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import Value, register_dtype

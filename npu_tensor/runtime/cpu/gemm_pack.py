@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from npu_tensor.runtime.cpu.emitter import Emitter
 from npu_tensor.runtime.cpu.gemm_micro import Unit, byte_offset, load_value, unit_lanes
 from npu_tensor.runtime.cpu.gemm_prologue import Block, Prologue, emit_block
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.emitter import Emitter
 from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_number
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import emit_program
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 

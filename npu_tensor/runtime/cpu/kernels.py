@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from npu_tensor.forks import cached_property
+from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.composed import Composed
-from npu_tensor.runtime.cpu.cost import NEAR, loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.gemm import Computed
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
@@ -23,7 +23,7 @@ from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
 if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.device import CpuDevice
+    from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
 __all__ = ["ComposedKernel", "LoopKernel", "ProductKernel"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import cast, emit_program
 from npu_tensor.runtime.cpu.program_analysis import ONCE, ProgramAnalysis, needed_instructions
 from npu_tensor.runtime.cpu.target import Target

@@ -6,10 +6,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from npu_tensor.runtime.store_directories import not_kept, readable, writable
-from npu_tensor.runtime.store_files import DAMAGED, Damage
-from npu_tensor.runtime.store_objects import SUFFIX, read_object, write_object
-from npu_tensor.runtime.store_upkeep import clear_once, wrote
+from npu_tensor.runtime.store.directories import not_kept, readable, writable
+from npu_tensor.runtime.store.files import DAMAGED, Damage
+from npu_tensor.runtime.store.objects import SUFFIX, read_object, write_object
+from npu_tensor.runtime.store.upkeep import clear_once, wrote
 
 __all__ = ["ObjectCache"]
 

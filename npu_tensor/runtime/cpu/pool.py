@@ -36,9 +36,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from npu_tensor.affinity import available_cores
+from npu_tensor._util.affinity import available_cores
+from npu_tensor._util.forks import in_child
 from npu_tensor.errors import ArgumentError
-from npu_tensor.forks import in_child
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symbols, symbol_addresses
 from npu_tensor.runtime.cpu.templates import filled

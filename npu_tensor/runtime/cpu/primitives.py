@@ -8,7 +8,7 @@ from typing import NamedTuple
 from npu_tensor.errors import BuildError
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu import float_formats, vector_math
-from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.program_analysis import needed_instructions
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from npu_tensor.ops.expression import Instruction
-from npu_tensor.runtime.cpu.emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import apply
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
+from npu_tensor._util.forks import cached_property
+from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import ArgumentError
-from npu_tensor.forks import cached_property
-from npu_tensor.interrupts import uninterrupted
 
 __all__ = ["Target", "host_target"]
 

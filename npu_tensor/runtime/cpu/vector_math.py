@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from npu_tensor.runtime.cpu.emitter import TABLE_SIZE, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import TABLE_SIZE, Emitter
 from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["FUNCTIONS"]

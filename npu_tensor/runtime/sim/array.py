@@ -23,8 +23,8 @@ from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.clocks import RunClock
 from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, compile_source
 from npu_tensor.runtime.sim.machine import Leftover, Machine
-from npu_tensor.runtime.sim.memory import Bytes
 from npu_tensor.runtime.sim.own_thread import OwnThread
+from npu_tensor.runtime.sim.tile_memory import Bytes
 
 __all__ = ["LoadedDesign", "SimulatedArray"]
 

@@ -29,10 +29,10 @@ from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.keys import kernel_key
-from npu_tensor.runtime.store import Entry as StoredEntry
-from npu_tensor.runtime.store import store
-from npu_tensor.runtime.store_files import read_file
+from npu_tensor.runtime.store.files import read_file
+from npu_tensor.runtime.store.kernel_cache import Entry as StoredEntry
+from npu_tensor.runtime.store.kernel_cache import store
+from npu_tensor.runtime.store.keys import kernel_key
 
 __all__ = [
     "CompiledSource",

@@ -16,8 +16,8 @@ from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, O
 from npu_tensor.errors import LaunchError, LaunchTimeout
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.host_compiler import Entry
-from npu_tensor.runtime.sim.memory import Bytes, TileMemory
 from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.tile_memory import Bytes, TileMemory
 from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask, HostTransfer, RingSink, RingSource, Stream
 from npu_tensor.runtime.sim.walk import Walk, object_walk
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker

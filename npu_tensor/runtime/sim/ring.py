@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
-from npu_tensor.runtime.sim.memory import Bytes
+from npu_tensor.runtime.sim.tile_memory import Bytes
 
 __all__ = ["Ring"]
 

@@ -19,8 +19,8 @@ from npu_tensor.dataflow.cost import host_bytes
 from npu_tensor.dataflow.design import Transfer
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
-from npu_tensor.runtime.sim.memory import Bytes
 from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.tile_memory import Bytes
 from npu_tensor.runtime.sim.walk import Walk, pattern_walks
 
 if TYPE_CHECKING:

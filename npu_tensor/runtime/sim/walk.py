@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.design import AccessPattern, Dim
-from npu_tensor.runtime.sim.memory import Bytes
+from npu_tensor.runtime.sim.tile_memory import Bytes
 
 __all__ = ["Walk", "object_walk", "pattern_walks"]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from npu_tensor._util.forks import new_lock
 from npu_tensor.errors import DeviceError
-from npu_tensor.forks import new_lock
-from npu_tensor.runtime.shared_libraries import XRT, Found, RuntimeLibrary, Tried, not_found
+from npu_tensor.runtime.devices.shared_libraries import XRT, Found, RuntimeLibrary, Tried, not_found
 
 __all__ = ["forget_device", "installed_builds", "open_device", "python_of", "pyxrt", "xrt_version"]
 

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from npu_tensor.config import config
-from npu_tensor.runtime.discovery import PhysicalDevice
-from npu_tensor.runtime.store_directories import existing, writable
-from npu_tensor.runtime.store_files import read_file
-from npu_tensor.runtime.system import driver_version
+from npu_tensor.runtime.devices.discovery import PhysicalDevice
+from npu_tensor.runtime.devices.system import driver_version
+from npu_tensor.runtime.store.directories import existing, writable
+from npu_tensor.runtime.store.files import read_file
 
 __all__ = ["CheckedKernels", "driver_identity"]
 

@@ -17,13 +17,14 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from npu_tensor import events
+from npu_tensor._util.forks import new_lock
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
-from npu_tensor.forks import new_lock
-from npu_tensor.runtime.artifact import Artifact
 from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import Block, Pool, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts
@@ -34,7 +35,6 @@ from npu_tensor.runtime.xrt.notices import Notices
 from npu_tensor.runtime.xrt.program import Program, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
 from npu_tensor.runtime.xrt.residency import host_form
-from npu_tensor.user_warnings import warn
 
 __all__ = ["Engine", "lock"]
 

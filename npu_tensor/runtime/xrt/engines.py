@@ -7,8 +7,8 @@ import ctypes
 from contextlib import ExitStack
 from typing import Final
 
+from npu_tensor._util.forks import in_child
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.forks import in_child
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.xrt import in_flight
 from npu_tensor.runtime.xrt.engine import Engine, lock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.system import tool_output
-from npu_tensor.user_warnings import warn
+from npu_tensor.runtime.devices.system import tool_output
 
 __all__ = ["set_power_mode"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.launches import Launch, on_host
-from npu_tensor.user_warnings import warn
 
 __all__ = ["Recovery", "is_strict"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.runtime.operands import flat, pack, unpack
+from npu_tensor.runtime.npu.packing import flat, pack, unpack
 from npu_tensor.runtime.xrt.buffers import Block, Lease, Pool, ResidentBuffer
 
 __all__ = ["Operand", "host_form", "leased_copy"]

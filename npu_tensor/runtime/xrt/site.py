@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npu_tensor import events
+from npu_tensor._util.forks import cached_property
 from npu_tensor.errors import DeviceError, LaunchError
-from npu_tensor.forks import cached_property
 from npu_tensor.kernels.offer import HostOperand, Offer
-from npu_tensor.runtime.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.operands import check_indexes, flat, form_of, host_bytes, word
+from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
+from npu_tensor.runtime.npu.packing import check_indexes, flat, form_of, host_bytes, word
 from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound
 from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
@@ -24,7 +24,7 @@ from npu_tensor.runtime.xrt.residency import Operand, leased_copy
 from npu_tensor.task import Step, Task
 
 if TYPE_CHECKING:
-    from npu_tensor.runtime.xrt.device import XrtDevice
+    from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
 __all__ = ["Site"]
 

@@ -14,10 +14,10 @@ from typing import Any
 import npu_images
 
 from npu_tensor.dataflow.design import Design
-from npu_tensor.runtime.artifact import Request
-from npu_tensor.runtime.build.host import HostBackend
 from npu_tensor.runtime.build.iron import kernel_format
 from npu_tensor.runtime.build.iron_worker import FILES
+from npu_tensor.runtime.build.simulated import HostBackend
+from npu_tensor.runtime.store.artifact import Request
 
 __all__ = ["StandinBackend"]
 

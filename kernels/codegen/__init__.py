@@ -1,0 +1,1 @@
+"""From the program of an op to C++ for a core, and its cost in cycles."""

@@ -1,0 +1,188 @@
+"""Predicted cycles and code size of one step of a vector program on a core.
+
+A step handles one vector of each register. Its vector instructions were counted: the host's implementation of the
+array's API adds up, where NT_HOST_COUNT is defined, what the array needs for each call of include/nt/vector_math.hpp
+and rows.hpp, and tests/kernels/test_cycles.py compares the tables below with that.
+
+The model: a core issues one vector instruction per cycle, and beside it two loads and one store of 256 bits, moves,
+broadcasts and operations on masks. Latencies count nothing, as if the compiler always had another vector to work on;
+so the prediction is a lower bound, close for short programs and optimistic for long ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.kernels.codegen.emitter import Form, Precision
+from npu_tensor.ops.expression import Program
+
+__all__ = ["CASTS", "CYCLES", "cycles", "program_bytes"]
+
+# Of 16 lanes of float32, in full and in half precision; names of more than one word are those of `emitter.cheaper`.
+_FLOAT: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("add", "sub", "neg", "abs", "select"), (1, 1)),
+    **dict.fromkeys(("eq", "ne"), (6, 6)),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), (9, 9)),
+    **dict.fromkeys(("maximum", "minimum"), (10, 10)),
+    **dict.fromkeys(("maximum constant", "minimum constant"), (4, 4)),
+    **dict.fromkeys(("floor", "ceil", "trunc"), (14, 14)),
+    "rint": (10, 10),
+    "round_bfloat16": (2, 2),
+    "round_float16": (17, 17),
+    "mul": (23, 16),
+    "mul short": (15, 12),
+    "mul constant": (17, 12),
+    "short mul short": (3, 3),
+    "short mul constant": (4, 3),
+    "short div one or more": (31, 31),
+    "div one or more": (47, 47),
+    "div": (120, 77),
+    "sqrt": (98, 66),
+    "exp": (86, 38),
+    "expm1": (125, 84),
+    "log": (119, 60),
+    "log1p": (148, 89),
+    "log2": (127, 65),
+    "log10": (130, 68),
+    "sin": (159, 108),
+    "cos": (154, 103),
+    "tanh": (219, 82),
+    "atan": (223, 144),
+    "erf": (255, 72),
+    "pow": (363, 267),
+    "sum_lanes": (8, 8),
+    **dict.fromkeys(("max_lanes", "min_lanes"), (16, 16)),
+    "row_sum": (1, 1),
+    "row_prod": (23, 23),
+    **dict.fromkeys(("row_max", "row_min"), (5, 5)),
+    **dict.fromkeys(("row_argmax", "row_argmin"), (9, 9)),
+}
+_SIMPLE: Final = (
+    "add", "sub", "maximum", "minimum", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "select",
+)  # fmt: skip
+_INTEGERS: Final = ("int32", "int16", "int8", "uint8")
+# Of 512 bits of each of those.
+_INTEGER: Final[Mapping[str, tuple[int, int, int, int]]] = {
+    **dict.fromkeys(_SIMPLE, (1, 1, 1, 1)),
+    "mul": (9, 2, 4, 4),
+    "abs": (3, 3, 3, 0),
+    "shift_left": (28, 23, 24, 24),
+    "shift_right": (35, 29, 29, 27),
+    **dict.fromkeys(("sum_lanes", "max_lanes", "min_lanes"), (8, 10, 12, 12)),
+    **dict.fromkeys(("row_sum", "row_max", "row_min"), (1, 1, 1, 1)),
+    "row_prod": (9, 2, 4, 4),
+    "row_argmax": (4, 4, 4, 4),
+    "row_argmin": (5, 5, 5, 5),
+}
+# aie2p multiplies 64 lanes of int8 at once, aie2 half as many.
+_PRODUCTS_AIE2P: Final = dict.fromkeys(("mul", "row_prod"), (9, 2, 3, 3))
+
+_REGISTERS: Final = ("float32", *_INTEGERS, "bool")
+# Rows: from; columns: to.
+_CONVERSIONS: Final = {
+    "float32": (0, 30, 29, 30, 30, 2),
+    "int32": (9, 0, 1, 2, 2, 1),
+    "int16": (3, 1, 0, 1, 1, 1),
+    "int8": (3, 1, 1, 0, 0, 1),
+    "uint8": (3, 1, 1, 0, 0, 1),
+    "bool": (1, 1, 1, 1, 1, 0),
+}
+CASTS: Final[Mapping[tuple[str, str], int]] = {
+    (source, result): count
+    for source, counts in _CONVERSIONS.items()
+    for result, count in zip(_REGISTERS, counts, strict=True)
+}
+"""Cycles of a cast, by source and result, of as many lanes as 512 bits of the wider one have."""
+
+
+def _table(integer: Mapping[str, tuple[int, int, int, int]]) -> dict[tuple[str, str], tuple[int, int]]:
+    table = {(primitive, "float32"): counts for primitive, counts in _FLOAT.items()}
+    for primitive, counts in integer.items():
+        table.update({(primitive, dtype): (count, count) for dtype, count in zip(_INTEGERS, counts, strict=True)})
+    return table
+
+
+CYCLES: Final[Mapping[Arch, Mapping[tuple[str, str], tuple[int, int]]]] = {
+    "aie2": _table(_INTEGER),
+    "aie2p": _table({**_INTEGER, **_PRODUCTS_AIE2P}),
+}
+"""Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and the dtype of
+its operands (for select: of its values). A reduction along a row takes as many per vector, for argmax and argmin of 16
+lanes; those of the result are combined once per row."""
+
+# Two units load and one stores this much per cycle (AM020).
+_ACCESS_BYTES: Final = 32
+
+# A bundle of the processor has up to 128 bits; a loop has some more around its body.
+_BUNDLE_BYTES: Final = 16
+_LOOP_BUNDLES: Final = 40
+
+NO_FORMS: Final[Mapping[int, Form]] = MappingProxyType({})
+
+
+def cycles(
+    program: Program,
+    arch: Arch,
+    lanes: int,
+    precision: Precision,
+    numbers: Collection[int] | None = None,
+    forms: Mapping[int, Form] = NO_FORMS,
+) -> int:
+    """Predicted cycles of one step: `lanes` elements of the chosen instructions (by default all) and of the stores.
+
+    Loads and stores of float32 registers count with the conversion from and to bfloat16. Outputs count as stored where
+    they are among the chosen instructions. forms: what `emitter.cheaper` found for them.
+    Raises KeyError for what a core has no code for, such as float64.
+    """
+    chosen = range(len(program.instructions)) if numbers is None else numbers
+    loads = stores = vector = 0
+    for number in chosen:
+        instruction = program.instructions[number]
+        pieces = -(-lanes * np.dtype(_register(instruction.dtype)).itemsize // _ACCESS_BYTES)
+        converted = instruction.dtype == "float32"
+        if instruction.primitive == "load":
+            loads += pieces
+            vector += converted
+        if number in program.outputs:
+            stores += pieces
+            vector += converted
+        vector += _vector_cycles(program, number, arch, precision, forms)
+    return max(vector, -(-loads // 2), stores)
+
+
+def program_bytes(
+    program: Program,
+    precision: Precision = "full",
+    numbers: Collection[int] | None = None,
+    forms: Mapping[int, Form] = NO_FORMS,
+) -> int:
+    """An estimate of the machine code of a loop over a step: one bundle per vector instruction, load and store."""
+    chosen = range(len(program.instructions)) if numbers is None else numbers
+    bundles = _LOOP_BUNDLES
+    for number in chosen:
+        bundles += 1 + _vector_cycles(program, number, "aie2", precision, forms)
+    return bundles * _BUNDLE_BYTES
+
+
+def _register(dtype: str) -> str:
+    """Positions are int64 to a program and int32 to a core."""
+    return "int32" if dtype == "int64" else dtype
+
+
+def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precision, forms: Mapping[int, Form]) -> int:
+    instruction = program.instructions[number]
+    if not instruction.operands:
+        return 0
+    dtype = _register(program.instructions[instruction.operands[-1]].dtype)
+    if instruction.primitive == "cast":
+        return CASTS[dtype, _register(instruction.dtype)]
+    if dtype == "bool":
+        return 0
+    if number in forms:
+        return CYCLES[arch][forms[number].name, dtype][precision == "half"]
+    return CYCLES[arch][instruction.primitive, dtype][precision == "half"]

@@ -1,0 +1,1 @@
+"""NPU kernels of element-wise ops."""

@@ -1,0 +1,389 @@
+"""The design of a tiled matrix product on `rows` x `columns` cores.
+
+A's rows lie in the memtiles of some columns and go to all cores of a row, B's columns go to all cores of a column, and
+the results of a column's cores are joined in its memtile. A core sums one tile over all of K in memory that no DMA
+touches, then rounds and stores it a few rows at a time. A core has two input channels, so what the epilogue reads
+follows the operands through their fifos: a number per column of the result behind B, a number per row behind A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    Design,
+    KernelFunction,
+    ObjectFifo,
+    ObjectType,
+    Source,
+    range_,
+)
+from npu_tensor.kernels.codegen.emitter import REGISTERS
+from npu_tensor.kernels.gemm.epilogue import Epilogue
+from npu_tensor.kernels.gemm.tiles import (
+    STACK,
+    Problem,
+    Tiling,
+    clear_cycles,
+    multiply_cycles,
+    spread_cycles,
+    store_cycles,
+)
+
+__all__ = ["Batch", "column_elements", "design", "row_elements"]
+
+C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
+MULTIPLY_BYTES: Final = 3072
+SMALL_BYTES: Final = 256
+"""Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
+
+
+class Batch(NamedTuple):
+    """Extents of the batch, and for each dimension how many matrices of A and of B one step goes on; 0 if none."""
+
+    extents: tuple[int, ...] = ()
+    a: tuple[int, ...] = ()
+    b: tuple[int, ...] = ()
+
+
+SINGLE: Final = Batch()
+
+
+def source(problem: Problem, tiling: Tiling, epilogue: Epilogue) -> Source:
+    """The functions of a core."""
+    r, s, t, rows, columns = problem.blocks
+    operand, result = C_TYPES[problem.operand], C_TYPES[problem.result]
+    total = _sum_type(problem)
+    names = [f"row{i}" for i in range(problem.row_operands)] + [f"column{i}" for i in range(problem.column_operands)]
+    held = "".join(f", const {total} *__restrict {name}" for name in names)
+    scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
+    lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
+    body = "\n".join(f"                {line}" for line in epilogue.body)
+    shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiling.m}, {tiling.k}, {tiling.n}"
+    text = f"""#include <aie_api/aie.hpp>
+
+#include "nt/gemm.hpp"
+#include "nt/vector_math.hpp"
+
+using Tile = nt::GemmTile<{shape}, {str(problem.transposed).lower()}, {operand}, {total}>;
+
+extern "C" void nt_gemm_clear({total} *__restrict sums) {{ nt::clear_sums<Tile>(sums); }}
+
+extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {operand} *__restrict b, {total} *__restrict sums,
+                                 int32 *__restrict cursor) {{
+    nt::multiply<Tile>(a, b, sums, cursor);
+}}
+
+extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor{held}{scalars},
+                              {result} *__restrict result) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    constexpr unsigned block = Tile::R * Tile::T, rows = {tiling.store_rows(problem.blocks)};
+    const unsigned position = nt::advance(cursor, rows * Tile::N, Tile::M * Tile::N);
+    sums += position;
+    unsigned down = position / Tile::N * Tile::T;
+{lines}
+    for (unsigned i = 0; i < rows; i += Tile::R, down += block) {{
+        for (unsigned across = 0; across < Tile::N / Tile::T * 16; across += 16, sums += block, result += block) {{
+            for (unsigned j = 0; j < block; j += 16) {{
+{body}
+                nt::store(result + j, {epilogue.value});
+            }}
+        }}
+    }}
+}}
+"""
+    if problem.row_operands:
+        text += f"""
+extern "C" void nt_gemm_spread_row(const {operand} *__restrict object, {total} *__restrict row) {{
+    nt::spread_row<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
+}}
+"""
+    if problem.column_operands:
+        text += f"""
+extern "C" void nt_gemm_spread_column(const {operand} *__restrict slice, {total} *__restrict column,
+                                      int32 *__restrict cursor) {{
+    nt::spread_column<Tile>(reinterpret_cast<const int32 *>(slice), reinterpret_cast<int32 *>(column), cursor);
+}}
+"""
+    return Source("nt_gemm", text)
+
+
+def _sum_type(problem: Problem) -> str:
+    return "float" if problem.operand in ("bfloat16", "float32") else "int32"
+
+
+def _matrices(extents: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    """How many matrices an operand has."""
+    return 1 + sum(step * (extent - 1) for extent, step in zip(extents, steps, strict=True))
+
+
+def row_elements(problem: Problem, tiling: Tiling) -> int:
+    """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
+    _, n, _ = tiling.padded(problem)
+    return n + tiling.k * tiling.stretch * tiling.n * problem.sizes[0] // 4
+
+
+def column_elements(problem: Problem, tiling: Tiling) -> int:
+    """Words of the host buffer of a column operand: every row of an object of A's fifo reads on behind its first."""
+    m, _, _ = tiling.padded(problem)
+    return m + tiling.k * tiling.stretch * problem.sizes[0] // 4
+
+
+def design(problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch = SINGLE) -> Design:
+    """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, column operands, C [batch, M, N].
+
+    All extents are padded.
+    """
+    maker = _Maker(problem, tiling, epilogue, batch)
+    maker.dataflow()
+    maker.transfers()
+    return maker.builder.build()
+
+
+class _Maker:
+    """The parts of one design.
+
+    m, n, k: padded extents. gathered: elements of K in an object of a memtile; a_run: in one of A.
+    """
+
+    def __init__(self, problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch) -> None:
+        self.problem, self.tiling, self.epilogue, self.batch = problem, tiling, epilogue, batch
+        self.m, self.n, self.k = tiling.padded(problem)
+        self.gathered = tiling.k * tiling.stretch
+        self.groups = tiling.rows // tiling.shared
+        self.a_run = self.gathered if tiling.shared == 1 else tiling.k
+        word = "float32" if _sum_type(problem) == "float" else "int32"
+        self.sums = ObjectType(word, (tiling.m * tiling.n,))
+        self.row = ObjectType(word, (tiling.n // problem.blocks.t * 16,))
+        self.column = ObjectType(word, (tiling.m * problem.blocks.t,))
+        self.cursor = ObjectType("int32", (1,))
+        self.builder = d = Builder("gemm", problem.arch, problem.columns)
+        self.a = d.host_buffer("a", problem.operand, _matrices(batch.extents, batch.a) * self.m * self.k)
+        self.b = d.host_buffer("b", problem.operand, _matrices(batch.extents, batch.b) * self.k * self.n)
+        wide, tall = row_elements(problem, tiling), column_elements(problem, tiling)
+        self.rows = [d.host_buffer(f"row{i}", word, wide) for i in range(problem.row_operands)]
+        self.columns = [d.host_buffer(f"column{i}", word, tall) for i in range(problem.column_operands)]
+        self.c = d.host_buffer("c", problem.result, problem.batch * self.m * self.n)
+        self.a_in: list[ObjectFifo] = []
+        self.b_in: list[ObjectFifo] = []
+        self.c_out: list[ObjectFifo] = []
+
+    # --- fifos and workers
+
+    def dataflow(self) -> None:
+        """Everything on the array."""
+        to_cores = [fifo for group in range(self.groups) for fifo in self._a_fifos(group)]
+        functions = self._functions()
+        for column in range(self.tiling.columns):
+            b, results = self._b_fifo(column), self._c_fifos(column)
+            for row, result in enumerate(results):
+                self._worker(Tile(column, 2 + row), to_cores[row], b, result, functions)
+
+    def _a_fifos(self, group: int) -> list[ObjectFifo]:
+        """From the host through one memtile to `shared` rows of cores."""
+        d, tiling, (r, s, _, rows, _) = self.builder, self.tiling, self.problem.blocks
+        column = group * tiling.columns // self.groups
+        memtile = Tile(column, 1)
+        slice_rows, operand = rows * r, self.problem.operand
+        # A slice arrives row by row, and lies in the core as [k/s][rows][s].
+        stored = [(slice_rows, s), (tiling.k // s, slice_rows * s), (s, 1)]
+        piece = ObjectType(operand, (slice_rows * tiling.k,))
+        parts = []
+        for i in range(tiling.shared):
+            row = [Tile(column, 2 + group * tiling.shared + i) for column in range(tiling.columns)]
+            parts.append(d.fifo(f"a{group}_{i}", piece, memtile, row, dims_from_stream=[stored] * len(row)))
+        if tiling.shared > 1:
+            whole = ObjectType(operand, (tiling.shared * slice_rows * tiling.k,))
+            source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile])
+            d.split(source, parts)
+        else:
+            # Rows of K/k steps arrive, and lie in the memtile as [K/k][m][k].
+            steps = [(tiling.m, tiling.k), (tiling.stretch, tiling.m * tiling.k), (tiling.k, 1)]
+            whole = ObjectType(operand, (tiling.m * self.gathered,))
+            source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile], dims_from_stream=[steps])
+            d.forward(source, parts[0])
+        self.a_in.append(source)
+        return parts
+
+    def _b_fifo(self, column: int) -> ObjectFifo:
+        """From the host through the memtile, which stores the blocks in the core's order, to all cores of a column."""
+        d, tiling, (_, s, t, _, _) = self.builder, self.tiling, self.problem.blocks
+        n, k, operand = tiling.n, self.gathered, self.problem.operand
+        blocks = [(k // s, s * n), (s, t), (n // t, s * t), (t, 1)]
+        if self.problem.transposed:
+            blocks = [(n, s), (k // s, n * s), (s, 1)]
+        memtile = Tile(column, 1)
+        whole, piece = ObjectType(operand, (k * n,)), ObjectType(operand, (tiling.k * n,))
+        source = d.fifo(f"b{column}", whole, Tile(column, 0), [memtile], dims_from_stream=[blocks])
+        result = d.fifo(f"b{column}_0", piece, memtile, [Tile(column, 2 + row) for row in range(tiling.rows)])
+        d.forward(source, result)
+        self.b_in.append(source)
+        return result
+
+    def _c_fifos(self, column: int) -> list[ObjectFifo]:
+        """From the cores of a column through the memtile to the host."""
+        d, tiling, (r, _, t, _, _) = self.builder, self.tiling, self.problem.blocks
+        rows, n = tiling.store_rows(self.problem.blocks), tiling.n
+        piece = ObjectType(self.problem.result, (rows * n,))
+        whole = ObjectType(self.problem.result, (tiling.rows * rows * n,))
+        walk = [(rows // r, r * n), (r, t), (n // t, r * t), (t, 1)]
+        memtile = Tile(column, 1)
+        parts = [d.fifo(f"c{column}_{i}", piece, Tile(column, 2 + i), [memtile]) for i in range(tiling.rows)]
+        result = d.fifo(f"c{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=walk)
+        d.join(parts, result)
+        self.c_out.append(result)
+        return parts
+
+    def _functions(self) -> dict[str, KernelFunction]:
+        problem, tiling = self.problem, self.tiling
+        code = source(problem, tiling, self.epilogue)
+        stored = tiling.store_rows(problem.blocks)
+        a = ObjectType(problem.operand, (problem.blocks.rows * problem.blocks.r * tiling.k,))
+        b = ObjectType(problem.operand, (tiling.k * tiling.n,))
+        c = ObjectType(problem.result, (stored * tiling.n,))
+        extra = [self.row] * problem.row_operands + [self.column] * problem.column_operands
+        if self.epilogue.scalars:
+            extra.append(ObjectType("int32", (self.epilogue.scalars,)))
+
+        def declare(name: str, arguments: list[ObjectType], cycles: float, program_bytes: int) -> KernelFunction:
+            return self.builder.function(f"nt_gemm_{name}", arguments, code, int(cycles), program_bytes)
+
+        found = {
+            "clear": declare("clear", [self.sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
+            "multiply": declare(
+                "multiply", [a, b, self.sums, self.cursor], multiply_cycles(problem, tiling.n, tiling.k), MULTIPLY_BYTES
+            ),
+            "store": declare(
+                "store",
+                [self.sums, self.cursor, *extra, c],
+                store_cycles(problem, stored, tiling.n),
+                self.epilogue.program_bytes,
+            ),
+        }
+        if problem.row_operands:
+            found["spread_row"] = declare("spread_row", [b, self.row], spread_cycles(tiling.n), SMALL_BYTES)
+        if problem.column_operands:
+            rows = problem.blocks.rows * problem.blocks.r
+            arguments = [a, self.column, self.cursor]
+            found["spread_column"] = declare("spread_column", arguments, spread_cycles(rows), SMALL_BYTES)
+        return found
+
+    def _worker(
+        self, tile: Tile, a: ObjectFifo, b: ObjectFifo, c: ObjectFifo, functions: dict[str, KernelFunction]
+    ) -> None:
+        d, problem, tiling = self.builder, self.problem, self.tiling
+        name = f"{tile.column}_{tile.row}"
+        sums = d.core_buffer(f"sums{name}", tile, self.sums)
+        cursor = d.core_buffer(f"cursor{name}", tile, self.cursor, bytes(4))
+        rows = [d.core_buffer(f"row{i}_{name}", tile, self.row) for i in range(problem.row_operands)]
+        columns = [d.core_buffer(f"column{i}_{name}", tile, self.column) for i in range(problem.column_operands)]
+        extra: list[Any] = [*rows, *columns]
+        if self.epilogue.scalars:
+            extra.append(d.parameter(f"words{name}", tile, self.epilogue.scalars))
+        slices = tiling.m // (problem.blocks.rows * problem.blocks.r)
+        stores = tiling.m // tiling.store_rows(problem.blocks)
+
+        def body(a: Any, b: Any, c: Any) -> None:
+            def step() -> None:
+                right = b.acquire(1)
+                for _ in range_(slices):
+                    functions["multiply"](a.acquire(1), right, sums, cursor)
+                    a.release(1)
+                b.release(1)
+
+            functions["clear"](sums)
+            # One step stands outside of the loop: mlir-aie up to 1.3.1 chooses buffers at compile time, and repeats the
+            # endless loop around this body only for fifos that are acquired directly in it.
+            step()
+            for _ in range_(self.k // tiling.k - 1):
+                step()
+            for row in rows:
+                functions["spread_row"](b.acquire(1), row)
+                b.release(1)
+                for _ in range_(tiling.stretch - 1):
+                    b.acquire(1)
+                    b.release(1)
+            for column in columns:
+                for _ in range_(slices):
+                    functions["spread_column"](a.acquire(1), column, cursor)
+                    a.release(1)
+                for _ in range_((self.a_run // tiling.k - 1) * slices):
+                    a.acquire(1)
+                    a.release(1)
+            for _ in range_(stores):
+                functions["store"](sums, cursor, *extra, c.acquire(1))
+                c.release(1)
+
+        d.worker(tile, body, [a, b, c], stack_size=STACK)
+
+    # --- transfers
+
+    def transfers(self) -> None:
+        """One array tile after another; as many are under way as the queues of the channels take."""
+        under_way = QUEUE_DEPTH // (1 + max(self.problem.row_operands, self.problem.column_operands))
+        groups: list[int] = []
+        for a, b, c, i, j in self._array_tiles():
+            group = self.builder.group()
+            groups.append(group)
+            self._fill(a, b, i, j, group)
+            for column in range(self.tiling.columns):
+                self.builder.drain(self.c_out[column], self.c, self._c_pattern(c, i, j, column), group)
+            if len(groups) == under_way:
+                self.builder.finish(groups.pop(0))
+        for group in groups:
+            self.builder.finish(group)
+
+    def _array_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Numbers of the matrices A, B, C, and first row and column."""
+        tiling, batch = self.tiling, self.batch
+        for c, index in enumerate(product(*map(range, batch.extents))):
+            a, b = (sum(i * stride for i, stride in zip(index, strides, strict=True)) for strides in batch[1:])
+            for i in range(0, self.m, tiling.rows * tiling.m):
+                for j in range(0, self.n, tiling.columns * tiling.n):
+                    yield a, b, c, i, j
+
+    def _fill(self, a: int, b: int, i: int, j: int, group: int) -> None:
+        d, tiling, step = self.builder, self.tiling, self.a_run
+        rows = tiling.shared * tiling.m
+        for number, fifo in enumerate(self.a_in):
+            top = i + number * rows
+            start = (a * self.m + top) * self.k
+            d.fill(fifo, self.a, AccessPattern(start, (1, self.k // step, rows, step), (0, step, self.k, 1)), group)
+            for column in self.columns:
+                d.fill(fifo, column, self._begin_rows(top, rows, step), group)
+        for number, fifo in enumerate(self.b_in):
+            left = j + number * tiling.n
+            d.fill(fifo, self.b, self._b_pattern(b, left), group)
+            for row in self.rows:
+                d.fill(fifo, row, self._row_pattern(left), group)
+
+    def _begin_rows(self, first: int, rows: int, elements: int) -> AccessPattern:
+        """As many rows of A or B, each of which begins with one word of a vector and reads on behind it."""
+        return AccessPattern(first, (1, 1, rows, elements * self.problem.sizes[0] // 4), (0, 0, 1, 1))
+
+    def _b_pattern(self, b: int, j: int) -> AccessPattern:
+        k, n, step = self.k, self.tiling.n, self.gathered
+        if self.problem.transposed:
+            return AccessPattern((b * self.n + j) * k, (1, k // step, n, step), (0, step, k, 1))
+        return AccessPattern(b * k * self.n + j, (1, k // step, step, n), (0, step * self.n, self.n, 1))
+
+    def _row_pattern(self, j: int) -> AccessPattern:
+        """An object of B's fifo: its rows begin with one word each, or the words lie one after another."""
+        if self.problem.transposed:
+            return self._begin_rows(j, self.tiling.n, self.gathered)
+        return AccessPattern.linear(self.gathered * self.tiling.n * self.problem.sizes[0] // 4, j)
+
+    def _c_pattern(self, c: int, i: int, j: int, column: int) -> AccessPattern:
+        tiling = self.tiling
+        rows = tiling.store_rows(self.problem.blocks)
+        return AccessPattern(
+            (c * self.m + i) * self.n + j + column * tiling.n,
+            (tiling.m // rows, self.groups, tiling.shared * rows, tiling.n),
+            (tiling.shared * rows * self.n, tiling.shared * tiling.m * self.n, self.n, 1),
+        )

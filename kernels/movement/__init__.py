@@ -1,0 +1,1 @@
+"""NPU kernels that only move data."""

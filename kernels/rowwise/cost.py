@@ -1,0 +1,165 @@
+"""Predicted cycles and machine code of walks over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.kernels.codegen import emitter
+from npu_tensor.kernels.codegen.cycles import CYCLES, cycles, program_bytes
+from npu_tensor.kernels.rowwise.program import (
+    RowProgram,
+    Walk,
+    rough_values,
+    row_values,
+    short_loads,
+    varying,
+    walk_roots,
+    walks,
+)
+
+__all__ = ["Cost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
+
+COSTLY: Final = 30
+"""Cycles per vector from which on a value is kept for a later walk and not computed again."""
+
+CALLED_BYTES: Final = 400
+"""What has more machine code, nt::once has as one function for all places in a program."""
+
+CALL_BYTES: Final = 64
+"""Machine code of a call."""
+
+LANES_BYTES: Final = 256
+"""Machine code that combines the lanes of a reduction."""
+
+MASK: Final = 3
+"""Cycles that leave the lanes behind the end of a row out of a reduction."""
+
+_LANES: Final = {
+    "row_sum": ("sum_lanes",),
+    "row_prod": ("mul",) * 4,
+    "row_max": ("max_lanes",),
+    "row_min": ("min_lanes",),
+    "row_argmax": ("max_lanes", "eq"),
+    "row_argmin": ("min_lanes", "eq"),
+}
+"""What combines the lanes of a reduction at the end of a row."""
+
+
+class Cost(NamedTuple):
+    """Of a walk: cycles for each vector of the row, and for the values of the row that are known afterwards."""
+
+    vector: int
+    row: int
+
+    def of(self, lanes: int, elements: int) -> int:
+        """Cycles for so many elements, without the values of the row."""
+        return self.vector * -(-elements // lanes)
+
+
+class _Chosen(NamedTuple):
+    """Instructions and the precision that each needs."""
+
+    numbers: tuple[int, ...]
+    precision: dict[int, emitter.Precision]
+
+
+def _for_vectors(row: RowProgram, walk: Walk, found: Collection[int] = ()) -> _Chosen:
+    """What a walk does for every vector, but for the values `found` by an earlier one."""
+    varies = varying(row)
+    roots = walk_roots(row.program, walk.reductions, walk.outputs)
+    given = {*found, *(number for number, differs in enumerate(varies) if not differs)}
+    return _chosen(row, roots, given, walk.reductions)
+
+
+def _for_row(row: RowProgram, walk: Walk) -> _Chosen:
+    """What is done once for the row after a walk."""
+    number = walks(row).index(walk)
+    given = {value for values in row_values(row)[:number] for value in values} | set(walk.reductions)
+    return _chosen(row, row_values(row)[number], given, ())
+
+
+def _chosen(row: RowProgram, roots: Collection[int], given: set[int], more: tuple[int, ...]) -> _Chosen:
+    needed = emitter.needed(row.program, roots, given)
+    precision: emitter.Precision = "half" if rough_values(row).issuperset(roots) else "full"
+    precisions = emitter.needed_precisions(row.program, needed, precision, short_loads(row))
+    return _Chosen((*(n for n in needed if n not in given), *more), precisions)
+
+
+def _cycles(row: RowProgram, arch: Arch, chosen: _Chosen) -> int:
+    total = 0
+    for precision in ("full", "half"):
+        numbers = [number for number in chosen.numbers if chosen.precision.get(number, "full") == precision]
+        total += cycles(row.program, arch, row.lanes, precision, numbers)
+    return total
+
+
+def _bytes(row: RowProgram, precision: emitter.Precision, number: int) -> int:
+    """Of one instruction."""
+    return program_bytes(row.program, precision, (number,)) - program_bytes(row.program, precision, ())
+
+
+@lru_cache(maxsize=4096)
+def walk_cost(row: RowProgram, walk: Walk, arch: Arch, found: tuple[int, ...] = ()) -> Cost:
+    """Of one walk; `found` are values that an earlier one kept."""
+    finish = 0
+    for number in walk.reductions:
+        instruction = row.program.instructions[number]
+        dtype = row.program.instructions[instruction.operands[0]].dtype
+        dtype = "int32" if dtype == "bool" else dtype
+        finish += sum(CYCLES[arch][step, dtype][0] for step in _LANES[instruction.primitive])
+    vector = _cycles(row, arch, _for_vectors(row, walk, found)) + len(found) + MASK * len(walk.reductions)
+    return Cost(max(vector, 1), _cycles(row, arch, _for_row(row, walk)) + finish)
+
+
+@lru_cache(maxsize=4096)
+def walk_bytes(row: RowProgram, walk: Walk) -> int:
+    """An estimate of the machine code of a walk's loop."""
+    numbers, precision = _for_vectors(row, walk)
+    loop = program_bytes(row.program, "full", ())
+    return loop + sum(_bytes(row, precision.get(number, "full"), number) for number in numbers)
+
+
+@lru_cache(maxsize=1024)
+def row_bytes(row: RowProgram) -> int:
+    """An estimate of the machine code of what is done once for each row, after all walks."""
+    total = 0
+    called = set()
+    for walk in walks(row):
+        numbers, precision = _for_row(row, walk)
+        for number in numbers:
+            exactness = precision.get(number, "full")
+            nbytes = _bytes(row, exactness, number)
+            function = row.program.instructions[number].primitive, exactness
+            if nbytes > CALLED_BYTES and function in called:
+                nbytes = CALL_BYTES
+            called.add(function)
+            total += nbytes
+    return total + LANES_BYTES * sum(len(walk.reductions) for walk in walks(row))
+
+
+def code_bytes(row: RowProgram) -> int:
+    """An estimate of the machine code of all that is computed, without the statements around it."""
+    return row_bytes(row) + sum(walk_bytes(row, walk) for walk in walks(row))
+
+
+@lru_cache(maxsize=1024)
+def costly_value(row: RowProgram) -> tuple[int, ...]:
+    """The float value that costs most to compute again in a later walk, if that is much: one or none."""
+    rough = rough_values(row)
+    best, found = COSTLY - 1, tuple[int, ...]()
+    seen: set[int] = set()
+    for walk in walks(row):
+        chosen = _for_vectors(row, walk)
+        values = [number for number in chosen.numbers if number not in walk.reductions]
+        for number in values:
+            again = [n for n in emitter.needed(row.program, [number]) if n in values]
+            cost = _cycles(row, "aie2", chosen._replace(numbers=tuple(again)))
+            if number in seen and row.program.instructions[number].dtype == "float32" and cost > best:
+                best, found = cost, (number,)
+        # What was computed roughly, for this walk only, is not what a later one needs.
+        roots = walk_roots(row.program, walk.reductions, walk.outputs)
+        seen.update(number for number in values if number in rough or not rough.issuperset(roots))
+    return found

@@ -1,0 +1,86 @@
+"""How the rows of a tensor lie in its memory, and the host buffers that have them one after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from npu_tensor.kernels.movement.copies import joined
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.ops.declare import Layout
+
+__all__ = ["Dims", "RowLayout", "row_layout"]
+
+
+class Dims(NamedTuple):
+    """Some dimensions of a tensor, as few as can be: neighbours that are walked in equal steps are one."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether all positions are the same element."""
+        return not any(self.strides)
+
+
+class RowLayout(NamedTuple):
+    """A tensor as rows: the dimensions that count rows, and those inside of one."""
+
+    rows: Dims
+    inside: Dims
+    offset: int
+
+    @property
+    def inner(self) -> int:
+        """The length of a padded row must be a multiple of this."""
+        return math.prod(self.inside.shape[1:])
+
+    @property
+    def period(self) -> int:
+        """After how many rows they repeat; all of them if not."""
+        skipped = next((axis for axis, stride in enumerate(self.rows.strides) if stride), len(self.rows.shape))
+        if 0 in self.rows.strides[skipped:]:
+            return math.prod(self.rows.shape)
+        return math.prod(self.rows.shape[skipped:])
+
+    def host(self, number: int, output: bool, dtype: str, rows: int, pitch: int) -> HostOperand:
+        """A host buffer of at least `rows` rows of `pitch` elements.
+
+        Fewer rows than the tensor has are its period. A row that all share is repeated by the host.
+        """
+        shape, strides = self.rows
+        if self.rows.repeats:
+            shape, strides = (rows,), (0,)
+        elif rows < math.prod(shape):
+            skipped = next(axis for axis in range(len(shape)) if math.prod(shape[axis:]) == rows)
+            shape, strides = shape[skipped:], strides[skipped:]
+        inner = math.prod(shape[1:])
+        padded = (max(shape[0], -(-rows // inner)), *shape[1:], pitch // self.inner, *self.inside.shape[1:])
+        layout = Layout((*shape, *self.inside.shape), (*strides, *self.inside.strides), self.offset)
+        return HostOperand(number, output, layout, padded, dtype)
+
+    def host_numbers(self, number: int, output: bool, dtype: str, rows: int, shape: tuple[int, ...]) -> HostOperand:
+        """A host buffer with a block of `shape` for each row. Inputs fill it with the row's element, and results are
+        its first element.
+        """
+        inner = math.prod(self.rows.shape[1:])
+        outer = max(self.rows.shape[0], -(-rows // inner))
+        filled = (1,) * len(shape) if output else shape
+        layout = Layout((*self.rows.shape, *filled), (*self.rows.strides, *(0,) * len(shape)), self.offset)
+        return HostOperand(number, output, layout, (outer, *self.rows.shape[1:], *shape), dtype)
+
+
+def row_layout(layout: Layout, rows: int) -> RowLayout:
+    """A layout over a task's shape whose `rows` trailing dimensions are one row."""
+    cut = len(layout.shape) - rows
+    return RowLayout(
+        _merged(layout.shape[:cut], layout.strides[:cut]),
+        _merged(layout.shape[cut:], layout.strides[cut:]),
+        layout.offset,
+    )
+
+
+def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
+    found = joined(Layout(shape, strides))
+    return Dims((1,), (0,)) if found.shape == (1,) else Dims(found.shape, found.strides)

@@ -1,0 +1,1 @@
+"""Helpers that know nothing of tensors: locks and forks, interrupts, units of text, warnings, logs."""

@@ -1,0 +1,382 @@
+"""Powers, quotients, limits, comparison with tolerance and conversions."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from npu_tensor.dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote,
+    uint8,
+)
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.creation import check_device
+from npu_tensor.functions.register import Operand, composite, fitting, register
+from npu_tensor.ops import OPS
+from npu_tensor.ops.rules import dimension
+from npu_tensor.tensor import ACCEPTED, FUNCTIONS, RECORDERS, UFUNCS, Tensor, define_operator
+
+__all__ = ["result_type"]
+
+
+def result_type(*operands: Operand | np.generic) -> DType:
+    """The dtype that these operands promote to."""
+    tensors = [value for value in operands if isinstance(value, (Tensor, np.ndarray))]
+    plain = (value.item() if isinstance(value, np.generic) else value for value in operands)
+    numbers = [type(value) for value in plain if isinstance(value, (bool, int, float))]
+    return promote(((as_dtype(value.dtype), value.ndim) for value in tensors), numbers)
+
+
+# --- powers
+
+# Exponents with a cheaper exact form. PyTorch takes the same ways, so that (-inf) ** 0.5 is NaN in both.
+_EXPONENTS: dict[float, str] = {2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+
+
+@composite("pow")
+def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
+    """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
+    base: Operand = input.item() if isinstance(input, np.generic) else input
+    exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
+    dtype = result_type(base, exponent)
+    if dtype is bool_:
+        raise DTypeError("not defined for bool; convert with .to(...)")
+    short = _EXPONENTS.get(exponent) if isinstance(exponent, (int, float)) else None
+    if dtype.is_integer:
+        if isinstance(exponent, int) and exponent < 0:
+            raise ArgumentError(f"integers cannot be taken to the negative power {exponent}")
+        if short is None or not isinstance(base, Tensor):
+            return RECORDERS["pow_integer"](base, exponent)
+    if short is None or not isinstance(base, Tensor):
+        return RECORDERS["pow"](base, exponent)
+    return RECORDERS[short](base if base.dtype is dtype else base.to(dtype))
+
+
+def _pow(self: Tensor, exponent: Any) -> Any:
+    return power(self, exponent) if isinstance(exponent, ACCEPTED) else NotImplemented
+
+
+def _rpow(self: Tensor, base: Any) -> Any:
+    return power(base, self) if isinstance(base, ACCEPTED) else NotImplemented
+
+
+def _ipow(self: Tensor, exponent: Any) -> Any:
+    return self._assign(power(self, exponent)) if isinstance(exponent, ACCEPTED) else NotImplemented
+
+
+for _name, _operator in {"__pow__": _pow, "__rpow__": _rpow, "__ipow__": _ipow}.items():
+    define_operator(_name, _operator, power)
+
+
+@composite()
+def true_divide(input: Operand, other: Operand) -> Tensor:
+    """input / other; integers give float32."""
+    return RECORDERS["div"](input, other)
+
+
+@composite()
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    if rounding_mode is None:
+        return RECORDERS["div"](input, other)
+    if rounding_mode == "floor":
+        return RECORDERS["floor_divide"](input, other)
+    if rounding_mode != "trunc":
+        raise ArgumentError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
+    dtype = result_type(input, other)
+    if dtype.is_floating_point:  # The quotient is not rounded to 16 bits before its fraction goes.
+        register = as_dtype(dtype.register)
+        input, other = (each.to(register) if isinstance(each, Tensor) else each for each in (input, other))
+        quotient: Tensor = RECORDERS["div"](input, other).trunc()
+        return quotient.to(dtype)
+    return RECORDERS["floor_divide"](RECORDERS["sub"](input, RECORDERS["fmod"](input, other)), other)
+
+
+# --- comparison with numbers
+
+
+def _comparable(number: Any, other: Any) -> Any:
+    """A number as the 16-bit float that it is compared with holds it, so that bfloat16(0.1) == 0.1, as in PyTorch."""
+    if not isinstance(other, Tensor) or other.dtype not in (bfloat16, float16):
+        return number
+    # NumPy's own operators pass their scalars on as arrays.
+    plain = number.item() if isinstance(number, (np.generic, np.ndarray)) and not number.ndim else number
+    if type(plain) not in (int, float):
+        return number
+    with np.errstate(over="ignore"):
+        return float(other.dtype.numpy.type(plain))
+
+
+def _install_comparison(name: str) -> None:
+    recorder = RECORDERS[name]
+
+    @functools.wraps(recorder)
+    def compare(input: Operand | np.generic, other: Operand | np.generic, /) -> Tensor:
+        return recorder(_comparable(input, other), _comparable(other, input))
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if type(other) is Tensor:
+            return recorder(self, other)
+        return recorder(self, _comparable(other, self)) if isinstance(other, ACCEPTED) else NotImplemented
+
+    register(name, compare)
+    define_operator(f"__{name}__", operator, compare)
+    ufunc = OPS[name].ufunc
+    assert ufunc is not None
+    UFUNCS[ufunc] = compare
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _install_comparison(_name)
+
+
+# Other names that PyTorch has for the same functions.
+for _alias, _name in {
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "absolute": "abs",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+}.items():
+    register(_alias, FUNCTIONS[_name])
+
+
+@composite()
+def rsub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
+    """other - alpha * input."""
+    return RECORDERS["sub"](other, input, alpha=alpha)
+
+
+@composite()
+def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+    """Each element along dim minus the one before it, n times over; of bool, whether they differ."""
+    if n < 0:
+        raise ArgumentError(f"n must not be negative: {n}")
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor has no neighbours")
+    dim = dimension(dim, input.ndim)
+    for _ in range(n):
+        steps = max(input.shape[dim] - 1, 0)
+        after, before = input.narrow(dim, input.shape[dim] - steps, steps), input.narrow(dim, 0, steps)
+        input = after != before if input.dtype is bool_ else after - before
+    return input.clone()
+
+
+@composite()
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
+    dtype = result_type(input, tensor1, tensor2)
+    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
+    factor = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + factor * tensor2.to(register)).to(dtype)
+
+
+@composite()
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
+
+    DTypeError if neither tensor1 nor tensor2 are floats.
+    """
+    if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
+        names = f"{tensor1.dtype.name} and {tensor2.dtype.name}"
+        raise DTypeError(f"divides floats, not {names}; convert with .to(npu_tensor.float32)")
+    dtype = result_type(input, tensor1, tensor2)
+    register = as_dtype(dtype.register) if dtype.is_floating_point else dtype
+    divided = tensor1.to(register) if value == 1 else tensor1.to(register) * value
+    return (input.to(register) + divided / tensor2.to(register)).to(dtype)
+
+
+@composite(ggml="CLAMP")
+def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
+    if min is None and max is None:
+        raise ArgumentError("needs min or max")
+    limits = [limit for limit in (min, max) if limit is not None]
+    dtype = result_type(input, *limits)
+    input = input if dtype is input.dtype else input.to(dtype)
+    if not any(isinstance(limit, (Tensor, np.ndarray)) for limit in limits):
+        if dtype.is_integer:
+            min, max = (None if limit is None else fitting(limit, dtype) for limit in (min, max))
+        return RECORDERS["clamp"](input, min, max)
+    if min is not None:
+        input = RECORDERS["maximum"](input, min)
+    return input if max is None else RECORDERS["minimum"](input, max)
+
+
+register("clip", clamp)
+
+
+@composite()
+def clamp_min(input: Tensor, min: Operand) -> Tensor:
+    """The larger of input and min."""
+    return clamp(input, min=min)
+
+
+@composite()
+def clamp_max(input: Tensor, max: Operand) -> Tensor:
+    """The smaller of input and max."""
+    return clamp(input, max=max)
+
+
+@composite("round")
+def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """The nearest multiple of 10 ** -decimals, halves to even."""
+    if decimals == 0:
+        return RECORDERS["round"](input)
+    factor = 10.0 ** abs(decimals)
+    wide = input.float() if input.dtype in (bfloat16, float16) else input
+    moved = (wide * factor if decimals > 0 else wide / factor).round()
+    return (moved / factor if decimals > 0 else moved * factor).to(input.dtype)
+
+
+def _round_operator(self: Tensor, digits: int | None = None) -> Tensor:
+    return rounded(self, decimals=digits or 0)
+
+
+def _positive_operator(self: Tensor) -> Tensor:
+    if self.dtype is bool_:
+        raise DTypeError("+ is not defined for bool; convert with .to(...)")
+    return self
+
+
+composite("__round__", function=False)(_round_operator)
+composite("__pos__", function=False)(_positive_operator)
+
+
+@composite()
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
+    if not input.is_floating_point():
+        return input.clone()
+    largest = float(ml_dtypes.finfo(input.dtype.numpy).max)  # type: ignore[no-untyped-call]
+    high = RECORDERS["where"](input == math.inf, largest if posinf is None else float(posinf), input)
+    both = RECORDERS["where"](input == -math.inf, -largest if neginf is None else float(neginf), high)
+    return RECORDERS["where"](input.isnan(), float(nan), both)
+
+
+@composite()
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether |input - other| <= atol + rtol * |other|, element by element; of integers and bool in float32."""
+    input, other = (each if each.is_floating_point() else each.to(float32) for each in (input, other))
+    near = (input - other).abs() <= other.abs() * rtol + atol
+    close = (input == other) | (near & other.isfinite())
+    return close | (input.isnan() & other.isnan()) if equal_nan else close
+
+
+@composite()
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close. Reads the value."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@composite()
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shape and all elements are equal. Reads the value."""
+    return input.shape == other.shape and bool((input == other).all())
+
+
+# --- conversion
+
+
+@composite(function=False)
+def to(
+    input: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+) -> Tensor:
+    """As another dtype: to(dtype), to(device, dtype), or to(other) for the dtype of another tensor.
+
+    Returns the tensor itself where nothing changes. A device, "cpu" or one in use, is accepted and changes nothing:
+    `set_default_device` chooses what runs ops. Raises DeviceError for what is no such device.
+    """
+    for argument in args:
+        if isinstance(argument, Tensor):
+            dtype = argument.dtype
+        elif isinstance(argument, str) and not _names_dtype(argument):
+            check_device(argument, "is neither a dtype nor a device")
+        elif isinstance(argument, bool):  # PyTorch's positional non_blocking
+            continue
+        else:
+            dtype = argument
+    check_device(device)
+    target = input.dtype if dtype is None else as_dtype(dtype)
+    if target is not input.dtype:
+        return RECORDERS["convert"](input, target)
+    return input.clone() if copy else input
+
+
+_CASTS = {
+    "float": float32,
+    "double": float64,
+    "half": float16,
+    "bfloat16": bfloat16,
+    "int": int32,
+    "long": int64,
+    "short": int16,
+    "char": int8,
+    "byte": uint8,
+    "bool": bool_,
+}
+
+
+def _names_dtype(name: str) -> bool:
+    try:
+        as_dtype(name)
+    except DTypeError:
+        return False
+    return True
+
+
+def _cast_method(name: str, dtype: DType) -> None:
+    def method(input: Tensor) -> Tensor:
+        return to(input, dtype)
+
+    method.__name__ = name
+    method.__doc__ = f"As {dtype.name}."
+    composite(name, function=False)(method)
+
+
+for _name, _dtype in _CASTS.items():
+    _cast_method(_name, _dtype)
+
+
+@composite(function=False)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """As the dtype of other."""
+    return to(input, other.dtype)
+
+
+@composite()
+def clone(input: Tensor) -> Tensor:
+    """A tensor of its own with the same value. As values never change, nothing is copied."""
+    return input.reshape(input.shape)

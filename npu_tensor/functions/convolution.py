@@ -1,0 +1,381 @@
+"""Convolution and pooling of tensors (batch, channels, *places); the batch may be left out.
+
+The places are the last one or two dimensions. What an element of a kernel meets at all its positions is one strided
+slice of the input, and a convolution is a matrix product with these. A pool is taken along one dimension after the
+other: of few elements as the maximum or the sum of such slices, of many as a reduction of windows, which are a view.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dtypes import bool_
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.neural import require_float, wide
+from npu_tensor.functions.register import composite
+from npu_tensor.functions.shape import joined, pad
+from npu_tensor.ops.rules import integer_extents
+from npu_tensor.tensor import RECORDERS, Tensor, from_array
+
+__all__ = ["Sizes", "each_place", "require_places"]
+
+Sizes = int | Sequence[int]
+
+
+def each_place(name: str, value: Sizes, places: int, least: int = 1) -> tuple[int, ...]:
+    """One number for each place dimension. ArgumentError for another number of them, or for one below `least`."""
+    numbers = integer_extents(value if isinstance(value, (tuple, list)) else (value,))
+    if len(numbers) not in (1, places) or min(numbers) < least:
+        raise ArgumentError(f"{name} must be one integer or {places}, of {least} or more, not {value!r}")
+    return numbers * places if len(numbers) == 1 else numbers
+
+
+# A pool along a dimension is made of slices up to this many elements: where each second element at least is read, by
+# whole vectors, and where they lie further apart. Longer windows are faster as rows.
+MOST_SLICES: Final = (24, 8)
+
+
+class _Framed(NamedTuple):
+    """The input with what is around it, as far as a kernel gets, and how many positions that has in each dimension."""
+
+    tensor: Tensor
+    counts: tuple[int, ...]
+
+
+class _Windows(NamedTuple):
+    """What a kernel sees. parts: for each of its elements what that meets; counts: how many positions it has."""
+
+    parts: list[Tensor]
+    counts: tuple[int, ...]
+
+
+def _framed(
+    input: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    fill: float = 0,
+    ceil_mode: bool = False,
+) -> _Framed:
+    """The input with `fill` around it, for a kernel; see `_count` for ceil_mode."""
+    places = len(kernel)
+    extents = input.shape[-places:]
+    spans = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
+    counts = tuple(map(functools.partial(_count, ceil_mode), extents, spans, stride, padding))
+    if min(counts) < 1:
+        raise ShapeError(f"a kernel of extents {spans} does not fit {list(extents)} with padding {list(padding)}")
+    widths = []
+    for extent, span, step, count, (before, _) in zip(extents, spans, stride, counts, padding, strict=True):
+        widths += [max((count - 1) * step + span - extent - before, 0), before]
+    return _Framed(pad(input, widths[::-1], value=fill) if any(widths) else input, counts)
+
+
+def _windows(
+    input: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> _Windows:
+    """The windows of a kernel over the input with zeros around it."""
+    padded, counts = _framed(input, kernel, stride, padding, dilation)
+    lead = [(0, extent, 1) for extent in input.shape[: -len(kernel)]]
+    parts = []
+    for position in itertools.product(*map(range, kernel)):
+        starts = (number * step for number, step in zip(position, dilation, strict=True))
+        bounds = [_bounds(*place) for place in zip(starts, counts, stride, strict=True)]
+        parts.append(RECORDERS["slice"](padded, (*lead, *bounds)))
+    return _Windows(parts, counts)
+
+
+def _bounds(start: int, count: int, step: int) -> tuple[int, int, int]:
+    return start, start + (count - 1) * step + 1, step
+
+
+def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
+    """Positions of a window along a dimension. ceil_mode: also the one that begins inside and ends beyond."""
+    rest = extent + sum(padding) - span
+    if not ceil_mode:
+        return rest // stride + 1
+    count = -(-rest // stride) + 1
+    return count - ((count - 1) * stride >= extent + padding[0])
+
+
+# --- convolution
+
+
+def _convolved(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes | str,
+    dilation: Sizes,
+    groups: int,
+    places: int,
+) -> Tensor:
+    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+        raise ShapeError(f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places")
+    *lead, channels = input.shape[:-places]
+    outputs, per_group, *kernel = weight.shape
+    if groups < 1 or channels != per_group * groups or outputs % groups:
+        raise ShapeError(f"{groups} groups of {per_group} channels do not make {outputs} outputs of {channels}")
+    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+    parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    batch, elements, positions = math.prod(lead), math.prod(kernel), math.prod(counts)
+    columns = joined([part.reshape(batch, groups, per_group, 1, *counts) for part in parts], 3)
+    products = RECORDERS["contract"](
+        weight.reshape(groups, outputs // groups, per_group * elements),
+        columns.reshape(batch, groups, per_group * elements, positions),
+        "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None,
+    )
+    result = products.reshape(*lead, outputs, *counts)
+    if bias is not None:
+        result = result + wide(bias).reshape(outputs, *(1 for _ in counts))
+    return result.to(input.dtype)
+
+
+def _around(
+    padding: Sizes | str, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Elements before and after each place dimension. "same" keeps the extents, "valid" adds nothing."""
+    if padding == "valid":
+        padding = 0
+    if not isinstance(padding, str):
+        return [(width, width) for width in each_place("padding", padding, len(kernel), 0)]
+    if padding != "same" or any(step != 1 for step in stride):
+        raise ArgumentError(f"padding must be 'valid', 'same' with a stride of 1, or integers, not {padding!r}")
+    added = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
+    return [(width // 2, width - width // 2) for width in added]
+
+
+@composite(method=False, ggml="IM2COL")
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of (batch, channels, width) with weight (outputs, channels / groups, width), plus bias (outputs,).
+
+    padding: zeros at both ends, "same" or "valid". The kernel is not flipped, as in PyTorch.
+    """
+    return _convolved(input, weight, bias, stride, padding, dilation, groups, 1)
+
+
+@composite(method=False, ggml="CONV_2D")
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of (batch, channels, height, width) with weight (outputs, channels / groups, height, width).
+
+    bias (outputs,) is added. padding: zeros on all sides, "same" or "valid". The kernel is not flipped, as in PyTorch.
+    """
+    return _convolved(input, weight, bias, stride, padding, dilation, groups, 2)
+
+
+@composite(method=False, ggml="IM2COL")
+def unfold(
+    input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+) -> Tensor:
+    """What a kernel over (batch, channels, height, width) meets: (batch, channels * elements of it, positions)."""
+    require_places(input, 2)
+    kernel, steps = each_place("kernel_size", kernel_size, 2), each_place("stride", stride, 2)
+    dilations = each_place("dilation", dilation, 2)
+    parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    *lead, channels = input.shape[:-2]
+    columns = joined([part.reshape(*lead, channels, 1, *counts) for part in parts], len(lead) + 1)
+    return columns.reshape(*lead, channels * len(parts), math.prod(counts))
+
+
+# --- pooling
+
+
+def require_places(input: Tensor, places: int) -> None:
+    """ShapeError for another number of place dimensions."""
+    if input.ndim not in (places + 1, places + 2):
+        raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
+
+
+def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of a pool's windows and the steps between them, which are their extents where no stride is given."""
+    kernel = each_place("kernel_size", kernel_size, places)
+    return kernel, kernel if stride is None else each_place("stride", stride, places)
+
+
+def _pooled(
+    framed: _Framed,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    join: str,
+    reduce: Callable[[Tensor, int], Tensor],
+) -> Tensor:
+    """All elements of each window as one. join: the op that does this to two tensors; reduce: to a dimension."""
+    result = framed.tensor
+    lead = result.ndim - len(kernel)
+    dims = range(lead, result.ndim)
+    for dim, size, step, gap, count in zip(dims, kernel, stride, dilation, framed.counts, strict=True):
+        if size > MOST_SLICES[step > 2]:
+            result = reduce(RECORDERS["windows"](result, dim, count, size, step, gap), -1)
+            continue
+        whole = [(0, extent, 1) for extent in result.shape]
+        bounds = [(*whole[:dim], _bounds(n * gap, count, step), *whole[dim + 1 :]) for n in range(size)]
+        result = functools.reduce(RECORDERS[join], [RECORDERS["slice"](result, each) for each in bounds])
+    return result
+
+
+def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]]:
+    widths = each_place("padding", padding, len(kernel), 0)
+    if any(2 * width > size for width, size in zip(widths, kernel, strict=True)):
+        raise ArgumentError(f"padding must be at most half of the kernel's extents {list(kernel)}, not {padding!r}")
+    return [(width, width) for width in widths]
+
+
+def _largest(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+    places: int,
+) -> Tensor:
+    require_places(input, places)
+    if input.dtype is bool_:
+        raise DTypeError("not defined for bool; convert with .to(...)")
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+    lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
+    around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
+    framed = _framed(input, kernel, steps, around, dilations, lowest, ceil_mode)
+    return _pooled(framed, kernel, steps, dilations, "maximum", Tensor.amax)
+
+
+@composite(method=False, ggml="POOL_1D")
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window of (batch, channels, width); stride defaults to kernel_size."""
+    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, 1)
+
+
+@composite(method=False, ggml="POOL_2D")
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window of (batch, channels, height, width); stride defaults to kernel_size.
+
+    ceil_mode: windows that begin inside the input may end beyond it.
+    """
+    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, 2)
+
+
+def _averaged(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    places: int,
+    divisor: int | None = None,
+) -> Tensor:
+    require_places(input, places)
+    dtype = require_float(input)
+    if divisor == 0:
+        raise ArgumentError("divisor_override must not be 0")
+    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
+    around = _half_padding(padding, kernel)
+    framed = _framed(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
+    total = _pooled(framed, kernel, steps, (1,) * places, "add", Tensor.sum)
+    if divisor is not None:
+        return (total / divisor).to(dtype)
+    sizes = np.ones((), np.float32)
+    for extent, size, step, count, (before, after) in zip(
+        input.shape[-places:], kernel, steps, framed.counts, around, strict=True
+    ):
+        start = np.arange(count) * step - before
+        end = np.minimum(start + size, extent + after)
+        if not count_include_pad:
+            start, end = np.maximum(start, 0), np.minimum(end, extent)
+        sizes = np.multiply.outer(sizes, (end - start).astype(np.float32))
+    alike = sizes.min() == sizes.max()
+    return (total / (float(sizes.flat[0]) if alike else from_array(sizes))).to(dtype)
+
+
+@composite(method=False, ggml="POOL_1D")
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of (batch, channels, width); stride defaults to kernel_size."""
+    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 1)
+
+
+@composite(method=False, ggml="POOL_2D")
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of (batch, channels, height, width); stride defaults to kernel_size.
+
+    count_include_pad: whether the zeros of the padding count; divisor_override: what to divide the sum by instead.
+    """
+    return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, 2, divisor_override)
+
+
+@composite(method=False)
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
+    require_places(input, 2)
+    dtype, result = require_float(input), wide(input)
+    asked = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    if len(asked) != 2 or any(parts is not None and parts < 0 for parts in asked):
+        raise ArgumentError(f"output_size must be one integer or two, none negative, or None, not {output_size!r}")
+    for dim, parts in zip((-2, -1), asked, strict=True):
+        extent = result.shape[dim]
+        if parts is None or parts == extent:
+            continue
+        if not parts:
+            result = result.narrow(dim, 0, 0)
+            continue
+        (parts,) = each_place("output_size", parts, 1)
+        bounds = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
+        means = [result.narrow(dim, start, end - start).mean(dim, True) for start, end in bounds]
+        result = joined(means, result.ndim + dim)
+    return result.to(dtype)

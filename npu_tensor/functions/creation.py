@@ -1,0 +1,460 @@
+"""Tensors from data, numbers and random streams. Shapes may be given as f(2, 3) or f((2, 3))."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
+from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from npu_tensor.functions.register import composite, fitting
+from npu_tensor.ops.rules import integer_extents, unpacked
+from npu_tensor.planner.selection import in_use
+from npu_tensor.runtime.dlpack import as_array
+from npu_tensor.tensor import RECORDERS, Tensor, from_array
+
+__all__ = ["Generator", "manual_seed"]
+
+_fill = RECORDERS["fill"]
+_FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
+Size = Any
+DTypeLike = Any
+
+
+def check_device(device: Any, problem: str = "is not a device") -> None:
+    """DeviceError unless `device` is None, the CPU or a device in use, as `Tensor.device` gives it. It chooses nothing.
+
+    problem: what the message says of it.
+    """
+    if device is not None and str(device) not in ("cpu", "cpu:0") and not in_use(str(device)):
+        raise DeviceError(
+            f"{str(device)!r} {problem} in use; nt.set_default_device, with 'npu' for example, chooses what runs ops",
+            code="NOT_FOUND",
+        )
+
+
+def extents(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape meant by f(2, 3) or f((2, 3))."""
+    shape = integer_extents(unpacked(size))
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"shape {list(shape)} has a negative extent")
+    return shape
+
+
+def _first_number(data: Any) -> Any:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def _elements(data: Any) -> Iterator[Any]:
+    """What stands in nested lists."""
+    if isinstance(data, (list, tuple)):
+        for part in data:
+            yield from _elements(part)
+    else:
+        yield data
+
+
+def _as_arrays(data: Any) -> Any:
+    """Nested lists with NumPy's arrays in the place of other libraries'."""
+    if isinstance(data, (list, tuple)):
+        return [_as_arrays(part) for part in data]
+    return as_array(data) if hasattr(data, "__dlpack__") and not isinstance(data, (np.ndarray, Tensor)) else data
+
+
+def _culprit(data: Any) -> Any:
+    """The first element that is no number, or the first of all."""
+    strange = (each for each in _elements(data) if not isinstance(each, (numbers.Real, np.bool_, Tensor)))
+    return next(strange, _first_number(data))
+
+
+def _is_too_long(data: Any, made: np.dtype[Any]) -> bool:
+    """Whether NumPy made something else than int64 of Python integers because one of them does not fit."""
+    return made.kind in "uOf" and type(_first_number(data)) is int and _all_integers(data)
+
+
+def _all_integers(data: Any) -> bool:
+    return all(map(_all_integers, data)) if isinstance(data, (list, tuple)) else type(data) is int
+
+
+@composite(method=False)
+def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
+
+    Without `dtype`, Python floats give float32, ints int64 and bools bool; arrays and tensors keep theirs. Gradients
+    that a library notes for its array stay behind.
+    Raises ShapeError for ragged lists, DTypeError for what is not a number and ArgumentError for Python numbers that
+    an integer dtype cannot hold; in arrays, floats out of range give the nearest limit, as in `Tensor.to`.
+    """
+    check_device(device)
+    if isinstance(data, Tensor):
+        return data.clone() if dtype is None else data.clone().to(dtype)
+    if not isinstance(data, np.ndarray) and hasattr(data, "__dlpack__"):
+        data = as_array(data)
+    if isinstance(data, np.generic) or hasattr(data, "__array__"):
+        array = np.asarray(data)
+        if dtype is not None and as_dtype(dtype).is_integer and array.dtype.newbyteorder("=") in _FLOATS:
+            return from_array(array).to(dtype)  # one place says what becomes of NaN and of large numbers
+        return from_array(array, dtype)
+    try:
+        try:
+            array = np.asarray(data)
+        except (RuntimeError, TypeError):  # of PyTorch, for gradients and bfloat16
+            array = np.asarray(_as_arrays(data))
+    except ValueError as error:
+        raise ShapeError(f"nested lists must be rectangular: {error}") from None
+    except OverflowError as error:
+        raise ArgumentError(str(error)) from None
+    if dtype is None and _is_too_long(data, array.dtype):
+        raise ArgumentError("a number does not fit int64; give a float dtype to hold it approximately")
+    if array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
+        raise DTypeError(f"cannot make a tensor of {type(_culprit(data)).__name__}")
+    if dtype is None and array.dtype == np.float64:
+        is_array = isinstance(_first_number(data), (np.ndarray, np.generic, Tensor))
+        dtype = None if is_array else float32
+    if dtype is not None and as_dtype(dtype).is_integer and array.size:
+        for extreme in (array.min(), array.max()):  # either is NaN if one element is
+            fitting(extreme, as_dtype(dtype))
+    return from_array(array, dtype)
+
+
+@composite(method=False)
+def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """As `tensor`, but a Tensor of the dtype is returned as it is."""
+    if isinstance(data, Tensor):
+        check_device(device)
+        return data if dtype is None else data.to(dtype)
+    return tensor(data, dtype, device)
+
+
+@composite(method=False)
+def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
+    """A tensor with the array's value and dtype.
+
+    copy=False shares the memory of a row-major array and marks the array read-only, as values never change.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected a NumPy array, not {type(array).__name__}")
+    made = from_array(array, copy=copy)
+    if not copy:
+        array.flags.writeable = False
+    return made
+
+
+@composite(method=False)
+def from_dlpack(external: Any) -> Tensor:
+    """A tensor with the value and dtype of a PyTorch tensor, a JAX array or whatever else speaks DLPack; always a copy.
+
+    Raises BufferError for memory that is not the processor's, and DTypeError for a dtype that there is not here.
+    """
+    if not hasattr(external, "__dlpack__"):
+        raise TypeError(f"from_dlpack takes an array that has __dlpack__, not {type(external).__name__}")
+    return from_array(as_array(external))
+
+
+def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:
+    check_device(device)
+    return _fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
+
+
+@composite(method=False)
+def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape; float32 unless `dtype` says otherwise."""
+    return _filled(extents(size), 0, dtype or float32, device)
+
+
+@composite(method=False)
+def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the given shape; float32 unless `dtype` says otherwise."""
+    return _filled(extents(size), 1, dtype or float32, device)
+
+
+@composite(method=False)
+def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros: values are immutable, so memory without a value would have no use."""
+    return _filled(extents(size), 0, dtype or float32, device)
+
+
+@composite(method=False, ggml="FILL")
+def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
+
+    Raises ArgumentError if an integer dtype cannot hold it.
+    """
+    shape = extents((size,))
+    if isinstance(fill_value, Tensor):
+        check_device(device)
+        return (fill_value if dtype is None else fill_value.to(dtype)).reshape(()).expand(shape)
+    if isinstance(fill_value, np.generic):
+        fill_value = fill_value.item()
+    if not isinstance(fill_value, (bool, int, float)):
+        raise TypeError(f"fill_value must be a number, not {type(fill_value).__name__}")
+    return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)), device)
+
+
+@composite(method=False)
+def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the input's shape and dtype."""
+    return _filled(input.shape, 0, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the input's shape and dtype."""
+    return _filled(input.shape, 1, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the input's shape and dtype, as `empty`."""
+    return _filled(input.shape, 0, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` in the input's shape and dtype."""
+    return full(input.shape, fill_value, dtype or input.dtype, device)
+
+
+def _number_dtype(dtype: DTypeLike) -> DType:
+    found = as_dtype(dtype)
+    if found is bool_:
+        raise DTypeError("gives numbers, not bool")
+    return found
+
+
+@composite(method=False, ggml="ARANGE")
+def arange(
+    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
+
+    As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too.
+    """
+    check_device(device)
+    if end is None:
+        start, end = 0, start
+    start, end, step = (x.item() if isinstance(x, (Tensor, np.generic)) else x for x in (start, end, step))
+    for number in (start, end, step):
+        if not isinstance(number, (int, float)):
+            raise TypeError(f"arange takes numbers, not {type(number).__name__}")
+        if not math.isfinite(number):
+            raise ArgumentError(f"start, end and step must be finite, not {number}")
+    if dtype is None:
+        dtype = int64 if all(isinstance(x, int) for x in (start, end, step)) else float32
+    target = _number_dtype(dtype)
+    if target is int64:
+        start, end, step = int(start), int(end), int(step)
+    if not step or (end - start) * step < 0:
+        raise ArgumentError(f"step {step} does not lead from {start} to {end}")
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        length = -((start - end) // step)  # len() of a range ends at 2**63
+    elif math.isfinite(steps := (end - start) / step):
+        length = math.ceil(steps)
+    else:
+        raise ArgumentError(f"there are too many steps of {step} from {start} to {end}")
+    if target.is_integer:
+        start, step = int(start), int(step)
+    return RECORDERS["arange_from"](start, step, (length,), target)
+
+
+@composite(method=False)
+def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included."""
+    check_device(device)
+    return RECORDERS["linspace_between"](start, end, extents((steps,)), _number_dtype(dtype or float32))
+
+
+@composite(method=False)
+def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """n rows and m (default n) columns with ones on the diagonal."""
+    check_device(device)
+    return RECORDERS["eye_matrix"](1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
+
+
+# --- like another tensor
+
+
+@composite(function=False)
+def new_zeros(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape in the dtype of input."""
+    return zeros(*size, dtype=dtype or input.dtype, device=device)
+
+
+@composite(function=False)
+def new_ones(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Ones of the given shape in the dtype of input."""
+    return ones(*size, dtype=dtype or input.dtype, device=device)
+
+
+@composite(function=False)
+def new_empty(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Zeros of the given shape in the dtype of input, as `empty`."""
+    return zeros(*size, dtype=dtype or input.dtype, device=device)
+
+
+@composite(function=False)
+def new_full(input: Tensor, size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """`fill_value` everywhere, in the dtype of input."""
+    return full(size, fill_value, dtype or input.dtype, device)
+
+
+@composite(function=False)
+def new_tensor(input: Tensor, data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """A tensor of data, as `tensor`, in the dtype of input."""
+    return tensor(data, dtype or input.dtype, device)
+
+
+@composite(method=False)
+def is_tensor(obj: object) -> bool:
+    """Whether obj is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+@composite(method=False)
+def numel(input: Tensor) -> int:
+    """Number of elements."""
+    return input.numel()
+
+
+# --- random numbers: every call draws one number from the generator, which seeds the stream of that tensor
+
+
+class Generator:
+    """A source of seeds. Two generators of equal seed give equal tensors in the same sequence of calls."""
+
+    def __init__(self, seed: int | None = None, device: Any = "cpu") -> None:
+        check_device(device)
+        self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1 if seed is None else seed)
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed})"
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start anew from `seed`."""
+        if seed < 0:
+            raise ArgumentError(f"a seed must not be negative: {seed}")
+        self._seed = int(seed)
+        self._calls = count()
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed it was started from."""
+        return self._seed
+
+    def draw(self) -> int:
+        """The seed of the next tensor, 63 bits."""
+        words = np.random.SeedSequence([self._seed, next(self._calls)]).generate_state(1, np.uint64)
+        return int(words[0]) >> 1
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator anew from `seed` and return it."""
+    return default_generator.manual_seed(seed)
+
+
+def _random(op: str, numbers: tuple[int, ...], size: tuple[int, ...], dtype: DType, source: Any) -> Tensor:
+    if source is not None and not isinstance(source, Generator):
+        raise TypeError(f"generator must be a Generator, not {type(source).__name__}")
+    seed = (source or default_generator).draw()
+    return RECORDERS[op](seed, *numbers, size, dtype)
+
+
+def _float_dtype(dtype: DTypeLike) -> DType:
+    found = as_dtype(dtype or float32)
+    if not found.is_floating_point:
+        raise DTypeError(f"gives floats, not {found.name}")
+    return found
+
+
+@composite(method=False)
+def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
+    check_device(device)
+    return _random("random_uniform", (), extents(size), _float_dtype(dtype), generator)
+
+
+@composite(method=False)
+def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Standard normal random numbers."""
+    check_device(device)
+    return _random("random_normal", (), extents(size), _float_dtype(dtype), generator)
+
+
+def _integer_limits(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest integer that can be drawn, which is one of int64, and stored."""
+    if dtype is bool_:
+        return 0, 1
+    if dtype.is_floating_point:
+        finite = int(float(ml_dtypes.finfo(dtype.numpy).max))  # type: ignore[no-untyped-call]
+        return max(-finite, np.iinfo(np.int64).min), min(finite, np.iinfo(np.int64).max)
+    limits = np.iinfo(dtype.numpy)
+    return limits.min, limits.max
+
+
+@composite(method=False)
+def randint(
+    low: int,
+    high: int | Size | None = None,
+    size: Size = None,
+    generator: Generator | None = None,
+    dtype: DTypeLike = None,
+    device: Any = None,
+) -> Tensor:
+    """Uniform random integers on [low, high), or [0, low) as randint(high, size); int64 by default.
+
+    ArgumentError for integers that `dtype` cannot hold. A float dtype rounds those that have more digits than it.
+    """
+    check_device(device)
+    if size is None:
+        low, high, size = 0, low, high
+    if high is None or size is None:
+        raise TypeError("randint needs high and size")
+    if low >= high:
+        raise ArgumentError(f"randint needs low < high, not {low} and {high}")
+    target = as_dtype(dtype or int64)
+    lowest, largest = _integer_limits(target)
+    if low < lowest or high - 1 > largest:
+        raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
+    return _random("random_integers", (low, high), extents((size,)), target, generator)
+
+
+@composite(method=False)
+def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
+    """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
+    target = _number_dtype(dtype or int64)
+    if n - 1 > _integer_limits(target)[1]:
+        raise ArgumentError(f"numbers below {n} do not fit {target.name}")
+    return rand(n, generator=generator, dtype="float64").argsort().to(target)
+
+
+@composite(method=False)
+def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Uniform on [0, 1) in the input's shape and dtype."""
+    return rand(input.shape, dtype=dtype or input.dtype, device=device)
+
+
+@composite(method=False)
+def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Standard normal in the input's shape and dtype."""
+    return randn(input.shape, dtype=dtype or input.dtype, device=device)
+
+
+@composite(method=False)
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, dtype: DTypeLike = None, device: Any = None
+) -> Tensor:
+    """Uniform integers on [low, high), or [0, low), in the input's shape and dtype."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, input.shape, dtype=dtype or input.dtype, device=device)

@@ -1,0 +1,413 @@
+"""Indexing: t[...] and t[...] = value with integers, slices, None, Ellipsis, masks and integer tensors.
+
+Steps may be negative, as in NumPy. A boolean mask reads the mask's value, because the shape depends on it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dtypes import bool_, int64, uint8
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.functions.register import Operand, composite, converted, fitting
+from npu_tensor.ops import OPS
+from npu_tensor.ops.rules import dimension, index_dtype
+from npu_tensor.spec import broadcast_shapes
+from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
+
+__all__ = ["put", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
+
+_select = RECORDERS["select"]
+_slice = RECORDERS["slice"]
+
+
+class _Index(NamedTuple):
+    """An index cut into steps: slice all dimensions; reshape; take points along `places`.
+
+    bounds: (start, stop, step) of every dimension. shape: after dropping integers and adding None. origins: the
+    dimension of the input that each of `shape` comes from, None for a new one. tensors: integer tensors and the
+    dimension of `shape` that each indexes.
+    """
+
+    bounds: tuple[tuple[int, int, int], ...]
+    shape: tuple[int, ...]
+    origins: tuple[int | None, ...]
+    tensors: tuple[tuple[int, Tensor], ...]
+
+
+def _as_tensor(part: Any) -> Tensor:
+    if isinstance(part, Tensor):
+        return part
+    try:
+        array = np.asarray(part)
+    except ValueError as error:
+        raise DimensionError(f"lists as an index must be rectangular: {error}") from None
+    if array.dtype.kind == "O":
+        raise DimensionError("a list as an index has integers or truth values in it; for slices and None write a tuple")
+    is_list = not isinstance(part, np.ndarray)
+    if (is_list and array.size == 0) or (array.dtype.kind in "iu" and (is_list or 1 < array.itemsize < 8)):
+        array = array.astype(np.int64)
+    return from_array(array)
+
+
+def _parts(index: Any, ndim: int) -> list[Any]:
+    """The index as a list for all dimensions: Ellipsis spelled out, sequences and arrays as tensors."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    parts: list[Any] = []
+    used = 0
+    for part in given:
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            parts.append(part)
+            used += isinstance(part, slice)
+        elif isinstance(part, (bool, np.bool_)):
+            parts.append(from_array(np.asarray(part)))
+        elif isinstance(part, (Tensor, np.ndarray, list, tuple, range)):
+            tensor = _as_tensor(part)
+            if tensor.is_floating_point():
+                raise DimensionError(f"indices must be integers or masks, not {tensor.dtype.name}")
+            if tensor.dtype is uint8:
+                raise DimensionError("uint8 is no index: write .bool() for a mask, .long() for positions")
+            is_mask = tensor.dtype is bool_
+            parts.append(tensor if is_mask else tensor.to(int64))
+            used += tensor.ndim if is_mask else 1
+        elif hasattr(part, "__index__"):
+            parts.append(operator.index(part))
+            used += 1
+        else:
+            raise TypeError(f"{type(part).__name__} is not an index; use integers, slices, None, ... or tensors")
+    if used > ndim:
+        raise DimensionError(f"{used} indices for a tensor of {ndim} dimensions")
+    dots = [position for position, part in enumerate(parts) if part is Ellipsis]
+    if len(dots) > 1:
+        raise DimensionError("an index may have one Ellipsis")
+    rest = [slice(None)] * (ndim - used)
+    if dots:
+        parts[dots[0] : dots[0] + 1] = rest
+    else:
+        parts += rest
+    return parts
+
+
+def _in_range(index: int, axis: int, extent: int) -> int:
+    """The index without a sign. DimensionError if it is out of range."""
+    if not -extent <= index < extent:
+        raise DimensionError(f"index {index} is out of range for dimension {axis} of extent {extent}")
+    return index % extent
+
+
+class _Resolver:
+    """Collects an _Index part by part, for a tensor of the given extents.
+
+    integers_as_tensors: a place that changes from turn to turn of a loop is an operand then, and not a new structure.
+    """
+
+    def __init__(self, extents: tuple[int, ...], integers_as_tensors: bool) -> None:
+        self.extents = extents
+        self.integers_as_tensors = integers_as_tensors
+        self.bounds: list[tuple[int, int, int]] = []
+        self.shape: list[int] = []
+        self.origins: list[int | None] = []
+        self.tensors: list[tuple[int, Tensor]] = []
+
+    def add(self, part: Any) -> None:
+        """An int, a slice, None, a mask or an integer tensor."""
+        if part is None:
+            self._new_dimension()
+        elif isinstance(part, int):
+            self._integer(part)
+        elif isinstance(part, slice):
+            self._kept(_slice_bounds(part, self._extent))
+        elif part.dtype is bool_:
+            self._mask(part)
+        else:
+            self._points(part)
+
+    @property
+    def _extent(self) -> int:
+        """Extent of the dimension that comes next."""
+        return self.extents[len(self.bounds)]
+
+    def _new_dimension(self) -> None:
+        self.shape.append(1)
+        self.origins.append(None)
+
+    def _kept(self, bounds: tuple[int, int, int]) -> None:
+        self.origins.append(len(self.bounds))
+        self.bounds.append(bounds)
+        self.shape.append(len(range(*bounds)))
+
+    def _points(self, index: Tensor) -> None:
+        self.tensors.append((len(self.shape), index))
+        self._kept((0, self._extent, 1))
+
+    def _integer(self, index: int) -> None:
+        index = _in_range(index, len(self.bounds), self._extent)
+        if self.integers_as_tensors:
+            self._points(from_array(np.array(index, np.int64)))
+            return
+        self.bounds.append((index, index + 1, 1))
+
+    def _mask(self, mask: Tensor) -> None:
+        """A mask of n dimensions is n vectors of positions. Reads the mask."""
+        start = len(self.bounds)
+        covered = self.extents[start : start + mask.ndim]
+        if mask.shape != covered:
+            raise DimensionError(f"mask {list(mask.shape)} does not fit the extents {list(covered)}")
+        if not mask.ndim:  # a new dimension that is taken once or not at all
+            self.tensors.append((len(self.shape), from_array(np.zeros(int(bool(mask)), np.int64))))
+            self._new_dimension()
+        else:
+            for positions in np.nonzero(mask.numpy()):
+                self._points(from_array(positions, int64))
+
+
+def _resolved(index: Any, extents: tuple[int, ...], for_put: bool = False) -> _Index:
+    parts = _parts(index, len(extents))
+    # An integer beside index tensors is a slice of its own for PyTorch, and does not count as one of them.
+    resolver = _Resolver(extents, for_put and not any(isinstance(part, Tensor) for part in parts))
+    for part in parts:
+        resolver.add(part)
+    return _Index(tuple(resolver.bounds), tuple(resolver.shape), tuple(resolver.origins), tuple(resolver.tensors))
+
+
+def _slice_bounds(part: slice, extent: int) -> tuple[int, int, int]:
+    """Bounds inside the extent; an empty slice becomes (0, 0, 1), so that it never points outside."""
+    bounds = part.indices(extent)
+    return bounds if len(range(*bounds)) else (0, 0, 1)
+
+
+def _basic(input: Tensor, index: _Index) -> Tensor:
+    if any(bound != (0, extent, 1) for bound, extent in zip(index.bounds, input.shape, strict=True)):
+        input = _slice(input, index.bounds)
+    return input.reshape(index.shape) if input.shape != index.shape else input
+
+
+def _are_adjacent(places: list[int]) -> bool:
+    return places[-1] - places[0] == len(places) - 1
+
+
+def get(input: Tensor, index: Any) -> Tensor:
+    """input[index]."""
+    if type(index) is int and input.ndim:
+        return _select(input, 0, index)
+    resolved = _resolved(index, input.shape)
+    basic = _basic(input, resolved)
+    if not resolved.tensors:
+        return basic.reshape(basic.shape) if basic is input else basic
+    places = [place for place, _ in resolved.tensors]
+    indices = [tensor for _, tensor in resolved.tensors]
+    others = [axis for axis in range(basic.ndim) if axis not in places]
+    taken = record(OPS["take_points"], (basic.permute(*places, *others), *indices))
+    if not _are_adjacent(places) or not places[0]:
+        return taken
+    # Neighbouring index tensors leave their result where they stood; otherwise it comes first, as in NumPy.
+    added = taken.ndim - len(others)
+    before = places[0]
+    order = [*range(added, added + before), *range(added), *range(added + before, taken.ndim)]
+    return taken.permute(*order).clone()  # a tensor of its own
+
+
+def _without_switches(index: Any) -> Any | None:
+    """The index with bools and masks of no dimensions, which select all or nothing, as None; None for nothing."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    for position, part in enumerate(parts):
+        is_mask = isinstance(part, (Tensor, np.ndarray)) and not part.ndim and part.dtype in (bool_, np.bool_)
+        if is_mask or isinstance(part, (bool, np.bool_)):
+            if not part:
+                return None
+            parts[position] = None
+    return tuple(parts)
+
+
+def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The value expanded to `shape`, without surplus leading dimensions of extent 1."""
+    surplus = max(value.ndim - len(shape), 0)
+    own = value.shape[surplus:]
+    pairs = zip(reversed(own), reversed(shape), strict=False)
+    if any(extent != 1 for extent in value.shape[:surplus]) or any(a not in (1, b) for a, b in pairs):
+        raise ShapeError(f"a value of shape {list(value.shape)} does not fit {list(shape)}")
+    return (value.reshape(own) if surplus else value).expand(shape)
+
+
+def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: str = "") -> Tensor:
+    """input with input[index] replaced by value, broadcast and converted to the dtype of input.
+
+    Elements of index tensors must not be negative unless `wrap`. ArgumentError for a number that does not fit.
+    reduce: "add" or "multiply", with the value, as often as its place is named.
+    """
+    source = converted(value, input.dtype)
+    is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
+    if is_whole_mask and source.numel() == 1 and not reduce:  # needs no look at the mask
+        return RECORDERS["where"](index, source.reshape(()), input)
+    index = _without_switches(index)
+    if index is None:
+        return input.clone()
+    resolved = _resolved(index, input.shape, for_put=True)
+    places = [place for place, _ in resolved.tensors]
+    indices = [tensor for _, tensor in resolved.tensors]
+    taken = broadcast_shapes(*(tensor.shape for tensor in indices))
+    kept = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
+    start = places[0] if places and _are_adjacent(places) else 0
+    shape = (*kept[:start], *taken, *kept[start:])
+    dims = tuple(axis for place in places if (axis := resolved.origins[place]) is not None)
+    others = [len(range(*bound)) for axis, bound in enumerate(resolved.bounds) if axis not in dims]
+    taken_dims = range(start, start + len(taken))
+    order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
+    source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
+    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap, reduce))
+
+
+def _set(self: Tensor, index: Any, value: Operand) -> None:
+    if self._alias is not None:
+        storage, view = self._alias
+        written = value._alias if isinstance(value, Tensor) else None
+        if written is not None and written[0] is storage and get(self, index)._alias == written:
+            return  # x[i] += y writes to the view x[i], and then x[i] to itself.
+        if view.overlaps:  # as after expand, where the part that is written may not overlap
+            part = get(self, index)
+            if part._alias is not None:
+                part.copy_(value)
+                return
+    self._assign(put(self, index, value))
+
+
+def _iterate(self: Tensor) -> Iterator[Tensor]:
+    if not self.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+composite("__getitem__", function=False, view=True)(get)
+composite("__setitem__", function=False)(_set)
+composite("__iter__", function=False, view=True)(_iterate)
+
+
+@composite()
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
+    found = np.nonzero(np.atleast_1d(input.numpy()))
+    if as_tuple:
+        return tuple(from_array(axis, int64) for axis in found)
+    rows = np.stack(found, axis=1) if input.ndim else np.zeros((len(found[0]), 0))
+    return from_array(rows, int64)
+
+
+@composite()
+def argwhere(input: Tensor) -> Tensor:
+    """Positions of elements that are not zero, one row each. Reads the value."""
+    rows: Tensor = nonzero(input)
+    return rows
+
+
+def require_mask(mask: Tensor) -> None:
+    """DTypeError for another dtype than bool, whose elements would be positions."""
+    if mask.dtype is not bool_:
+        raise DTypeError(f"the mask must be bool, not {mask.dtype.name}")
+
+
+def require_same_dtype(input: Tensor, source: Tensor) -> None:
+    """DTypeError for elements of another dtype than those that they are put among."""
+    if source.dtype is not input.dtype:
+        name = input.dtype.name
+        raise DTypeError(f"{source.dtype.name} cannot be put into {name}; convert with .to(npu_tensor.{name})")
+
+
+@composite()
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where mask, as a vector. Reads the mask."""
+    require_mask(mask)
+    shape = broadcast_shapes(input.shape, mask.shape)
+    return get(input.expand(shape), mask.expand(shape)) if shape else get(input.reshape(1), mask.reshape(1))
+
+
+@composite(method=False)
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
+    """input where condition, else other. where(condition) is nonzero(condition, as_tuple=True)."""
+    if input is None or other is None:
+        return nonzero(condition, as_tuple=True)
+    for value, tensor in ((input, other), (other, input)):
+        if isinstance(value, int) and isinstance(tensor, Tensor) and tensor.dtype.is_integer:
+            fitting(value, tensor.dtype)
+    return RECORDERS["where"](condition, input, other)
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
+    """This tensor where condition, else other."""
+    return where(condition, self, other)
+
+
+composite("where", function=False)(_where_method)
+
+
+@composite()
+def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
+    """input with the slices at the positions `index` along dim set to value."""
+    place = dimension(dim, input.ndim)
+    index_dtype(index.dtype)
+    result = put(with_dimension(input), (*[slice(None)] * place, index), value)
+    return result if input.ndim else result.reshape(())
+
+
+def _positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
+    """The index that names [index[i][j]][j] for dim = 0, and likewise for the others."""
+    place = dimension(dim, input.ndim)
+    index_dtype(index.dtype)
+    if index.ndim != input.ndim:
+        raise ShapeError("index must have as many dimensions as input")
+    pairs = enumerate(zip(index.shape, input.shape, strict=True))
+    if index.numel() and any(named > extent for axis, (named, extent) in pairs if axis != place):
+        raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {place}")
+    return tuple(
+        index if axis == place else from_array(np.arange(extent).reshape(*_ones(axis, index.ndim)))
+        for axis, extent in enumerate(index.shape)
+    )
+
+
+def _part_of(src: Tensor, index: Tensor) -> Tensor:
+    """The elements of src at the places of index. ShapeError unless there is one for each."""
+    if src.ndim != index.ndim or any(extent < needed for extent, needed in zip(src.shape, index.shape, strict=True)):
+        raise ShapeError(f"src of shape {list(src.shape)} is smaller than index of shape {list(index.shape)}")
+    part: Tensor = get(src, tuple(slice(extent) for extent in index.shape))
+    return part
+
+
+def with_dimension(tensor: Tensor) -> Tensor:
+    """The tensor; of no dimensions, as the vector that it counts as where positions along a dimension are named."""
+    return tensor if tensor.ndim else tensor.reshape(1)
+
+
+@composite()
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | float | None = None,
+    *,
+    value: float | None = None,
+    reduce: str | None = None,
+) -> Tensor:
+    """input with src[i][j], or the number `value`, stored at [index[i][j]][j] for dim = 0, and likewise for the others.
+
+    reduce: "add" or "multiply" what is there instead, as often as a place is named. Negative indices are out of range,
+    as in gather.
+    """
+    if reduce not in (None, "add", "multiply"):
+        raise ArgumentError(f"reduce must be add or multiply, not {reduce!r}")
+    source = value if src is None else src
+    if source is None or (src is not None and value is not None) or (isinstance(value, Tensor) and value.ndim):
+        raise TypeError("scatter takes either a tensor as src or a number as value")
+    shape, input, index = input.shape, with_dimension(input), with_dimension(index)
+    positions = _positions_along(input, dim, index)
+    if isinstance(src, Tensor):
+        require_same_dtype(input, src)
+        source = _part_of(with_dimension(src), index)
+    result = put(input, positions, source, wrap=False, reduce=reduce or "")
+    return result if shape else result.reshape(shape)
+
+
+def _ones(axis: int, ndim: int) -> tuple[int, ...]:
+    return tuple(-1 if other == axis else 1 for other in range(ndim))

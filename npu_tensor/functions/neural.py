@@ -1,0 +1,383 @@
+"""What neural networks are made of: norms, activations with modes, losses, embedding, attention.
+
+Composites of 16-bit floats convert once, compute in float32 and round once, as the ops do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import DType, float32
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.creation import arange
+from npu_tensor.functions.register import composite
+from npu_tensor.ops.rules import dimension
+from npu_tensor.tensor import RECORDERS, Tensor
+
+__all__ = ["reduced", "require_float", "wide"]
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """16-bit floats as float32, others as they are."""
+    return tensor.to(float32) if tensor.dtype.itemsize == 2 and tensor.is_floating_point() else tensor
+
+
+def require_float(tensor: Tensor) -> DType:
+    """The dtype of a float tensor; DTypeError for others."""
+    if not tensor.is_floating_point():
+        raise DTypeError(f"takes floats, not {tensor.dtype.name}; convert with .to(npu_tensor.float32)")
+    return tensor.dtype
+
+
+# --- norms
+
+
+def _affine(normal: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: DType) -> Tensor:
+    if weight is not None:
+        normal = normal * wide(weight)
+    if bias is not None:
+        normal = normal + wide(bias)
+    return normal.to(dtype)
+
+
+def _normalized_dims(input: Tensor, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or input.shape[-len(shape) :] != shape:
+        raise ShapeError(f"normalized_shape {list(shape)} is not the end of {list(input.shape)}")
+    return tuple(range(input.ndim - len(shape), input.ndim))
+
+
+@composite(method=False, ggml="NORM")
+def layer_norm(
+    input: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
+    dtype = require_float(input)
+    dims = _normalized_dims(input, normalized_shape)
+    return _affine(RECORDERS["norm_rows"](wide(input), dims, eps), weight, bias, dtype)
+
+
+@composite(method=False, ggml="RMS_NORM")
+def rms_norm(
+    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """input / sqrt(mean(input^2) + eps) over the last dimensions, times weight.
+
+    eps defaults to the machine epsilon of the type it is computed in.
+    """
+    dtype = require_float(input)
+    dims = _normalized_dims(input, normalized_shape)
+    if eps is None:
+        eps = float(np.finfo(dtype.register).eps)
+    return _affine(RECORDERS["rms_norm_rows"](wide(input), dims, eps), weight, None, dtype)
+
+
+@composite(method=False, ggml="GROUP_NORM")
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
+    """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
+    dtype = require_float(input)
+    if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
+        raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
+    batch = input.shape[0]
+    rows = input.reshape(batch, num_groups, math.prod(input.shape[1:]) // num_groups)
+    normal = RECORDERS["norm_rows"](wide(rows), -1, eps)
+    if weight is None and bias is None:  # the conversions stay in the kernel of the norm
+        return _affine(normal, None, None, dtype).reshape(input.shape)
+    return _affine(normal.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input), dtype)
+
+
+def _per_channel(values: Tensor | None, input: Tensor) -> Tensor | None:
+    if values is None:
+        return None
+    if values.shape != (input.shape[1],):
+        raise ShapeError(f"needs one element per channel, ({input.shape[1]},), not {list(values.shape)}")
+    return values.reshape(input.shape[1], *(1 for _ in input.shape[2:]))
+
+
+@composite(method=False)
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Each channel (dimension 1) normalized with the running statistics, or its own if training.
+
+    The running statistics are not updated: there is no training here.
+    """
+    dtype = require_float(input)
+    if input.ndim < 2:
+        raise ShapeError("needs two dimensions or more")
+    x = wide(input)
+    if training:
+        others = tuple(axis for axis in range(input.ndim) if axis != 1)
+        normal = RECORDERS["norm_rows"](x, others, eps)
+    else:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("needs running_mean and running_var unless training")
+        mean, variance = _per_channel(running_mean, input), _per_channel(running_var, input)
+        assert mean is not None
+        assert variance is not None
+        normal = (x - wide(mean)) * (wide(variance) + eps).rsqrt()
+    return _affine(normal, _per_channel(weight, input), _per_channel(bias, input), dtype)
+
+
+@composite(method=False)
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """input / max(p-norm over dim, eps)."""
+    if p == 2:
+        return RECORDERS["l2_norm"](input, dim, eps)
+    return (wide(input) / wide(input).norm(p, dim, True).clamp(min=eps)).to(input.dtype)
+
+
+# --- activations with modes
+
+
+@composite(ggml="UNARY_GELU")
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
+    return RECORDERS["gelu_erf" if approximate == "none" else "gelu_tanh"](input)
+
+
+@composite(method=False)
+def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """softmax(-input) over dim."""
+    return (-input).softmax(dim, dtype)
+
+
+@composite(method=False)
+def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """input itself: there is no training here. ArgumentError if training is asked for, or if p is no probability."""
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"p must be from 0 to 1, not {p}")
+    if training:
+        raise ArgumentError("there is no training here; pass training=False")
+    return input
+
+
+# --- losses
+
+
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """The losses ("none"), their mean or their sum. ArgumentError for another word."""
+    if reduction == "none":
+        return losses
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    raise ArgumentError(f"reduction must be 'none', 'mean' or 'sum', not {reduction!r}")
+
+
+def _refuse_deprecated(size_average: bool | None, reduce: bool | None) -> None:
+    """ArgumentError for the arguments that PyTorch had before `reduction`."""
+    for name, value in (("size_average", size_average), ("reduce", reduce)):
+        if value is not None:
+            raise ArgumentError(f"{name} is deprecated in PyTorch; pass reduction='none', 'mean' or 'sum' instead")
+
+
+def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    losses = difference(wide(input) - wide(target))
+    return reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
+
+
+@composite(method=False)
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """(input - target) squared: their mean, their sum, or all of them."""
+    return _elementwise_loss(Tensor.square, input, target, reduction)
+
+
+@composite(method=False)
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """|input - target|: their mean, their sum, or all of them."""
+    return _elementwise_loss(Tensor.abs, input, target, reduction)
+
+
+def _class_losses(
+    log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Loss and weight of every target; both 0 where the target is to be ignored."""
+    classes = 0 if log_probabilities.ndim == 1 else 1
+    expected = log_probabilities.shape[:classes] + log_probabilities.shape[classes + 1 :]
+    if target.shape != expected:
+        raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
+    counts = target != ignore_index
+    safe = RECORDERS["where"](counts, target, 0)
+    chosen = RECORDERS["gather_along"](log_probabilities, safe.unsqueeze(classes), classes, "target").squeeze(classes)
+    per_class = None if weight is None else wide(weight)
+    weights = counts.to(log_probabilities.dtype)
+    if per_class is not None:
+        weights = weights * RECORDERS["take"](per_class, safe, 0, "target")
+    losses = -chosen * weights
+    if smoothing:
+        spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)
+        smooth = -spread.sum(classes) * counts.to(log_probabilities.dtype)
+        losses = losses * (1 - smoothing) + smooth * (smoothing / log_probabilities.shape[classes])
+    return RECORDERS["where"](counts, losses, 0.0), weights
+
+
+def _along(per_class: Tensor, scores: Tensor) -> Tensor:
+    return per_class.reshape(per_class.shape[0], *(1 for _ in scores.shape[2:]))
+
+
+def _weighted(losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
+    return losses.sum() / weights.sum() if reduction == "mean" else reduced(losses, reduction)
+
+
+@composite(method=False)
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
+
+    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    """
+    _refuse_deprecated(size_average, reduce)
+    dtype = require_float(input)
+    return _weighted(*_class_losses(wide(input), target, weight, ignore_index, 0.0), reduction).to(dtype)
+
+
+@composite(method=False)
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross-entropy of scores (batch, classes, ...) with class indices or with probabilities of the scores' shape.
+
+    ArgumentError for size_average and reduce, which `reduction` has replaced.
+    """
+    _refuse_deprecated(size_average, reduce)
+    dtype = require_float(input)
+    classes = 0 if input.ndim == 1 else 1
+    scores = wide(input).log_softmax(classes)
+    if not target.is_floating_point():
+        return _weighted(*_class_losses(scores, target, weight, ignore_index, label_smoothing), reduction).to(dtype)
+    if target.shape != input.shape:
+        raise ShapeError(f"probabilities must have the shape {list(input.shape)}, not {list(target.shape)}")
+    wanted = wide(target)
+    if label_smoothing:
+        wanted = wanted * (1 - label_smoothing) + label_smoothing / input.shape[classes]
+    if weight is not None:
+        scores = scores * _along(wide(weight), scores)
+    losses = -(scores * wanted).sum(classes)
+    if reduction == "mean":
+        return (losses.sum() / max(losses.numel(), 1)).to(dtype)
+    return reduced(losses, reduction).to(dtype)
+
+
+# --- embedding and attention
+
+
+@composite(method=False, ggml="GET_ROWS")
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """The rows of weight (entries, features) at the indices in input, whose shape comes first.
+
+    padding_idx matters for training only.
+    """
+    if weight.ndim != 2:
+        raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
+    return RECORDERS["take"](weight, input, 0)
+
+
+@composite(method=False)
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """int64, 1 at the place of the index along a new last dimension. num_classes=-1 reads the largest index.
+
+    DimensionError for an index outside [0, num_classes), where the value is read.
+    """
+    if num_classes == -1:
+        if not input.numel():
+            raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
+        num_classes = int(input.max()) + 1
+    classes = arange(num_classes)
+    checked = RECORDERS["take"](classes, input, 0)  # the index itself, if it is in range
+    return (checked.unsqueeze(-1) == classes).long()
+
+
+def _causal(queries: int, keys: int) -> Tensor:
+    """Query i sees keys 0 to i."""
+    return arange(keys) <= arange(queries).unsqueeze(1)
+
+
+def _masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+    if is_causal:
+        attn_mask = _causal(*scores.shape[-2:])
+    if attn_mask is None:
+        return scores
+    if attn_mask.is_floating_point():
+        return scores + wide(attn_mask)
+    return RECORDERS["where"](attn_mask, scores, -math.inf)
+
+
+@composite(method=False, ggml="FLASH_ATTN_EXT")
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value; shapes (..., tokens, features).
+
+    A bool mask is true where a query may look; a float mask is added; a query that may look nowhere gives 0. scale
+    defaults to 1 / sqrt(features). enable_gqa lets each head of key and value serve a group of query heads.
+    """
+    if dropout_p:
+        raise ArgumentError("there is no training here; dropout_p must be 0")
+    if is_causal and attn_mask is not None:
+        raise ArgumentError("give attn_mask or is_causal, not both")
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ShapeError("needs (..., tokens, features)")
+    dtype = require_float(query)
+    if enable_gqa:
+        if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
+            raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
+        group = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    products = RECORDERS["contract"](query, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
+    scores = _masked(products * factor, attn_mask, is_causal)
+    weights = scores.softmax(-1)
+    if attn_mask is not None:
+        weights = RECORDERS["where"](scores.amax(-1, True) == -math.inf, 0.0, weights)
+    return weights.to(dtype) @ value
+
+
+@composite(method=False)
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+    """Cosine of the angle between x1 and x2 over dim."""
+    place = dimension(dim, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
+    a, b = wide(x1), wide(x2)
+    lengths = a.norm(2, place, True).clamp(min=eps), b.norm(2, place, True).clamp(min=eps)
+    return (a / lengths[0] * (b / lengths[1])).sum(place).to(RECORDERS["mul"](x1, x2).dtype)

@@ -1,0 +1,353 @@
+"""Products of matrices and vectors, all made of the contraction of two matrices, batched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import int8, int16, int32, uint8
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.register import Operand, composite, register, tensor_of
+from npu_tensor.ops.rules import unpacked
+from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor, define_operator
+
+__all__: list[str] = []
+
+_contract = RECORDERS["contract"]
+_transposed = RECORDERS["permute"]
+_diagonal = RECORDERS["diagonal"]
+
+
+def _product_of(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix product of tensors of any number of dimensions but zero."""
+    if a.ndim == 2 and b.ndim == 2:
+        return _contract(a, b)
+    if not a.ndim or not b.ndim:
+        raise ShapeError("needs at least one dimension in both")
+    if a.ndim == 1:
+        product = _product_of(a.reshape(1, a.shape[0]), b)
+        return product.reshape(product.shape[:-2] + product.shape[-1:] if b.ndim > 1 else ())
+    if b.ndim == 1:
+        product = _product_of(a, b.reshape(b.shape[0], 1))
+        return product.reshape(product.shape[:-1])
+    if b.ndim == 2:
+        # One matrix for the whole batch: its rows are one tall matrix.
+        rows = math.prod(a.shape[:-1])
+        return _contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return _contract(a, b)
+
+
+@composite(ggml="MUL_MAT")
+def matmul(input: Operand, other: Operand) -> Tensor:
+    """Matrix product. Vectors count as a row on the left and a column on the right; leading dimensions broadcast.
+
+    Both must have one dtype. Float sums are float32 (float64 for float64), rounded once.
+    """
+    return _product_of(tensor_of(input), tensor_of(other))
+
+
+def _matmul(self: Tensor, other: Any) -> Any:
+    return matmul(self, other) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
+
+
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    return matmul(other, self) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
+
+
+def _imatmul(self: Tensor, other: Any) -> Any:
+    return self._assign(matmul(self, other)) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
+
+
+for _name, _operator in {"__matmul__": _matmul, "__rmatmul__": _rmatmul, "__imatmul__": _imatmul}.items():
+    define_operator(_name, _operator, matmul)
+UFUNCS[np.matmul] = matmul
+
+
+def _require_dimensions(name: str, tensor: Tensor, ndim: int) -> None:
+    if tensor.ndim != ndim:
+        raise ShapeError(f"{name} must have {ndim} dimensions, not {tensor.ndim}")
+
+
+@composite()
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices."""
+    _require_dimensions("input", input, 2)
+    _require_dimensions("mat2", mat2, 2)
+    return _contract(input, mat2)
+
+
+@composite()
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Products of two stacks of equally many matrices."""
+    _require_dimensions("input", input, 3)
+    _require_dimensions("mat2", mat2, 3)
+    if input.shape[0] != mat2.shape[0]:
+        raise ShapeError(f"batches differ: {input.shape[0]} and {mat2.shape[0]}")
+    return _contract(input, mat2)
+
+
+@composite()
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Product of a matrix and a vector."""
+    _require_dimensions("input", input, 2)
+    _require_dimensions("vec", vec, 1)
+    return _product_of(input, vec)
+
+
+@composite()
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of the products of two vectors."""
+    _require_dimensions("input", input, 1)
+    _require_dimensions("tensor", tensor, 1)
+    return _product_of(input, tensor)
+
+
+register("vdot", dot)
+
+
+@composite()
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of elements of two vectors."""
+    _require_dimensions("input", input, 1)
+    _require_dimensions("vec2", vec2, 1)
+    return input.reshape(input.shape[0], 1) * vec2
+
+
+@composite()
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of the products along the last dimensions of both; with a number as either, the product."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    rows = other.reshape(math.prod(other.shape[:-1]), other.shape[-1])
+    return _product_of(input, _transposed(rows, 1, 0)).reshape(*input.shape[:-1], *other.shape[:-1])
+
+
+@composite()
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product: other times each element of input, laid out as input is."""
+    ndim = max(input.ndim, other.ndim)
+    outer_shape, inner_shape = ((1,) * (ndim - tensor.ndim) + tensor.shape for tensor in (input, other))
+    coarse = input.reshape([extent for size in outer_shape for extent in (size, 1)])
+    fine = other.reshape([extent for size in inner_shape for extent in (1, size)])
+    return (coarse * fine).reshape([a * b for a, b in zip(outer_shape, inner_shape, strict=True)])
+
+
+@composite(method=False)
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+    """p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError("needs (..., n, m) and (..., k, m)")
+    order = p if x1.shape[-1] else 1  # every norm of nothing is 0, but there is no largest element
+    distances: Tensor = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(order, -1)
+    return distances
+
+
+@composite()
+def trace(input: Tensor) -> Tensor:
+    """Sum of the diagonal of a matrix."""
+    _require_dimensions("input", input, 2)
+    return _diagonal(input).sum()
+
+
+@composite(method=False)
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
+    if weight.ndim > 2 or not weight.ndim:
+        raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
+    product = _product_of(input, _transposed(weight, 1, 0) if weight.ndim == 2 else weight)
+    return product if bias is None else product + bias
+
+
+def _scaled(tensor: Tensor, factor: float) -> Tensor:
+    return tensor if factor == 1 else tensor * factor
+
+
+def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    product = _scaled(product, alpha)
+    # beta = 0 leaves NaN and infinity in input out, as in BLAS.
+    return product if beta == 0 else _scaled(input, beta) + product
+
+
+@composite()
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    return _plus_product(input, mm(mat1, mat2), beta, alpha)
+
+
+@composite()
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    return _plus_product(input, bmm(batch1, batch2), beta, alpha)
+
+
+@composite()
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec)."""
+    return _plus_product(input, mv(mat, vec), beta, alpha)
+
+
+# --- Einstein summation
+
+
+def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str, dict[str, int]]:
+    """One label per dimension of each operand and of the result; an ellipsis becomes capital Greek letters."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise ArgumentError(f"{equation!r} has {len(terms)} operands, {len(tensors)} tensors were given")
+    spare = max((t.ndim - len(term.replace("...", "")) for term, t in zip(terms, tensors, strict=True)), default=0)
+    ellipsis = "".join(chr(ord("\u0391") + i) for i in range(max(spare, 0)))
+    labelled: list[str] = []
+    extents: dict[str, int] = {}
+    for term, tensor in zip(terms, tensors, strict=True):
+        dots = tensor.ndim - len(term.replace("...", ""))
+        labels = term.replace("...", ellipsis[len(ellipsis) - dots :] if dots > 0 else "")
+        if len(labels) != tensor.ndim or (dots and "..." not in term):
+            raise ShapeError(f"{term!r} in {equation!r} does not name the {tensor.ndim} dimensions")
+        if not all(label.isalpha() for label in labels):
+            raise ArgumentError(f"labels of {equation!r} must be letters")
+        for label, extent in zip(labels, tensor.shape, strict=True):
+            if extent != tensor.shape[labels.index(label)]:
+                raise ShapeError(f"label {label!r} is repeated in {term!r} with different extents")
+        labelled.append(labels)
+        for label, extent in zip(labels, tensor.shape, strict=True):
+            if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
+                raise ShapeError(f"label {label!r} in {equation!r} has extents {extents[label]} and {extent}")
+            extents[label] = max(extent, extents.get(label, 0)) if extent != 0 else 0
+    if arrow:
+        result = right.replace("...", ellipsis)
+        if len(set(result)) != len(result) or not set(result) <= set(extents):
+            raise ArgumentError(f"the result of {equation!r} must name labels of the operands, each once")
+    else:
+        once = sorted(label for label in extents if "".join(labelled).count(label) == 1)
+        result = ellipsis + "".join(label for label in once if label not in ellipsis)
+    return labelled, result, extents
+
+
+def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
+    """Each label once: where one is repeated, the diagonal of its dimensions."""
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            tensor = _diagonal(tensor, 0, first, second)
+            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
+    return tensor, labels
+
+
+def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
+    """The dimensions in the order of `order`, with extent 1 where the tensor has no such label."""
+    present = [labels.index(label) for label in order if label in labels]
+    return tensor.permute(*present).reshape(
+        *(tensor.shape[labels.index(label)] if label in labels else 1 for label in order)
+    )
+
+
+def _summed(tensor: Tensor, labels: str, keep: set[str], widen: bool = False) -> tuple[Tensor, str]:
+    """Without the labels that nobody needs any more. widen: integers are summed in int64."""
+    gone = tuple(i for i, label in enumerate(labels) if label not in keep)
+    if gone:
+        tensor = tensor.sum(gone, dtype=None if widen else tensor.dtype)
+    return tensor, "".join(label for label in labels if label in keep)
+
+
+def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[Tensor, str]:
+    """Contract two operands: labels in both that nobody needs are summed by a matrix product."""
+    a, x = _summed(a, x, keep | set(y))
+    b, y = _summed(b, y, keep | set(x))
+    batch = "".join(label for label in x if label in y and label in keep)
+    inner = "".join(label for label in x if label in y and label not in keep)
+    sizes = {label: max(a.shape[x.index(label)], b.shape[y.index(label)]) for label in batch + inner}
+    if any(0 in (a.shape[x.index(label)], b.shape[y.index(label)]) for label in sizes):
+        sizes = {
+            label: 0 if 0 in (a.shape[x.index(label)], b.shape[y.index(label)]) else size
+            for label, size in sizes.items()
+        }
+    a = a.expand(*(sizes.get(label, extent) for label, extent in zip(x, a.shape, strict=True)))
+    b = b.expand(*(sizes.get(label, extent) for label, extent in zip(y, b.shape, strict=True)))
+    rows = "".join(label for label in x if label not in y)
+    columns = "".join(label for label in y if label not in x)
+    out = batch + rows + columns
+    if not inner:
+        return _arranged(a, x, out) * _arranged(b, y, out), out
+    extent = {**dict(zip(x, a.shape, strict=True)), **dict(zip(y, b.shape, strict=True))}
+
+    def size(labels: str) -> int:
+        return math.prod(extent[label] for label in labels)
+
+    left = _arranged(a, x, batch + rows + inner).reshape(size(batch), size(rows), size(inner))
+    right = _arranged(b, y, batch + inner + columns).reshape(size(batch), size(inner), size(columns))
+    return _contract(left, right).reshape(*(extent[label] for label in out)), out
+
+
+@composite(method=False)
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
+
+    An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
+    operand of integers are int64, products keep its dtype.
+    """
+    tensors = [tensor_of(operand) for operand in unpacked(operands)]
+    labelled, result, _ = _parse(equation, tensors)
+    parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, labelled, strict=True)]
+    current, labels = parts[0]
+    for position in range(1, len(parts)):
+        keep = set(result).union(*labelled[position + 1 :])
+        current, labels = _contracted(current, labels, *parts[position], keep)
+    current, labels = _summed(current, labels, set(result), widen=len(parts) == 1)
+    return current.permute(*(labels.index(label) for label in result))
+
+
+# --- GGML's products
+
+
+def _grouped(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """Batches of `few` each serving a group of consecutive batches of `many`, as shapes that broadcast."""
+    ndim = max(few.ndim, many.ndim)
+    lead_few = (1,) * (ndim - few.ndim) + few.shape[:-2]
+    lead_many = (1,) * (ndim - many.ndim) + many.shape[:-2]
+    if lead_few == lead_many:
+        return few, many, lead_many
+    apart_few: list[int] = []
+    apart_many: list[int] = []
+    for a, b in zip(lead_few, lead_many, strict=True):
+        if not a or b % a:
+            raise ShapeError(f"batches {list(lead_few)} do not divide {list(lead_many)}")
+        apart_few += (a, 1)
+        apart_many += (a, b // a)
+    return few.reshape(*apart_few, *few.shape[-2:]), many.reshape(*apart_many, *many.shape[-2:]), lead_many
+
+
+_NARROW_INTEGERS = (int8, int16, int32, uint8)
+
+
+@composite(ggml="MUL_MAT")
+def mul_mat(a: Tensor, b: Tensor) -> Tensor:
+    """GGML's product with weights: a (..., m, k) and b (..., n, k) give b @ a.T, (..., n, m).
+
+    Each batch of a serves as many consecutive batches of b as it takes. A float b is converted to the dtype of a.
+    Floats give float32, integers of up to 32 bits int32.
+    """
+    if a.ndim < 2 or b.ndim < 1:
+        raise ShapeError("a needs two dimensions or more, b one")
+    if b.ndim == 1:
+        return mul_mat(a, b.reshape(1, b.shape[0])).reshape(*a.shape[:-2], a.shape[-2])
+    if b.is_floating_point() and a.is_floating_point():
+        b = b.to(a.dtype)
+    few, many, lead = _grouped(a.transpose(-1, -2), b)
+    out_dtype = "int32" if a.dtype in _NARROW_INTEGERS else "float32" if a.dtype.itemsize <= 4 else a.dtype.name
+    return _contract(many, few, out_dtype).reshape(*lead, b.shape[-2], a.shape[-2])
+
+
+@composite(ggml="OUT_PROD")
+def out_prod(a: Tensor, b: Tensor) -> Tensor:
+    """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
+    if a.ndim < 2 or b.ndim < 2:
+        raise ShapeError("needs two dimensions or more")
+    if a.dtype is not b.dtype:
+        raise DTypeError(f"both operands must have one dtype, not {a.dtype.name} and {b.dtype.name}")
+    few, many, lead = _grouped(a, b.transpose(-1, -2))
+    return _contract(many, few).reshape(*lead, b.shape[-1], a.shape[-1])

@@ -1,0 +1,151 @@
+"""What PyTorch programs say about gradients, of which there are none here, and PyTorch's other spellings.
+
+Every function that makes tensors takes `requires_grad=False`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from npu_tensor.dtypes import as_dtype, bool_, float32
+from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.functions.register import METHODS, composite, register
+from npu_tensor.tensor import FUNCTIONS, NO_GRADIENTS, Tensor
+
+__all__: list[str] = []
+
+_LEAVE_IT = f"{NO_GRADIENTS}; leave requires_grad False"
+
+
+# --- functions that make tensors
+
+_CREATION = (
+    *("tensor", "as_tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "eye"),
+    *("zeros_like", "ones_like", "empty_like", "full_like"),
+    *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
+)
+_CREATION_METHODS = ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+
+_REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+
+
+def _with_pytorchs_arguments(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def made(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
+        if requires_grad:
+            raise ArgumentError(f"{function.__name__}: {_LEAVE_IT}")
+        return function(*args, **kwargs)
+
+    made.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), _REQUIRES_GRAD]
+    )
+    return made
+
+
+for _name in _CREATION:
+    register(_name, _with_pytorchs_arguments(FUNCTIONS[_name]), method=False)
+for _name in _CREATION_METHODS:
+    register(_name, _with_pytorchs_arguments(METHODS[_name]), function=False)
+
+
+# --- gradients
+
+
+class _Nothing(ContextDecorator):
+    """A context that changes nothing, and a decorator that gives back the function."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __call__(self, function: Any) -> Any:
+        return function
+
+
+@composite(method=False)
+def no_grad(function: Any = None) -> Any:
+    """A context and decorator that changes nothing: there are no gradients."""
+    return _Nothing() if function is None else function
+
+
+@composite(method=False)
+def inference_mode(mode: Any = True) -> Any:
+    """A context and decorator that changes nothing: there are no gradients."""
+    return mode if callable(mode) else _Nothing()
+
+
+@composite("requires_grad_", function=False)
+def leave_without_gradients(input: Tensor, requires_grad: bool = True) -> Tensor:
+    """The tensor itself if requires_grad is False; ArgumentError otherwise."""
+    if requires_grad:
+        raise ArgumentError(_LEAVE_IT)
+    return input
+
+
+# --- other names
+
+register("nelement", Tensor.numel, function=False)
+
+
+@composite("type", function=False)
+def type_of(input: Tensor, dtype: Any) -> Tensor:
+    """As another dtype."""
+    return input.to(dtype)
+
+
+# --- limits of dtypes
+
+
+class FloatLimits(NamedTuple):
+    """The limits of a float dtype as Python numbers; `tiny` and `smallest_normal` are the same number."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    tiny: float
+    smallest_normal: float
+    resolution: float
+    dtype: str
+
+
+class IntegerLimits(NamedTuple):
+    """The limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: str
+
+
+@composite(method=False)
+def finfo(type: Any = None) -> FloatLimits:
+    """The limits of a float dtype, float32 unless given: eps is the distance from 1 to the next number."""
+    dtype = as_dtype(type or float32)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"takes float dtypes, not {dtype.name}; use iinfo")
+    found = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    tiny = float(found.smallest_normal)
+    numbers = (float(found.eps), float(found.max), float(found.min), tiny, tiny, float(found.resolution))
+    return FloatLimits(dtype.itemsize * 8, *numbers, dtype.name)
+
+
+@composite(method=False)
+def iinfo(type: Any) -> IntegerLimits:
+    """Bits, max and min of an integer dtype."""
+    dtype = as_dtype(type)
+    if dtype.is_floating_point or dtype is bool_:
+        raise DTypeError(f"takes integer dtypes, not {dtype.name}")
+    found = np.iinfo(dtype.numpy)
+    return IntegerLimits(found.bits, found.max, found.min, dtype.name)

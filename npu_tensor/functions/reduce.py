@@ -1,0 +1,250 @@
+"""Reductions whose signature needs more than one op: extremes with indices, variance, norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import as_dtype, float32, float64
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
+from npu_tensor.functions.register import Operand, composite
+from npu_tensor.functions.shape import ValuesIndices, gather, take_along_dim
+from npu_tensor.ops.rules import dimension
+from npu_tensor.tensor import RECORDERS, Tensor, from_array
+
+__all__: list[str] = []
+
+Dims = int | Sequence[int] | None
+
+
+def _extreme(
+    kind: str, input: Tensor, dim: int | Operand | None, keepdim: bool, other: Operand | None
+) -> Tensor | ValuesIndices:
+    # A NumPy integer is a dimension, as in PyTorch; every other array, scalar and float is an operand.
+    if other is None and isinstance(dim, (Tensor, np.ndarray, np.inexact, np.bool_, float)):
+        other, dim = dim, None
+    if other is not None:
+        return RECORDERS[f"{kind}imum"](input, other)
+    if dim is None:
+        return RECORDERS[f"a{kind}"](input)
+    indices = RECORDERS[f"arg{kind}"](input, dim, True)
+    values = gather(input, dim, indices)  # type: ignore[arg-type]
+    if keepdim or not input.ndim:
+        return ValuesIndices(values, indices)
+    place = dimension(dim, input.ndim)
+    return ValuesIndices(values.squeeze(place), indices.squeeze(place))
+
+
+@composite("max")
+def maximum_of(
+    input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
+) -> Any:
+    """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
+    return _extreme("max", input, dim, keepdim, other)
+
+
+@composite("min")
+def minimum_of(
+    input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
+) -> Any:
+    """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
+    return _extreme("min", input, dim, keepdim, other)
+
+
+def _spread(op: str, input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None) -> Tensor:
+    if isinstance(dim, bool):  # PyTorch's var(unbiased)
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    return RECORDERS[op](input, dim, keepdim, correction=correction)
+
+
+@composite()
+def var(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
+    return _spread("var", input, dim, unbiased, keepdim, correction)
+
+
+@composite()
+def std(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """Standard deviation over dim: sqrt(var)."""
+    return _spread("std", input, dim, unbiased, keepdim, correction)
+
+
+@composite()
+def var_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Variance and mean over dim."""
+    return var(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
+
+
+@composite()
+def std_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over dim."""
+    return std(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
+
+
+@composite()
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Smallest and largest element over dim (None = all)."""
+    dims = () if dim is None else dim
+    return input.amin(dims, keepdim), input.amax(dims, keepdim)
+
+
+@composite()
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements over dim are not zero, as int64."""
+    return (input != 0).sum(dim)
+
+
+@composite()
+def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """The vector p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); "fro" is p = 2; p may be infinite."""
+    if dtype is not None:
+        input = input.to(dtype)
+    if not input.is_floating_point():
+        raise DTypeError(f"takes floats, not {input.dtype.name}")
+    if p == "fro":
+        p = 2.0
+    if isinstance(p, str):
+        raise ArgumentError(f"p must be a number or 'fro', not {p!r}")
+    original, input = input.dtype, input.float() if input.dtype.itemsize == 2 else input
+    dims = () if dim is None else dim
+    if p == math.inf:
+        result = input.abs().amax(dims, keepdim)
+    elif p == -math.inf:
+        result = input.abs().amin(dims, keepdim)
+    elif p == 0:
+        result = (input != 0).to(input.dtype).sum(dim, keepdim)
+    elif p == 1:
+        result = input.abs().sum(dim, keepdim)
+    elif p == 2:
+        result = input.square().sum(dim, keepdim).sqrt()
+    else:
+        result = (input.abs() ** p).sum(dim, keepdim) ** (1 / p)
+    return result.to(original)
+
+
+@composite()
+def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum over dim (None = all) of what is not NaN."""
+    return RECORDERS["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
+
+
+@composite()
+def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean over dim (None = all) of what is not NaN; NaN if there is nothing else."""
+    target = input.dtype if dtype is None else as_dtype(dtype)
+    if not target.is_floating_point:
+        raise DTypeError(f"takes floats, not {target.name}; convert with .to(npu_tensor.float32)")
+    values = input.to(float32 if target.itemsize == 2 else target)
+    return (nansum(values, dim, keepdim) / (~values.isnan()).sum(dim, keepdim)).to(target)
+
+
+# The element that is taken for a rank between two, and the weight of the upper of both where they are mixed. To take
+# an element by a weight of 0 or 1 would make NaN of it if the other is infinite.
+_ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "lower": Tensor.floor,
+    "higher": Tensor.ceil,
+    "nearest": Tensor.round,
+}
+_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "linear": lambda rank: rank - rank.floor(),
+    "midpoint": lambda rank: (rank - rank.floor()).ceil() * 0.5,
+}
+
+
+def _at_rank(ordered: Tensor, rank: Tensor, interpolation: str) -> Tensor:
+    def taken(number: Tensor) -> Tensor:
+        return RECORDERS["take"](ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+
+    if interpolation in _ROUNDINGS:
+        return taken(_ROUNDINGS[interpolation](rank))
+    return RECORDERS["lerp"](taken(rank.floor()), taken(rank.ceil()), _WEIGHTS[interpolation](rank))
+
+
+@composite()
+def quantile(
+    input: Tensor,
+    q: float | Sequence[float] | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """What the part q of the elements along dim (None = all) is below; several q make a first dimension. NaN wins.
+
+    interpolation between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint". A q outside [0, 1] is an
+    ArgumentError, and in a tensor a DimensionError where the value is read.
+    """
+    known = (*_WEIGHTS, *_ROUNDINGS)
+    if interpolation not in known:
+        raise ArgumentError(f"interpolation must be one of {', '.join(known)}, not {interpolation!r}")
+    if not isinstance(q, Tensor):
+        numbers = np.asarray(q, np.float64)
+        if not np.all((numbers >= 0) & (numbers <= 1)):
+            raise ArgumentError(f"q must be from 0 to 1, not {q}")
+        q = from_array(numbers)
+    if input.dtype not in (float32, float64):
+        raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
+    place = 0 if dim is None else dimension(dim, input.ndim)
+    whole = dim is None or not input.ndim
+    rows = input.reshape(input.numel()) if whole else input
+    if not rows.numel():
+        raise DimensionError("no elements have no quantile")
+    ordered = rows.movedim(place, -1).sort(-1).values
+    count = ordered.shape[-1]
+    # A q that is wrong becomes a rank that is out of range, which `take` refuses when it runs.
+    rank = RECORDERS["where"]((q >= 0) & (q <= 1), q.to(input.dtype) * (count - 1), float(count))
+    result = _at_rank(ordered, rank, interpolation)
+    last = ordered[..., -1]
+    result = RECORDERS["where"]((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
+    if rank.ndim:
+        result = result.movedim(-1, 0)
+    if not keepdim:
+        return result
+    kept = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
+    return result.reshape(*rank.shape, *kept)
+
+
+@composite()
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements, or (values, indices) along dim. NaN wins.
+
+    NaN of no elements; DimensionError of none along dim, or of no integers.
+    """
+    if dim is None:
+        if not input.numel() and input.is_floating_point():
+            return input.sum() * math.nan
+        return median(input.reshape(input.numel()), 0)[0]
+    place = dimension(dim, input.ndim)
+    if not input.ndim:
+        return ValuesIndices(input.clone(), input.argsort())
+    if not input.shape[place]:
+        raise DimensionError("an empty row has no median")
+    order = input.argsort(place)
+    middle = order.narrow(place, (input.shape[place] - 1) // 2, 1)
+    if input.is_floating_point():
+        missing = input.isnan()
+        first = missing.argmax(place, True)
+        middle = RECORDERS["where"](missing.any(place, True), first, middle)
+    values = take_along_dim(input, middle, place)
+    if keepdim:
+        return ValuesIndices(values, middle)
+    return ValuesIndices(values.squeeze(place), middle.squeeze(place))

@@ -1,0 +1,154 @@
+"""How a function made of several ops becomes public: by name, as a method, with errors that name it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from npu_tensor.dtypes import DType, bool_
+from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, OutOfMemoryError, reworded
+from npu_tensor.graph.nodes import LOCATED, recorded_at
+from npu_tensor.graph.recorders import KEYWORDS, SYNONYMS, given_twice
+from npu_tensor.observe.printing import brief
+from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
+
+__all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Operand = Tensor | np.ndarray[Any, Any] | float
+"""What an op takes in the place of a tensor."""
+
+
+METHODS: Final[dict[str, Callable[..., Any]]] = {}
+"""Methods of Tensor that are not ops, by name."""
+
+GGML_NAMES: Final[dict[str, str]] = {}
+"""GGML's operations for public functions that are not ops."""
+
+
+def composite(
+    name: str = "", *, function: bool = True, method: bool = True, ggml: str = "", view: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make the decorated function public as npu_tensor.<name> and as a method of Tensor.
+
+    The name is the function's own without trailing underscores unless given; several may be given by several
+    decorators. Errors it raises gain its name, its operands and the user's line. view: whether its results share memory
+    with its operands in PyTorch; other functions may use views inside, and their results are tensors of their own.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        public = name or body.__name__.rstrip("_")
+        code = body.__code__
+        internal_files.add(code.co_filename)
+        count = code.co_argcount + code.co_kwonlyargcount
+        parameters, positional = code.co_varnames[:count], code.co_varnames[: code.co_argcount]
+        keywords = KEYWORDS.get(code.co_varnames[count], ()) if code.co_flags & inspect.CO_VARARGS else ()
+        synonyms = {synonym: known for known, synonym in SYNONYMS.items() if known in parameters}
+
+        @functools.wraps(body)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            for synonym in kwargs.keys() & synonyms.keys() if kwargs else ():
+                if synonyms[synonym] in kwargs:
+                    raise given_twice(synonyms[synonym])
+                kwargs[synonyms[synonym]] = kwargs.pop(synonym)
+            given = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
+            try:
+                result = body(*given, **kwargs)
+            except NpuTensorError as error:
+                raise _named(error, public, args) from error.__cause__
+            except MemoryError as error:
+                raise _named(OutOfMemoryError(f"out of memory: {error}"), public, args) from error
+            is_view = not view and isinstance(result, Tensor) and result._alias is not None
+            if is_view and all(result is not argument for argument in (*args, *kwargs.values())):
+                cast(Tensor, result)._alias = None
+            return result
+
+        wrapper.__name__ = wrapper.__qualname__ = public
+        wrapper.__module__ = "npu_tensor"
+        register(public, wrapper, function=function, method=method, ggml=ggml)
+        return wrapper
+
+    return decorate
+
+
+def _with_numbers(
+    name: str, positional: tuple[str, ...], keywords: tuple[str, ...], args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """The positional arguments with the numbers that kwargs has as one sequence behind them; takes them out of it."""
+    for keyword in keywords:
+        if keyword in kwargs:
+            args = (*args, *(kwargs.pop(each) for each in positional[len(args) :] if each in kwargs))
+            if len(args) != len(positional):
+                raise TypeError(f"{name}() takes {keyword} once, after {len(positional)} other arguments")
+            args = (*args, kwargs.pop(keyword))
+    return args
+
+
+def register(
+    name: str, body: Callable[..., Any], *, function: bool = True, method: bool = True, ggml: str = ""
+) -> None:
+    """Enter a function in FUNCTIONS and on Tensor; it replaces the op of that name there."""
+    if function:
+        FUNCTIONS[name] = body
+    if method:
+        METHODS[name] = body
+        setattr(Tensor, name, body)
+    if ggml:
+        GGML_NAMES[name] = ggml
+
+
+def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
+    """The same error with the function's name in front, and the operands and line unless an op has given them."""
+    message = str(error)
+    if LOCATED in message or isinstance(error, CaptureError):  # which says where in its own words
+        return reworded(error, f"{name}: {message}")
+    shown = ", ".join(map(brief, arguments))
+    return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
+
+
+def tensor_of(value: Operand) -> Tensor:
+    """A Tensor as it is; arrays and Python numbers as constants. TypeError for anything else."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return from_array(np.asarray(value))
+    if isinstance(value, (bool, int, float)):
+        return from_array(np.asarray(value, np.float32 if isinstance(value, float) else None))
+    raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {type(value).__name__}")
+
+
+def fitting(value: Any, dtype: DType) -> float:
+    """A Python number as `dtype` holds it, floats toward zero; ArgumentError for what an integer dtype cannot hold.
+
+    Negative integers wrap once in uint8, and numbers too large for a float dtype become infinite, as in PyTorch.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        raise TypeError(f"expected a Python number, not {type(value).__name__}")
+    if dtype is bool_:
+        return bool(value)
+    if dtype.is_floating_point:
+        return float(value)
+    limits = np.iinfo(dtype.numpy)
+    lowest = limits.min if isinstance(value, float) else limits.min or -limits.max
+    if not lowest <= value <= limits.max:
+        raise ArgumentError(f"value {value} does not fit {dtype.name}")
+    return int(value) % (limits.max + 1) if limits.min == 0 else int(value)
+
+
+def converted(value: Operand, dtype: DType) -> Tensor:
+    """A Tensor of `dtype`; of numbers, those that it can hold."""
+    if isinstance(value, (bool, int, float, np.generic)):
+        return from_array(np.asarray(fitting(value, dtype)), dtype)
+    return tensor_of(value).to(dtype)
+
+
+internal_files.add(__file__)

@@ -1,0 +1,90 @@
+"""Which values there are, how often, and where they belong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import float32, float64, int32, int64
+from npu_tensor.errors import DTypeError, ShapeError
+from npu_tensor.functions.creation import ones_like, zeros
+from npu_tensor.functions.neural import wide
+from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.scattering import index_add
+from npu_tensor.tensor import Tensor, from_array
+
+__all__: list[str] = []
+
+
+@composite()
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements, or slices along dim, in ascending order; every NaN counts as different. Reads the value.
+
+    return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs.
+    """
+    array = wide(input).numpy()
+    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=dim, equal_nan=False)
+    found = [from_array(values, input.dtype)]
+    if return_inverse:
+        found.append(from_array(inverse.reshape(input.shape if dim is None else -1), int64))
+    if return_counts:
+        found.append(from_array(counts, int64))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@composite(method=False)
+def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each of the elements is among test_elements, with which it is compared one by one."""
+    candidates = tensor_of(test_elements)
+    found = (tensor_of(elements).unsqueeze(-1) == candidates.reshape(candidates.numel())).any(-1)
+    return ~found if invert else found
+
+
+@composite()
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each of 0, 1, ... occurs in a vector, or the sum of the weights where it does. Reads the largest."""
+    if input.ndim != 1 or (weights is not None and weights.shape != input.shape):
+        raise ShapeError("needs a vector, and weights of its shape")
+    if not input.dtype.is_integer:
+        raise DTypeError(f"takes integers, not {input.dtype.name}")
+    length = max(int(input.max()) + 1 if input.numel() else 0, minlength)
+    if weights is None:
+        weights = ones_like(input, int64)
+    elif weights.dtype is not float32:
+        weights = weights.to(float64)
+    return index_add(zeros(length, dtype=weights.dtype), 0, input.to(int64), weights)
+
+
+@composite(method=False)
+def searchsorted(
+    sorted_sequence: Tensor, input: Operand, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Where in an ascending sequence (..., n) each value (..., m) belongs: before its equals, or behind them if right.
+
+    NaN counts as the largest, as in `sort`. A sequence of one dimension serves values of any shape. Each value is
+    compared with the whole sequence.
+    """
+    values = tensor_of(input)
+    if sorted_sequence.ndim > 1:
+        if sorted_sequence.shape[:-1] != values.shape[:-1]:
+            raise ShapeError("a sequence of several dimensions needs values with the same leading ones")
+        sorted_sequence = sorted_sequence.unsqueeze(-2)
+    values = values.unsqueeze(-1)
+    before = sorted_sequence <= values if right else sorted_sequence < values
+    if values.is_floating_point():
+        missing = values.isnan()
+        before = before | (missing if right else missing & ~sorted_sequence.isnan())
+    return before.sum(-1).to(int32 if out_int32 else int64)
+
+
+@composite(method=False)
+def bucketize(input: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """In which of the intervals between ascending boundaries each value is; as searchsorted."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)

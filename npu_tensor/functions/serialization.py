@@ -1,0 +1,304 @@
+"""Tensors in files: NumPy's formats and safetensors, without pickle.
+
+One tensor is an .npy file, tensors by name are an .npz file, which `numpy.load` reads as well (bfloat16 as two bytes).
+A path that ends in .safetensors has the format of that name: eight bytes with the length of a JSON header, the header,
+which gives dtype, shape and position of every tensor, and their bytes (https://github.com/huggingface/safetensors).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, cast
+
+import numpy as np
+
+from npu_tensor.dtypes import DTYPES, bfloat16
+from npu_tensor.errors import ArgumentError, NpuTensorError, written
+from npu_tensor.runtime.store.files import atomic_file
+from npu_tensor.tensor import Tensor, from_array, internal_files
+
+__all__ = ["load", "save"]
+
+internal_files.add(__file__)
+
+File = str | os.PathLike[str] | BinaryIO
+"""A path, or a file that is open for bytes."""
+
+Array = np.ndarray[Any, Any]
+
+_SAFETENSORS: Final = {dtype.short.upper(): dtype for dtype in DTYPES}
+
+_BYTES_OF_BFLOAT16: Final = np.dtype("V2")
+"""What NumPy's format calls bfloat16, which it does not know."""
+
+_METADATA: Final = "__metadata__"
+"""The member of the header of a .safetensors file that is no tensor."""
+
+_MOST_NAME_BYTES: Final = 65_535 - len(".npy")
+"""The longest name in a .zip file, whose length has 16 bits."""
+
+MOST_HEADER_BYTES: Final = 100_000_000
+"""The longest header of a .safetensors file that its own library reads."""
+
+
+def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
+    """Write a tensor, or tensors by name such as the weights of a model, to the file `f`; computes them.
+
+    f: a path, or a file or another object with `write` for bytes, to which is written from where it stands. The format
+    is safetensors if the name ends so, which needs names of tensors, and NumPy's otherwise. A file that is there under
+    a path is replaced once the new one is complete, so tensors that were loaded from it can be saved to it. Raises
+    ArgumentError for names that files do not keep: with NUL, with halves of surrogate pairs or of more than 65,531
+    bytes.
+    """
+    if isinstance(obj, Tensor):
+        if _is_safetensors(f):
+            raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
+        array = obj.numpy()
+        with _opened_to_write(f) as file:
+            np.lib.format.write_array(file, array, allow_pickle=False)
+        return
+    arrays = {_name(name): _array(name, value) for name, value in _items(obj)}
+    if _is_safetensors(f):
+        if _METADATA in arrays:
+            raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is no tensor; choose another name")
+        _write_safetensors(arrays, f)
+        return
+    # np.savez has parameters, whose names no tensor could have.
+    with _opened_to_write(f) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def load(f: File) -> Any:
+    """The tensor, or the dict of tensors by name, in a file that `save`, NumPy or safetensors has written.
+
+    f: a path, or a file or another object with `read` and `seek` for bytes, which is read from where it stands. The
+    values of a .safetensors file on a disk are read when they are used: the file must not be changed in place
+    meanwhile; `save` to its path replaces it. Raises ArgumentError for any other file, also PyTorch's own, which hold
+    pickled objects.
+    """
+    read = _read_safetensors if _is_safetensors(f) else _read_numpy
+    with _opened_to_read(f) as file:
+        try:
+            return read(file)
+        except NpuTensorError:
+            raise
+        except Exception as error:  # what parsers and decompressors raise for damaged files has no common type
+            raise _unreadable(f, read is _read_safetensors, error) from error
+
+
+def _is_safetensors(f: File) -> bool:
+    return _name_of(f).endswith(".safetensors")
+
+
+def _name_of(f: File) -> str:
+    """The path, or that of an open file; "" for one without."""
+    return str(os.fspath(f) if isinstance(f, (str, os.PathLike)) else getattr(f, "name", ""))
+
+
+class _Stream:
+    """A file that is written from where it stands. Some only say that they can go back, such as those of gzip."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
+
+    def flush(self) -> None:
+        """Left to whoever has opened the file."""
+
+
+@contextmanager
+def _opened_to_write(f: File) -> Iterator[BinaryIO]:
+    if isinstance(f, (str, os.PathLike)):
+        with _replaced(f) as file:
+            yield file
+        return
+    if not hasattr(f, "write") or isinstance(f, io.TextIOBase):
+        raise ArgumentError(f"save takes a path or a file that is open for bytes, as by open(path, 'wb'), not {f!r}")
+    yield cast(BinaryIO, _Stream(f))
+
+
+@contextmanager
+def _opened_to_read(f: File) -> Iterator[BinaryIO]:
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            yield file
+        return
+    if not hasattr(f, "read") or isinstance(f, io.TextIOBase):
+        raise ArgumentError(f"load takes a path or a file that is open for bytes, as by open(path, 'rb'), not {f!r}")
+    if not (f.seekable() if hasattr(f, "seekable") else hasattr(f, "seek")):
+        raise ArgumentError("load goes back and forth in a file, and this one cannot; pass io.BytesIO(file.read())")
+    yield f
+
+
+@contextmanager
+def _replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write that takes the place, and the permissions, of the file that `f` is or links to."""
+    path = Path(os.path.realpath(f))
+    if os.path.exists(f) and not os.path.isfile(f):  # nothing that can be replaced, such as a pipe or /dev/null
+        with written(f), open(f, "wb") as file:
+            yield file
+        return
+    with written(f), atomic_file(path) as file:
+        if path.exists():
+            shutil.copymode(path, file.name)
+        yield file
+
+
+def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
+    reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+    name = repr(_name_of(f) or f)
+    if safetensors:
+        return ArgumentError(f"{name} is no readable .safetensors file ({reason})")
+    return ArgumentError(
+        f"{name} holds neither tensors of nt.save nor arrays of NumPy ({reason}); "
+        "write the weights of PyTorch with safetensors.torch.save_file, to a path that ends in .safetensors"
+    )
+
+
+def _items(obj: Any) -> Any:
+    if not isinstance(obj, Mapping):
+        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
+    return obj.items()
+
+
+def _name(name: object) -> str:
+    """A name that every format keeps as it is."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"save takes tensors by name, and {name!r} is no string")
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise ArgumentError(f"save takes names without NUL and without halves of surrogate pairs, not {name!r}")
+    if len(name.encode()) > _MOST_NAME_BYTES:
+        raise ArgumentError(f"save takes names of up to {_MOST_NAME_BYTES} bytes, not {name[:40]!r}...")
+    return name
+
+
+def _array(name: object, value: object) -> Array:
+    if not isinstance(value, (Tensor, np.ndarray)):
+        raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}")
+    return (value if isinstance(value, Tensor) else from_array(value)).numpy()
+
+
+def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
+    begin = file.tell()
+    found = np.load(file, allow_pickle=False)
+    if isinstance(found, np.ndarray):
+        return _tensor(found)
+    with found:
+        # By the names of the members: `found["a.npy"]` could be the member of "a" and that of "a.npy".
+        members = found.zip.namelist()
+        first = min((member.header_offset for member in found.zip.infolist()), default=begin)
+        if first != begin:
+            raise ValueError(f"of several archives in one file only the last can be read, which begins at byte {first}")
+        tensors = {member.removesuffix(".npy"): _tensor(found[member]) for member in members}
+    if len(tensors) < len(members):
+        raise ValueError("two arrays of one name")
+    return tensors
+
+
+def _tensor(stored: object) -> Tensor:
+    if not isinstance(stored, np.ndarray):  # the bytes of a member of an archive that is no array
+        raise ValueError("not an array")
+    if stored.dtype == _BYTES_OF_BFLOAT16:
+        return from_array(stored.view(bfloat16.numpy), copy=False)
+    if stored.dtype == np.bool_:
+        # Compiled code relies on 0 and 1, and a file may hold any byte.
+        return from_array(stored.view(np.uint8) != 0, copy=False)
+    return from_array(stored, copy=False)
+
+
+# --- safetensors
+
+
+def _write_safetensors(arrays: dict[str, Array], f: File) -> None:
+    # Widest elements first, so that each begins at a multiple of its size.
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {}
+    start = 0
+    names = {dtype.numpy: name for name, dtype in _SAFETENSORS.items()}
+    for name in order:
+        array = arrays[name]
+        header[name] = {
+            "dtype": names[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, start + array.nbytes],
+        }
+        start += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with _opened_to_write(f) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            file.write(arrays[name].reshape(-1).view(np.uint8).data)
+
+
+def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
+    begin = file.tell()
+    size = file.seek(0, os.SEEK_END) - begin
+    file.seek(begin)
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
+        raise ValueError(f"a header of {length} bytes in a file of {size}")
+    header = json.loads(file.read(length), object_pairs_hook=_without_duplicates)
+    _require_strings(header.pop(_METADATA, {}))
+    entries = {name: _Entry(**entry) for name, entry in header.items()}
+    data = _rest(file, begin + 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
+    end = 0
+    for start, stop in sorted(tuple(entry.data_offsets) for entry in entries.values()):
+        if start != end:
+            raise ValueError(f"bytes {min(start, end)} to {max(start, end)} of the data belong to no tensor or to two")
+        end = stop
+    if end != data.size:
+        raise ValueError(f"the tensors have {end} bytes, and the file has {data.size}")
+    return {name: _part(data, entry) for name, entry in entries.items()}
+
+
+def _rest(file: BinaryIO, start: int) -> Array:
+    """The bytes of a file from `start` to its end; mapped where it is one of the system."""
+    try:
+        return np.memmap(file, np.uint8, "r", start)
+    except (AttributeError, io.UnsupportedOperation):
+        file.seek(start)
+        return np.frombuffer(file.read(), np.uint8)
+
+
+def _require_strings(metadata: Any) -> None:
+    """ValueError for metadata that the library of the format does not read; nothing is made of them here."""
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
+
+
+def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        raise ValueError("two members of one name in the header")
+    return found
+
+
+class _Entry(NamedTuple):
+    """What the header says of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+def _part(data: Array, entry: _Entry) -> Tensor:
+    """The tensor of an entry of the header; its memory is that of the file where its address is a multiple of 8."""
+    start, stop = entry.data_offsets
+    kind = _SAFETENSORS.get(entry.dtype)
+    if kind is None:
+        raise ValueError(f"the dtype {entry.dtype}, which is none of {', '.join(_SAFETENSORS)}")
+    extents = entry.shape
+    if min(extents, default=0) < 0 or not start <= stop or math.prod(extents) * kind.itemsize != stop - start:
+        raise ValueError(f"{entry.dtype} of shape {extents} at bytes {start} to {stop}")
+    stored = np.asarray(data[start:stop]).view(kind.numpy).reshape(extents)
+    return _tensor(np.require(stored, requirements=["C", "ALIGNED"]))

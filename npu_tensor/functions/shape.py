@@ -1,0 +1,496 @@
+"""Shape functions, made of the four views (reshape, permute, expand, slice), concat and pad."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from npu_tensor.dtypes import DType, promote
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.functions.creation import extents
+from npu_tensor.functions.register import Operand, composite, fitting, register, tensor_of
+from npu_tensor.ops import OPS
+from npu_tensor.ops.rules import dimension, unpacked
+from npu_tensor.spec import broadcast_shapes, contiguous_strides
+from npu_tensor.tensor import RECORDERS, Tensor, record
+
+__all__ = ["ValuesIndices", "cut", "joined"]
+
+_select = RECORDERS["select"]
+_slice = RECORDERS["slice"]
+_concat_op = OPS["concat"]
+
+
+class ValuesIndices(NamedTuple):
+    """Result of max, min, sort and topk along a dimension."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _promoted(tensors: Sequence[Tensor]) -> DType | None:
+    return promote((tensor.dtype, tensor.ndim) for tensor in tensors) if tensors else None
+
+
+def joined(tensors: Sequence[Tensor], dim: int, dtype: DType | None = None) -> Tensor:
+    """Tensors joined along `dim`, in `dtype` or their promoted one."""
+    dtype = dtype or _promoted(tensors)
+    return record(_concat_op, [part if part.dtype is dtype else part.to(dtype) for part in tensors], (dim,))
+
+
+def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
+    """input[start:stop:step] along `dim`, with bounds that are resolved already."""
+    bounds = [(0, extent, 1) for extent in input.shape]
+    bounds[dim] = (start, stop, step)
+    return _slice(input, tuple(bounds))
+
+
+# --- extents and order of dimensions
+
+@composite(function=False, view=True)
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """The same memory under another shape; one extent may be -1. ArgumentError where elements would have to move."""
+    result = input.reshape(*shape)
+    if result._alias is None:
+        strides = ", ".join(map(str, stride(input)))
+        raise ArgumentError(
+            f"strides ({strides}) allow no view of shape {list(result.shape)}; use reshape, which copies"
+        )
+    return result
+
+
+@composite(function=False, view=True)
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same memory under the shape of other."""
+    return view(input, other.shape)
+
+
+@composite(function=False, view=True)
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """The elements under the shape of other."""
+    return input.reshape(other.shape)
+
+
+@composite(ggml="TRANSPOSE", view=True)
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Dimensions dim0 and dim1 swapped."""
+    dims = list(range(input.ndim))
+    first, second = dimension(dim0, input.ndim), dimension(dim1, input.ndim)
+    if dims:
+        dims[first], dims[second] = dims[second], dims[first]
+    return input.permute(*dims)
+
+
+register("swapaxes", transpose)
+register("swapdims", transpose)
+
+
+@composite(view=True)
+def t(input: Tensor) -> Tensor:
+    """Rows and columns swapped; tensors of fewer than two dimensions as they are. ShapeError above two."""
+    if input.ndim > 2:
+        raise ShapeError("t() takes at most two dimensions; use mT or transpose")
+    return input.permute(*reversed(range(input.ndim)))
+
+
+def _reversed(self: Tensor) -> Tensor:
+    """All dimensions in reverse order."""
+    return self.permute(*reversed(range(self.ndim)))
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """The last two dimensions swapped."""
+    if self.ndim == 1:
+        raise ShapeError("mT needs two dimensions or more, or none")
+    return transpose(self, -2, -1) if self.ndim else self.permute()
+
+
+Tensor.T = property(_reversed)  # type: ignore[assignment]
+Tensor.mT = property(_matrix_transposed)  # type: ignore[assignment]
+
+
+@composite(view=True)
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Dimensions `source` moved to the places `destination`; the others keep their order."""
+    sources = [dimension(d, input.ndim) for d in _sequence(source)]
+    targets = [dimension(d, input.ndim) for d in _sequence(destination)]
+    if len(sources) != len(targets) or len({*sources}) < len(sources) or len({*targets}) < len(targets):
+        raise ArgumentError("source and destination must name equally many different dimensions")
+    order = [d for d in range(input.ndim) if d not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return input.permute(*order[: input.ndim])  # dimension 0 of a zero-dimensional tensor is a name only
+
+
+register("moveaxis", movedim)
+
+
+def _sequence(value: int | Sequence[int]) -> Sequence[int]:
+    return value if isinstance(value, (tuple, list)) else (value,)
+
+
+@composite(view=True)
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without the dimensions of extent 1, or without those of them that `dim` names."""
+    chosen = range(input.ndim) if dim is None else [dimension(d, input.ndim) for d in _sequence(dim)]
+    return input.reshape(*(e for axis, e in enumerate(input.shape) if e != 1 or axis not in chosen))
+
+
+@composite(view=True)
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """With a dimension of extent 1 before `dim`."""
+    place = dimension(dim, input.ndim + 1)
+    return input.reshape(*input.shape[:place], 1, *input.shape[place:])
+
+
+@composite(view=True)
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions start_dim to end_dim as one."""
+    start, end = dimension(start_dim, input.ndim), dimension(end_dim, input.ndim)
+    if start > end:
+        raise ArgumentError(f"start_dim {start_dim} comes after end_dim {end_dim}")
+    return input.reshape(*input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
+
+
+@composite(view=True)
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return input.contiguous().reshape(input.numel())
+
+
+@composite(view=True)
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Dimension `dim` split into `sizes`, one of which may be -1."""
+    place = dimension(dim, input.ndim)
+    sizes = list(sizes)
+    if sizes.count(-1) == 1:
+        known = math.prod(size for size in sizes if size != -1)
+        sizes[sizes.index(-1)] = input.shape[place] // known if known else 0
+    if math.prod(sizes) != input.shape[place]:
+        raise ShapeError(f"sizes {sizes} do not multiply to {input.shape[place]}")
+    return view(input, *input.shape[:place], *sizes, *input.shape[place + 1 :])
+
+
+@composite(function=False)
+def stride(input: Tensor, dim: int | None = None) -> Any:
+    """Distance of neighbours in elements, for each dimension or for one.
+
+    That of a dimension of extent 1 has no meaning. Results of ops are row-major, whatever their operands are.
+    """
+    strides = contiguous_strides(input.shape) if input._alias is None else input._alias[1].layout.strides
+    return strides if dim is None else strides[dimension(dim, input.ndim)]
+
+
+@composite(function=False)
+def is_contiguous(input: Tensor) -> bool:
+    """Whether the elements lie in row-major order. Only views may have others."""
+    return input._alias is None or input._alias[1].is_contiguous
+
+
+# --- repetition
+
+
+@composite(function=False, view=True)
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Expanded to the shape of other."""
+    return input.expand(other.shape)
+
+
+@composite(view=True)
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """Expanded to a shape, by the rules of broadcasting."""
+    return input.expand(size)
+
+
+@composite(method=False, view=True)
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All expanded to their common shape."""
+    shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
+    return tuple(tensor.expand(shape) for tensor in tensors)
+
+
+def _repeated(input: Tensor, repeats: tuple[int, ...], before: bool) -> Tensor:
+    """Every dimension repeated as a whole (before=True) or element by element."""
+    apart: list[int] = []
+    expanded: list[int] = []
+    for extent, times in zip(input.shape, repeats, strict=True):
+        if 1 in (extent, times):
+            apart.append(extent)
+            expanded.append(extent * times)
+            continue
+        apart += (1, extent) if before else (extent, 1)
+        expanded += (times, extent) if before else (extent, times)
+    merged = [extent * times for extent, times in zip(input.shape, repeats, strict=True)]
+    return input.reshape(apart).expand(expanded).reshape(merged)
+
+
+@composite(function=False)
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The whole tensor repeated along each dimension; more numbers than dimensions add leading ones."""
+    times = extents(repeats)
+    if len(times) < input.ndim:
+        raise ShapeError(f"repeat needs at least {input.ndim} numbers, not {len(times)}")
+    return _repeated(input.reshape((1,) * (len(times) - input.ndim) + input.shape), times, before=True)
+
+
+@composite()
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """As repeat; fewer numbers than dimensions leave the leading ones alone."""
+    times = extents(dims)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
+
+
+@composite()
+def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
+    """Every element repeated `repeats` times next to itself, along `dim` or flattened."""
+    if isinstance(repeats, bool) or not isinstance(repeats, int):
+        raise TypeError(f"repeats must be an int, not {type(repeats).__name__}")
+    if dim is None:
+        input, dim = input.reshape(input.numel()), 0
+    place = dimension(dim, input.ndim)
+    return _repeated(input, tuple(repeats if axis == place else 1 for axis in range(input.ndim)), before=False)
+
+
+# --- joining and splitting
+
+
+@composite(method=False, ggml="CONCAT")
+def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
+    """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
+    parts = [tensor_of(part) for part in tensors]
+    filled = [part for part in parts if part.shape != (0,)]
+    return joined(filled or parts, dim, _promoted(parts))
+
+
+register("concat", cat, method=False)
+register("concatenate", cat, method=False)
+
+
+@composite(method=False)
+def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
+    """Tensors of equal shape joined along a new dimension."""
+    parts = [tensor_of(part) for part in tensors]
+    if not parts:
+        raise ArgumentError("needs at least one tensor")
+    if any(part.shape != parts[0].shape for part in parts):
+        raise ShapeError(f"shapes differ: {[list(part.shape) for part in parts]}")
+    place = dimension(dim, parts[0].ndim + 1)
+    return joined([unsqueeze(part, place) for part in parts], place)
+
+
+@composite(method=False)
+def hstack(tensors: Sequence[Operand]) -> Tensor:
+    """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
+    parts = [tensor_of(part) for part in tensors]
+    parts = [part.reshape(1) if not part.ndim else part for part in parts]
+    return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
+
+
+@composite(method=False)
+def vstack(tensors: Sequence[Operand]) -> Tensor:
+    """Tensors joined on top of each other, after making each a matrix at least."""
+    parts = [tensor_of(part) for part in tensors]
+    return cat([part.reshape(1, part.numel()) if part.ndim < 2 else part for part in parts], 0)
+
+
+@composite(view=True)
+def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of a given size along dim (the last may be smaller), or of given sizes."""
+    place = dimension(dim, input.ndim)
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor cannot be split")
+    extent = input.shape[place]
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size < 0 or (size == 0 and extent):
+            raise ArgumentError(f"the size of a part must be positive, not {size}")
+        sizes = [min(size, extent - start) for start in range(0, extent, size)] if extent else [0]
+    else:
+        sizes = list(split_size_or_sections)
+        if sum(sizes) != extent or any(size < 0 for size in sizes):
+            raise ArgumentError(f"sizes {sizes} do not add up to {extent}")
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(cut(input, place, start, start + size))
+        start += size
+    return tuple(parts)
+
+
+@composite(view=True)
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` parts of equal size along dim; the last may be smaller."""
+    if chunks < 1:
+        raise ArgumentError(f"chunks must be positive, not {chunks}")
+    extent = input.shape[dimension(dim, input.ndim)] if input.ndim else 0
+    return split(input, -(-extent // chunks), dim) if extent else split(input, [0] * chunks, dim)
+
+
+@composite(view=True)
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along dim, without it."""
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor has no slices")
+    return tuple(_select(input, dim, index) for index in range(input.shape[dimension(dim, input.ndim)]))
+
+
+# --- parts
+
+
+@composite(view=True)
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements along dim from `start`."""
+    place = dimension(dim, input.ndim)
+    extent = input.shape[place] if input.ndim else 0
+    if not -extent <= start <= extent:
+        raise DimensionError(f"start {start} is out of range [{-extent}, {extent}]")
+    start += extent if start < 0 else 0
+    if length < 0 or start + length > extent:
+        raise ShapeError(f"{length} elements from {start} do not fit the extent {extent}")
+    return cut(input, place, start, start + length)
+
+
+@composite()
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """Reversed along dims."""
+    dims = unpacked(dims)
+    chosen = {dimension(d, input.ndim) for d in dims}
+    if len(chosen) != len(dims):
+        raise ArgumentError(f"dims {dims} name one twice")
+    if not input.ndim:
+        return input.clone()
+    bounds = ((e - 1, -1, -1) if axis in chosen else (0, e, 1) for axis, e in enumerate(input.shape))
+    return _slice(input, tuple(bounds))
+
+
+@composite()
+def fliplr(input: Tensor) -> Tensor:
+    """Columns reversed."""
+    return flip(input, 1)
+
+
+@composite()
+def flipud(input: Tensor) -> Tensor:
+    """Rows reversed."""
+    if not input.ndim:
+        raise ShapeError("a zero-dimensional tensor has no rows")
+    return flip(input, 0)
+
+
+@composite(ggml="ROLL")
+def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """Elements shifted along dims, those pushed out coming in at the other end; dims=None rolls the flattened."""
+    amounts = _sequence(shifts)
+    if dims is None or (isinstance(dims, (tuple, list)) and not dims):
+        if len(amounts) != 1:
+            raise ArgumentError("several shifts need as many dims")
+        return roll(input.reshape(input.numel()), amounts, 0).reshape(input.shape)
+    places = _sequence(dims)
+    if len(amounts) != len(places):
+        raise ArgumentError(f"shifts {amounts} and dims {places} must be equally many")
+    for shift, dim in zip(amounts, places, strict=True):
+        place = dimension(dim, input.ndim)
+        extent = input.shape[place]
+        moved = shift % extent if extent else 0
+        if moved:
+            tail = cut(input, place, extent - moved, extent)
+            input = joined([tail, cut(input, place, 0, extent - moved)], place)
+    return input.clone()
+
+
+@composite(method=False, ggml="PAD")
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Elements added around: pad = (before, after) of the last dimension, then of the one before, and so on.
+
+    mode: constant (with value, default 0), reflect, replicate or circular. Negative widths crop.
+    """
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")
+    pairs = [(operator.index(pad[i]), operator.index(pad[i + 1])) for i in range(0, len(pad), 2)]
+    widths = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
+    return RECORDERS["pad_widths"](input, widths, mode, 0 if value is None else fitting(value, input.dtype))
+
+
+@composite(ggml="DIAG")
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
+    if input.ndim == 2:
+        return RECORDERS["diagonal"](input, diagonal)
+    if input.ndim != 1:
+        raise ShapeError(f"diag takes one or two dimensions, not {input.ndim}")
+    # A column of the vector, then n zero columns: read with rows one longer, the vector lies on the diagonal.
+    n = input.shape[0]
+    square = pad(input.reshape(n, 1), (0, n)).reshape(n * (n + 1))
+    square = cut(square, 0, 0, n * n).reshape(n, n)
+    above, left = max(diagonal, 0), max(-diagonal, 0)
+    return pad(square, (above, left, left, above)) if diagonal else square
+
+
+# --- selection by masks and indices
+
+
+@composite()
+def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
+    """`value` where mask, else input; keeps the input's dtype."""
+    if isinstance(value, (bool, int, float)):
+        value = fitting(value, input.dtype)
+    result = RECORDERS["where"](mask, value, input)
+    if result.dtype is input.dtype:
+        return result
+    if result.dtype.category > input.dtype.category and not (isinstance(value, float) and value.is_integer()):
+        raise DTypeError(f"value {value} does not fit {input.dtype.name}")
+    return result.to(input.dtype)
+
+
+@composite()
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
+    if not input.ndim and index.ndim <= 1:
+        return gather(input.reshape(1), dim, index.reshape(index.numel())).reshape(index.shape)
+    return RECORDERS["gather_along"](input, index, dim)
+
+
+@composite(ggml="GET_ROWS")
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of input at the positions in the vector `index` along dim."""
+    if index.ndim > 1:
+        raise DimensionError("index must be a vector")
+    if not input.ndim:
+        return index_select(input.reshape(1), dim, index).reshape(())
+    return RECORDERS["take"](input, index.reshape(index.numel()), dim)
+
+
+@composite()
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """As gather, with input and indices broadcast in the other dimensions; dim=None flattens both."""
+    if dim is None:
+        return gather(input.reshape(input.numel()), 0, indices.reshape(indices.numel()))
+    if input.ndim != indices.ndim:
+        raise ShapeError("input and indices must have as many dimensions")
+    place = dimension(dim, input.ndim)
+    common = broadcast_shapes(
+        (*input.shape[:place], 1, *input.shape[place + 1 :]), (*indices.shape[:place], 1, *indices.shape[place + 1 :])
+    )
+    return gather(
+        input.expand(*common[:place], input.shape[place], *common[place + 1 :]),
+        place,
+        indices.expand(*common[:place], indices.shape[place], *common[place + 1 :]),
+    )
+
+
+@composite()
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesIndices:
+    """Values in order along dim, and where they were. Always stable; NaN counts as the largest."""
+    indices = input.argsort(dim, descending)
+    return ValuesIndices(gather(input, dim, indices), indices)
+
+
+@composite(ggml="TOP_K")
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
+    """The k largest (or smallest) elements along dim in order, and where they were. Always sorted.
+
+    NaN counts as the largest; which of equal elements is taken is not defined.
+    """
+    indices = RECORDERS["top_indices"](input, k, dim, largest)
+    return ValuesIndices(gather(input, dim, indices), indices)

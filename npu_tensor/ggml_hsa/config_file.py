@@ -1,0 +1,252 @@
+"""The configuration of the pregeneration tool: JSON that lists kernels, in the format of ggml-hsa's tool.
+
+    {"kernels": [{"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2",
+                  "input_tensors": ["(1024,1,1,1)/f32", "(1024,1,1,1)/f32"], "output_tensor": "(1024,1,1,1)/f32",
+                  "exported_name": "add_f32_1024"}]}
+
+Besides its six fields an entry may have `op_params`, keywords of the function; `cols`, how many columns of the array
+it uses; `float32`, what may become of float32 there; and `ops`, see `recorded`. Everything is checked before the first
+kernel is built, and what is wrong is said with the place in the file, a JSON pointer (RFC 6901).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args
+
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.ggml_hsa import function_files as kernel_source
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.ops_json import DEFAULT_FLOAT32
+from npu_tensor.kernels.offer import Float32
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
+from npu_tensor.runtime.store.ready_kernels import EXPORTED_NAME
+
+__all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "parse", "read"]
+
+EXAMPLES: Final = ("minimal", "example")
+"""Configurations that are installed."""
+
+REQUIRED: Final = ("kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor", "exported_name")
+OPTIONAL: Final = ("op_params", "cols", "float32", "ops")
+LONGEST_NAME: Final = 230
+"""Characters of an exported name; a file name may have 255 bytes, and the longest suffix has 10."""
+
+
+class Problem(NamedTuple):
+    """What is wrong with a configuration. pointer: the place in it, "" for the whole."""
+
+    pointer: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer}: {self.message}" if self.pointer else self.message
+
+
+def examples() -> Path:
+    """Directory of the examples: part of an installed package, share/npu_tensor/examples in a source tree."""
+    try:
+        return Path(str(resources.files("npu_tensor.ggml_hsa.examples")))
+    except ModuleNotFoundError:
+        return Path(__file__).resolve().parents[2] / "share" / "npu_tensor" / "examples"
+
+
+def find(name: str) -> Path:
+    """The file of an installed example, or the path that the text is."""
+    return examples() / f"{name}-kernel-config.json" if name in EXAMPLES else Path(name)
+
+
+def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
+    """The kernels of a configuration file, each complete and with a design to be made, or why it is none.
+
+    kernels_dir: where kernel sources are looked for first; then beside the file, then in the package. Warns of fields
+    that mean nothing. Raises ArgumentError if the file is no configuration at all.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ArgumentError(f"Failed to load configuration: {path} does not exist") from None
+    except OSError as error:
+        raise ArgumentError(f"Failed to load configuration: {path}: {error.strerror}") from None
+    return parse(content, [path.parent] if kernels_dir is None else [kernels_dir, path.parent], str(path))
+
+
+def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> list[Entry | Problem]:
+    """The same of a file's content. directories: where kernel sources are looked for, before the package.
+
+    file: its name in errors.
+    """
+    try:
+        document = json.loads(content, object_pairs_hook=_without_twins)
+    except json.JSONDecodeError as error:
+        place, said = f"{file}:{error.lineno}:{error.colno}", f"{error.msg[:1].lower()}{error.msg[1:]}"
+        raise ArgumentError(f"Failed to load configuration: {place}: not JSON: {said}") from None
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"Failed to load configuration: {file}: {error}") from None
+    return read(document, directories)
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the file. json would take the last of several fields of one name and drop the others."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the field {twin!r} is there twice")
+    return found
+
+
+def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Problem]:
+    """The same of JSON that has been parsed."""
+    if not isinstance(document, dict) or "kernels" not in document:
+        raise ArgumentError("Configuration must contain 'kernels' key")
+    kernels = document["kernels"]
+    if not isinstance(kernels, list):
+        raise ArgumentError("/kernels: 'kernels' must be a list")
+    _warn_of_unknown(document, ("description", "kernels"), "")
+    found: list[Entry | Problem] = []
+    names: dict[tuple[str, str], int] = {}
+    for number, value in enumerate(kernels):
+        one = entry(value, number, directories)
+        if isinstance(one, Entry):
+            first = names.setdefault((one.arch, one.exported_name), number)
+            if first != number:
+                pointer = f"/kernels/{number}/exported_name"
+                one = Problem(pointer, f"{one.exported_name!r} is the name of kernel {first} for {one.arch} too")
+        found.append(one)
+    return found
+
+
+class _Invalid(ArgumentError):
+    """What is wrong with an entry, and where in it."""
+
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Errors inside are about this place of the entry."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise _Invalid(place, str(error)) from None
+
+
+def entry(value: Any, number: int, directories: Sequence[Path] = ()) -> Entry | Problem:
+    """The kernel that an element of `kernels` describes, or what is wrong with it."""
+    pointer = f"/kernels/{number}"
+    try:
+        return _checked(value, number, directories)
+    except _Invalid as error:
+        return Problem(pointer + error.place, str(error))
+    except NpuTensorError as error:
+        return Problem(pointer, str(error))
+
+
+def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
+    if not isinstance(value, dict):
+        raise _Invalid("", f"Kernel {number} must be an object, not {_kind(value)}")
+    for key in REQUIRED:
+        if key not in value:
+            raise _Invalid("", f"Kernel {number} missing '{key}'")
+    _warn_of_unknown(value, (*REQUIRED, *OPTIONAL), f"/kernels/{number}")
+    name = _text(value, "kernel_name")
+    arch = _choice(value, "arch", tuple(ARRAYS))
+    inputs = value["input_tensors"]
+    if not isinstance(inputs, list):
+        raise _Invalid("/input_tensors", f"must be a list of tensor descriptors, not {_kind(inputs)}")
+    ops = tuple(_ops(value.get("ops")))
+    params = value.get("op_params", {})
+    if not isinstance(params, dict):
+        raise _Invalid("/op_params", f"must be an object, not {_kind(params)}")
+    source = None
+    if not ops:
+        with _at("/kernel_source"):
+            source = kernel_source.find(_text(value, "kernel_source"), directories)
+            kernel_source.functions(source)
+        with _at("/kernel_name"):
+            kernel_source.function(source, name)
+    made = Entry(
+        kernel_name=name,
+        source=source,
+        arch=arch,
+        input_tensors=tuple(_desc(text, f"/input_tensors/{place}") for place, text in enumerate(inputs)),
+        output_tensor=_desc(value["output_tensor"], "/output_tensor"),
+        exported_name=_exported_name(value),
+        op_params=params,
+        cols=_columns(value, ARRAYS[arch].columns),
+        float32=_choice(value, "float32", get_args(Float32), DEFAULT_FLOAT32),
+        ops=ops,
+    )
+    made.planned  # noqa: B018  # raises what is wrong with it as a whole
+    return made
+
+
+def _kind(value: Any) -> str:
+    """What JSON calls the type of a value."""
+    if value is None:
+        return "null"
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    return names[type(value)]
+
+
+def _text(value: dict[str, Any], key: str) -> str:
+    text = value[key]
+    if not isinstance(text, str) or not text:
+        raise _Invalid(f"/{key}", f"must be a string that is not empty, not {text!r}")
+    return text
+
+
+def _choice(value: dict[str, Any], key: str, choices: Sequence[str], default: str = "") -> Any:
+    found = value.get(key, default)
+    if found not in choices:
+        raise _Invalid(f"/{key}", f"{found!r} is not one of {', '.join(choices)}")
+    return found
+
+
+def _columns(value: dict[str, Any], most: int) -> int:
+    columns = value.get("cols", most)
+    if type(columns) is not int or not 1 <= columns <= most:
+        raise _Invalid("/cols", f"must be 1 to {most} for {value['arch']}, not {columns!r}")
+    return columns
+
+
+def _desc(text: Any, place: str) -> TensorDesc:
+    if not isinstance(text, str):
+        raise _Invalid(place, f"Invalid tensor descriptor: must be a string, not {_kind(text)}")
+    with _at(place):
+        return TensorDesc.parse(text)
+
+
+def _exported_name(value: dict[str, Any]) -> str:
+    name = _text(value, "exported_name")
+    if len(name) > LONGEST_NAME:
+        raise _Invalid("/exported_name", f"has {len(name)} characters; {LONGEST_NAME} are the most")
+    if EXPORTED_NAME.fullmatch(name) is None:
+        allowed = "letters, digits and _ . + @ = , - without a dot in front"
+        raise _Invalid("/exported_name", f"{name!r} is not fit for a file name: {allowed}")
+    return name
+
+
+def _ops(value: Any) -> list[dict[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not value:
+        raise _Invalid("/ops", "must be a list of recorded ops that is not empty")
+    for number, recorded in enumerate(value):
+        if not isinstance(recorded, dict):
+            raise _Invalid(f"/ops/{number}", f"must be an object, not {_kind(recorded)}")
+    return value
+
+
+def _warn_of_unknown(value: dict[str, Any], known: Sequence[str], pointer: str) -> None:
+    for key in value.keys() - set(known):
+        warn(f"{pointer or 'configuration'}: unknown key {key!r}; there are {', '.join(known)}", UserWarning)

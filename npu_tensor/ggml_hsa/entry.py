@@ -1,0 +1,83 @@
+"""Entry: one kernel of a configuration, from its descriptors to the request that builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from npu_tensor import kernels
+from npu_tensor._util.forks import cached_property
+from npu_tensor.dataflow.array import ARRAYS, Arch
+from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.ggml_hsa import function_files as kernel_source
+from npu_tensor.ggml_hsa import ops_json as recorded
+from npu_tensor.ggml_hsa.single_task import capture_task
+from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
+from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.task import Refusal, Task
+
+__all__ = ["Entry", "Planned"]
+
+
+class Planned(NamedTuple):
+    """What an entry comes to: the work, and how a kernel family does it."""
+
+    task: Task
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel to be made.
+
+    kernel_name: a function of `source`, a file; or, where `ops` are given, words for people. op_params: keywords of
+    the function. cols: how many columns of the array it uses. ops: recorded ops, in place of a function; see
+    `recorded`.
+    """
+
+    kernel_name: str
+    source: Path | None
+    arch: Arch
+    input_tensors: tuple[TensorDesc, ...]
+    output_tensor: TensorDesc
+    exported_name: str
+    op_params: Mapping[str, Any] = field(default_factory=dict)
+    cols: int = 0
+    float32: Float32 = recorded.DEFAULT_FLOAT32
+    ops: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def target(self) -> Target:
+        """The array that the kernel is for; cols = 0 means all its columns."""
+        array = ARRAYS[self.arch]
+        return Target(array, self.cols or array.columns, self.float32)
+
+    @cached_property
+    def planned(self) -> Planned:
+        """The task and its offer, without making the design. ArgumentError if it is no kernel, or none of ours."""
+        try:
+            task = self._task()
+        except NpuTensorError:
+            raise
+        except Exception as error:  # attributes come from outside, and only the bodies of ops know what they may be
+            raise ArgumentError(f"{type(error).__name__}: {error}") from error
+        answer = kernels.claim(task, self.target)
+        if isinstance(answer, Refusal):
+            raise ArgumentError(f"no NPU kernel for {self.kernel_name} on {self.arch}: {answer.reason}")
+        return Planned(task, answer)
+
+    def _task(self) -> Task:
+        if self.ops:
+            return recorded.replay(self.ops, self.input_tensors, self.output_tensor)
+        assert self.source is not None
+        function = kernel_source.function(self.source, self.kernel_name)
+        return capture_task(function, self.input_tensors, self.output_tensor, self.op_params)
+
+    def request(self) -> tuple[Task, Offer, Request]:
+        """The task, its offer and what the kernel library is asked for, with the design. Raises ArgumentError."""
+        task, offer = self.planned
+        return task, offer, Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))

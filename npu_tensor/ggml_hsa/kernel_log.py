@@ -1,0 +1,168 @@
+"""Writes down which NPU kernels a program needs, as a configuration for npu-tensor-gen-kernels.
+
+    with nt.record_kernels("model.json"):
+        model(x).realize()
+
+NPU_TENSOR_RECORD=model.json does the same for a whole program. What counts is what an NPU or a simulated one takes:
+whether it could then build the kernel makes no difference, so a machine without a compiler can record.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from npu_tensor import events
+from npu_tensor._util.forks import new_lock
+from npu_tensor._util.user_warnings import warn
+from npu_tensor._util.version import VERSION
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.ggml_hsa.ops_json import entry_for
+from npu_tensor.kernels.offer import Target
+from npu_tensor.planner import selection
+from npu_tensor.planner.plan import Placed, Plan
+from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
+from npu_tensor.runtime.store.files import write_atomically
+from npu_tensor.task import Refusal
+
+__all__ = ["follow", "record_kernels"]
+
+MOST_REASONS: Final = 5
+"""Reasons against the NPU that a warning gives."""
+
+
+@contextmanager
+def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Write a configuration of all NPU kernels that are used in the block to `path`, at its end, also if it raises.
+
+    Kernels that all threads use count, those planned before and those of captured functions too. A file that is there
+    is replaced. Warns, and says why, if there are none. Raises ArgumentError if the file cannot be written.
+    """
+    recorder = _Recorder(Path(path).absolute())
+    if not recorder.path.parent.is_dir():
+        raise ArgumentError(f"{recorder.path} cannot be written: there is no such directory")
+    try:
+        with events.listen(recorder.listen):
+            yield
+    finally:
+        recorder.write()
+
+
+def follow(path: str) -> None:
+    """Record into the file that `config.record` names, until it names another one or the process ends."""
+    global _current
+    file = Path(path).absolute() if path else None
+    if _current is not None and _current.path == file:
+        return
+    _end()
+    if file is None:
+        return
+    if not file.parent.is_dir():
+        warn(f"{config.origin('record')}: there is no directory {file.parent}")
+        return
+    _current = _of_setting.setdefault(file, _Recorder(file))
+    events.listeners.append(_current.listen)
+
+
+@atexit.register
+def _end() -> None:
+    """Write what was recorded for the setting. A program that computes nothing leaves no file."""
+    global _current
+    recorder, _current = _current, None
+    if recorder is None:
+        return
+    events.listeners.remove(recorder.listen)
+    if recorder.plans and recorder.process == os.getpid():  # Not a child, which would replace it with less.
+        try:
+            recorder.write()
+        except ArgumentError as error:
+            warn(str(error))
+
+
+class _Recorder:
+    """Gathers the kernels of all plans that are made or run. process: the one that may write the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.process = os.getpid()
+        self._lock = new_lock()
+        self.plans: dict[int, Plan] = {}
+        self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
+        self._names: set[tuple[str, str]] = set()
+        self._refusals: dict[str, None] = {}
+
+    def listen(self, event: events.Event) -> None:
+        if isinstance(event, (events.PlanBuilt, events.KernelRan)):
+            plan = event.plan
+            if isinstance(plan, Plan) and id(plan) not in self.plans:
+                with self._lock:
+                    self.plans[id(plan)] = plan
+                    for placed in plan.placed:
+                        self._add(plan, placed)
+
+    def _add(self, plan: Plan, placed: Placed) -> None:
+        """Ask the devices as the scheduler did: of one that could not build the kernel the plan knows no more."""
+        if any(refusal.by_cost for refusal in placed.refusals):
+            return
+        for device in selection.accelerators(selection.current()):
+            target = getattr(device, "target", None)
+            assert isinstance(target, Target)
+            answer = device.claim(placed.task)
+            if isinstance(answer, Refusal):
+                self._refusals[f"{placed.task.name} on {device.uri}: {answer.reason}"] = None
+                continue
+            task = placed.task
+            known = (target.array.arch, *target[1:], kernel_name(task), tensor_descs(task), op_params(task))
+            if known not in self._entries:
+                try:
+                    self._entries[known] = self._named(entry_for(plan.graph, task, target))
+                except NpuTensorError as error:
+                    self._refusals[f"{task.name}: {error}"] = None
+            if device.uri == placed.kernel.device:
+                return
+
+    def _named(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """The entry under a name of its own: what strides and options say is no part of canonical names."""
+        name, number = entry["exported_name"], 1
+        while (entry["arch"], entry["exported_name"]) in self._names:
+            number += 1
+            entry["exported_name"] = f"{name}-{number}"
+        self._names.add((entry["arch"], entry["exported_name"]))
+        return entry
+
+    def write(self) -> None:
+        """Write the file. Raises ArgumentError."""
+        with self._lock:
+            entries = list(self._entries.values())
+        text = json.dumps({"description": f"Recorded with npu_tensor {VERSION}.", "kernels": entries}, indent=4) + "\n"
+        try:
+            write_atomically(self.path, text.encode())
+        except OSError as error:
+            raise ArgumentError(f"{self.path} cannot be written: {error}") from None
+        if not entries:
+            warn(f"{self.path} has no kernels: {self._why_none()}")
+
+    def _why_none(self) -> str:
+        if not self.plans:
+            return "nothing was computed"
+        if self._refusals:
+            given = [*self._refusals][:MOST_REASONS]
+            more = len(self._refusals) - len(given)
+            return "; ".join([*given, f"and {more} more"] if more else given)
+        return (
+            f"the default device is {selection.default_device()}, which has none; call nt.set_default_device or set "
+            "NPU_TENSOR_DEVICE, to sim:npu1 or sim:npu2 for example"
+        )
+
+
+_of_setting: Final[dict[Path, _Recorder]] = {}
+"""Who has recorded for the setting, by file: one that is named again keeps what it has."""
+
+_current: _Recorder | None = None
+"""Of them, who records now."""

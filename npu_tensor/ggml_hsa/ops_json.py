@@ -1,0 +1,253 @@
+"""Recorded ops as JSON: kernels of which no function is the source, such as fused ones, and what they were made of.
+
+    [{"op": "mul", "operands": [{"input": 0}, {"number": "float"}]},
+     {"op": "relu", "operands": [{"op": 0}]}]
+
+An operand is an input, numbered as in `input_tensors`, the result of an op before it, or a Python number, of which only
+the type is known. `attributes` holds those of the op, with dtypes as {"dtype": "bf16"}. An op with "keep": true has
+a result that the kernel stores, as the last one always is. Shapes are those of the recording: an input is first
+reshaped, since its descriptor has four extents.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from npu_tensor.dtypes import DType, as_dtype
+from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.ggml_hsa import function_files as kernel_source
+from npu_tensor.ggml_hsa.single_task import capture_task, placeholder, single_task
+from npu_tensor.graph.nodes import Node, operands
+from npu_tensor.kernels.offer import Float32, Target
+from npu_tensor.ops import OPS
+from npu_tensor.ops.declare import Call
+from npu_tensor.runtime.npu.kernel_name import described, kernel_name, op_params, tensor_descs, words
+from npu_tensor.runtime.npu.tensor_desc import DIMENSIONS, TensorDesc
+from npu_tensor.spec import Spec
+from npu_tensor.task import Task
+from npu_tensor.tensor import Tensor, record, wrap
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["DEFAULT_FLOAT32", "OPS_SOURCE", "describe", "entry_for", "replay"]
+
+DEFAULT_FLOAT32: Final[Float32] = "emulate"
+"""An entry asks for an NPU kernel, so float32 is not left to the CPU as it is in programs."""
+
+OPS_SOURCE: Final = "ops"
+"""`kernel_source` of an entry that has ops in place of a function."""
+
+_NUMBERS: Final[Mapping[str, type]] = {"float": float, "int": int, "bool": bool}
+
+
+# --- from a graph
+
+
+def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], list[dict[str, Any]]]:
+    """The tensors that a task of a planned graph reads, and its ops in a form that `replay` turns into the same task.
+
+    Raises ArgumentError for a tensor that no descriptor can say: one without elements, or too large.
+    """
+    sources = sorted({operand.item for operand in task.inputs if operand.layout is not None})
+    tensors: list[TensorDesc] = []
+    ops: list[dict[str, Any]] = []
+    references: dict[int, dict[str, Any]] = {}
+
+    def add(op: str, given: list[dict[str, Any]], attributes: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {"op": op, "operands": given}
+        if attributes:
+            made["attributes"] = {name: _encoded(value) for name, value in attributes.items()}
+        ops.append(made)
+        return {"op": len(ops) - 1}
+
+    for item in sources:
+        spec: Spec = graph.nodes[item]["spec"]
+        shape = spec.shape if spec.ndim <= DIMENSIONS else (spec.size,)
+        references[item] = {"input": len(tensors)}
+        tensors.append(TensorDesc.of(shape, spec.dtype))
+        if spec.ndim != DIMENSIONS:
+            references[item] = add("reshape", [references[item]], {"shape": spec.shape})
+    stored = {output.item for output in task.outputs}
+    for item in _needed(graph, stored, set(sources)):
+        call = graph.nodes[item].get("call")
+        if call is None:
+            references[item] = {"number": graph.nodes[item]["number"].__name__}
+            continue
+        given = [references[source] for source in operands(graph, item)]
+        references[item] = add(call.op.name, given, _attributes(call))
+        if item in stored and item != max(stored):
+            ops[-1]["keep"] = True
+    return tuple(tensors), ops
+
+
+def _needed(graph: nx.DiGraph, results: set[int], sources: set[int]) -> list[int]:
+    """The items that lead from sources to results, in the order of recording."""
+    found: set[int] = set()
+    stack = list(results)
+    while stack:
+        item = stack.pop()
+        if item not in found and item not in sources:
+            found.add(item)
+            stack += operands(graph, item)
+    return sorted(found)
+
+
+def _attributes(call: Call) -> dict[str, Any]:
+    """The declared attributes of a call, in a form in which the op takes them again."""
+    found = {}
+    for attribute in call.op.attributes:
+        value = call.attributes.get(attribute.name, attribute.default)
+        single = attribute.annotation == "int" and attribute.kind is not Parameter.VAR_POSITIONAL
+        if single and isinstance(value, tuple):  # a dimension, of which the rule of row ops made the dimensions
+            (value,) = value
+        found[attribute.name] = value
+    return found
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, DType):
+        return {"dtype": value.short}
+    if isinstance(value, (tuple, list)):
+        return [_encoded(part) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ArgumentError(f"an attribute of {type(value).__name__} cannot be written as JSON")
+
+
+# --- back
+
+
+def replay(ops: Sequence[Mapping[str, Any]], inputs: Sequence[TensorDesc], output: TensorDesc) -> Task:
+    """The one task that recorded ops are. Raises ArgumentError, which names the op that is wrong."""
+    given = [placeholder(desc)._node for desc in inputs]
+    made: list[Node] = []
+    for number, recorded in enumerate(ops):
+        try:
+            # Nodes, not tensors: a result that a tensor names would be one that the kernel stores.
+            made.append(_replayed(recorded, given, made)._node)
+        except Exception as error:
+            raise ArgumentError(f"ops/{number}: {_text(error)}") from None
+    computed = made[-1].spec
+    if 0 in computed.shape or _described(computed) != output:
+        raise ArgumentError(f"the last op computes {computed}, not {output}")
+    stored = [node for node, recorded in zip(made, ops, strict=True) if recorded.get("keep") or node is made[-1]]
+    return single_task(stored, given)
+
+
+def _replayed(recorded: Mapping[str, Any], inputs: Sequence[Node], results: Sequence[Node]) -> Tensor:
+    op = OPS.get(recorded["op"])
+    if op is None:
+        raise ArgumentError(f"there is no op {recorded['op']!r}")
+    operands = [_operand(reference, inputs, results) for reference in recorded["operands"]]
+    if not op.variadic and len(operands) != len(op.operands):
+        raise ArgumentError(f"{op.name} has {len(op.operands)} operands, not {len(operands)}")
+    given = dict(recorded.get("attributes", {}))
+    values = []
+    for attribute in op.attributes:
+        value = _decoded(given.pop(attribute.name)) if attribute.name in given else attribute.default
+        if value is Parameter.empty:
+            raise ArgumentError(f"{op.name} needs the attribute {attribute.name}")
+        values.append(value)
+    if given:
+        raise ArgumentError(f"{op.name} has no attribute {', '.join(given)}")
+    return record(op, operands, tuple(values))
+
+
+def _operand(reference: Mapping[str, Any], inputs: Sequence[Node], results: Sequence[Node]) -> Any:
+    ((kind, value),) = reference.items()
+    if kind == "number":
+        return _NUMBERS[value](1)
+    known = {"input": inputs, "op": results}[kind]
+    if not (type(value) is int and 0 <= value < len(known)):
+        raise ArgumentError(f"there is no {kind} {value!r} before it")
+    return wrap(known[value])
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return as_dtype(value["dtype"])
+    if isinstance(value, list):
+        return tuple(map(_decoded, value))
+    return value
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
+
+
+def _described(spec: Spec) -> TensorDesc:
+    return TensorDesc.of(spec.shape if spec.ndim <= DIMENSIONS else (spec.size,), spec.dtype)
+
+
+# --- entries
+
+
+@cache
+def _packaged() -> dict[str, Path]:
+    """Function -> file, of all kernel functions of this package."""
+    files = sorted(kernel_source.PACKAGED.glob("[a-z]*.py"))
+    return {name: path for path in files for name in kernel_source.functions(path)}
+
+
+def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
+    """The entry of a configuration that makes the kernel of a task of a planned graph.
+
+    It names one of the package's functions where that gives the same kernel, else it has the ops. Raises ArgumentError
+    for a task with a tensor that no descriptor can say.
+    """
+    tensors, ops = describe(graph, task)
+    result = _described(graph.nodes[max(output.item for output in task.outputs)]["spec"])
+    plain = _plain(task)
+    entry: dict[str, Any] = {
+        "kernel_name": "+".join(task.ops),
+        "kernel_source": OPS_SOURCE,
+        "arch": target.array.arch,
+        "input_tensors": [str(desc) for desc in tensors],
+        "output_tensor": str(result),
+        "exported_name": kernel_name(task),
+    }
+    entry |= plain if plain is not None else {"ops": ops}
+    if target.columns != target.array.columns:
+        entry["cols"] = target.columns
+    if target.float32 != DEFAULT_FLOAT32:
+        entry["float32"] = target.float32
+    return entry
+
+
+def _plain(task: Task) -> dict[str, Any] | None:
+    """The fields that name a function of the package which gives the same kernel, if there is one."""
+    output, *inputs = described(task)
+    numbers = any(operand.layout is None for operand in task.inputs)
+    if len(task.outputs) > 1 or numbers or not all(desc.is_contiguous for desc in (output, *inputs)):
+        return None
+    for name in (f"{kind}_{word}" for word in words(task) for kind in ("ggml_op", "ggml_unary_op")):
+        path = _packaged().get(name)
+        if path is None:
+            continue
+        function = kernel_source.function(path, name)
+        params = _params(function, task.calls[0])
+        try:
+            same = capture_task(function, inputs, output, params)
+        except ArgumentError:
+            continue
+        if all(said(same) == said(task) for said in (kernel_name, tensor_descs, op_params)):
+            found: dict[str, Any] = {"kernel_name": name, "kernel_source": path.name, "output_tensor": str(output)}
+            found["input_tensors"] = [str(desc) for desc in inputs]
+            return found | ({"op_params": params} if params else {})
+    return None
+
+
+def _params(function: Callable[..., Any], call: Call) -> dict[str, Any]:
+    """The attributes of a call that are keywords of the function and not its defaults."""
+    parameters = inspect.signature(function).parameters
+    return {
+        name: value
+        for name, value in call.attributes.items()
+        if name in parameters and isinstance(value, (bool, int, float, str)) and value != parameters[name].default
+    }

@@ -1,0 +1,140 @@
+"""From a kernel function and descriptors to the one task that it is, without data.
+
+task = capture_task(lambda a, b: a + b, [TensorDesc.parse("(1024,1,1,1)/bf16")] * 2)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.errors import ArgumentError, CaptureError
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, capture
+from npu_tensor.kernels.offer import FUSION
+from npu_tensor.ops.declare import Layout, Op, Operand, Resolution
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
+from npu_tensor.spec import Spec
+from npu_tensor.task import Task
+from npu_tensor.tensor import Tensor, record, wrap
+
+__all__ = ["capture_task", "placeholder", "single_task"]
+
+
+def capture_task(
+    function: Callable[..., Any],
+    inputs: Sequence[TensorDesc],
+    output: TensorDesc | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Task:
+    """The task that a function of tensors is on an NPU.
+
+    The function is called once with a tensor of four dimensions for each input, in NumPy's order, which has no value;
+    with `params` as keywords; and with `output`, if it has a parameter of that name. Of a tuple that it returns the
+    kernel stores all, and `output` describes the last. Raises ArgumentError if it fails, if what it computes is not one
+    kernel or does not read all inputs, or if its result is not as `output` says.
+    """
+    operands = [placeholder(desc) for desc in inputs]
+    nodes = [operand._node for operand in operands]  # the function may make the tensors name other nodes, as += does
+    keywords = dict(params or {})
+    if output is not None and "output" in _parameters(function):
+        keywords["output"] = output
+    try:
+        result = function(*operands, **keywords)
+    except CaptureError:
+        raise ArgumentError(
+            "the function reads the value of a tensor; a kernel is made of recorded ops alone, such as npu_tensor.where"
+        ) from None
+    except Exception as error:
+        raise ArgumentError(f"{type(error).__name__}: {error}") from error
+    results = result if isinstance(result, tuple) and result else (result,)
+    for one in results:
+        if not isinstance(one, Tensor):
+            raise ArgumentError(f"the function must return a Tensor, not {type(one).__name__}")
+    _check_result(results[-1], output)
+    return single_task([one._node for one in results], nodes)
+
+
+def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
+    """The one task that computes some nodes from operands. ArgumentError if there are several, or none."""
+    found = capture(results)
+    leaves = [leaf for _, leaf in found.leaves if isinstance(leaf, Node)]
+    roots = [_root(operand) for operand in operands]
+    foreign = next((leaf for leaf in leaves if leaf not in roots), None)
+    if foreign is not None:
+        raise ArgumentError(f"the function reads a tensor {foreign.spec} that is none of its operands")
+    for number, root in enumerate(roots):
+        if root not in leaves:
+            raise ArgumentError(f"operand {number}, counted from 0, is not used")
+    tasks = cut(found, FUSION).tasks
+    if not tasks:
+        raise ArgumentError("the function computes nothing: its result lies in memory as its operand does")
+    if len(tasks) > 1:
+        names = ", ".join(task.name for task in tasks)
+        raise ArgumentError(f"one entry is one kernel, and this takes {len(tasks)}: {names}")
+    return tasks[0]
+
+
+def _root(node: Node) -> Node:
+    """What a placeholder lies in: itself, or the buffer that it views."""
+    return node if node.call is None else node.inputs[0]
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable without one, such as some that are written in C
+        return {}
+
+
+def _check_result(result: Tensor, output: TensorDesc | None) -> None:
+    if output is None:
+        return
+    if 0 in result.shape or result.ndim > len(output.ne):
+        raise ArgumentError(f"the result has shape {list(result.shape)}, which no descriptor can say")
+    computed = TensorDesc.of(result.shape, result.dtype)
+    if computed == output:
+        return
+    message = f"the function computes {computed}, not {output}"
+    if computed.dtype is output.dtype and _used(computed) == _used(output)[::-1] != _used(output):
+        message += "; these look like row-major (NumPy) shapes: GGML's first extent is the innermost"
+    raise ArgumentError(message)
+
+
+def _used(desc: TensorDesc) -> list[int]:
+    """The extents up to the last one above 1."""
+    return list(desc.ne[: max((axis + 1 for axis, extent in enumerate(desc.ne) if extent > 1), default=0)])
+
+
+# --- placeholders
+
+
+def placeholder(desc: TensorDesc) -> Tensor:
+    """A tensor without a value; one that is not contiguous is a view of a buffer of `desc.span` elements."""
+    if desc.is_contiguous:
+        return wrap(Data(Spec.of(desc.shape, desc.dtype), PLACEHOLDER))
+    base = wrap(Data(Spec.of((desc.span,), desc.dtype), PLACEHOLDER))
+    return record(_STRIDED, (base,), (desc.shape, desc.strides))
+
+
+def _strided_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    (base,) = operands
+    assert isinstance(base, Spec)
+    return Resolution(Spec.of(attributes["shape"], base.dtype), (None,), attributes)
+
+
+def _strided_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout:
+    assert layout.strides == (1,)
+    return Layout(shape, attributes["strides"], layout.offset)
+
+
+def strided(input: Any, /, shape: Any, strides: Any) -> Any:
+    """A reading of a vector with any strides."""
+    return np.lib.stride_tricks.as_strided(input, shape, [stride * input.itemsize for stride in strides])
+
+
+# Not in the registry: views of tensors are made by the ops there, and this one is only for descriptors.
+_STRIDED: Final = Op(strided, kind="view", rule=_strided_rule, layout=_strided_layout, public=False)

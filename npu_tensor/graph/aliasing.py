@@ -1,0 +1,333 @@
+"""Views that see writes: which tensors share memory in PyTorch's sense, and what a write to one means for the others.
+
+    r = a[0]    # r and a are members of one storage
+    r[1] = 5    # r names a new value; a forgets its own, and derives it from the storage when it is next used
+
+Values are immutable, so a write makes new ones (functionalization). Recording a view only notes that two tensors
+belong together. The first write that another member can see gives the storage a value: the base, from which views are
+recorded again, and the writes that it has yet to take in. Nothing is computed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from npu_tensor._util.forks import held_at_fork
+from npu_tensor.graph.nodes import Data, Node, Watch, current_order, watches
+from npu_tensor.ops import OPS
+from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
+from npu_tensor.planner import selection
+from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.spec import Spec, contiguous_strides
+
+__all__ = ["Storage", "View", "view_node"]
+
+
+class View:
+    """Where a tensor's elements lie in its storage: PyTorch's offset, sizes and strides.
+
+    Equal ones are one object, unless there are very many.
+
+    path: the view ops that lead from the whole storage to it. layout: strides and offset in elements.
+    overlaps: whether one element stands at several positions, as after `expand`. covers: whether every element of the
+    storage stands at one position.
+    """
+
+    __slots__ = ("children", "covers", "first", "is_contiguous", "last", "layout", "overlaps", "path", "spec")
+    _wholes: ClassVar[dict[Spec, View]] = {}
+    _kept: ClassVar[int] = 0
+
+    def __init__(self, spec: Spec, layout: Layout, path: tuple[Call, ...], size: int) -> None:
+        self.children: dict[Call, View | None] = {}
+        self.spec: Final = spec
+        self.layout: Final = layout
+        self.path: Final = path
+        steps = [(extent, stride) for extent, stride in zip(spec.shape, layout.strides, strict=True) if extent != 1]
+        own = contiguous_strides(tuple(extent for extent, _ in steps))
+        self.is_contiguous: Final = not spec.size or all(s == o for (_, s), o in zip(steps, own, strict=True))
+        self.overlaps: Final = bool(spec.size) and any(not stride for _, stride in steps)
+        self.covers: Final = spec.size == size and not self.overlaps
+        self.first: Final = layout.offset + sum(min(0, (extent - 1) * stride) for extent, stride in steps)
+        self.last: Final = layout.offset + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
+
+    @classmethod
+    def whole(cls, spec: Spec) -> View:
+        """The view of a storage that is the storage."""
+        view = cls._wholes.get(spec)
+        if view is None:
+            layout = Layout(spec.shape, contiguous_strides(spec.shape))
+            view = cls._wholes.setdefault(spec, cls(spec, layout, (), spec.size))
+        return view
+
+    def through(self, call: Call) -> View | None:
+        """What a view op shows of this view; None where its elements would have to be copied, by PyTorch's rule.
+
+        Enters it in `children`, where it is looked up first.
+        """
+        assert call.op.layout is not None
+        layout = call.op.layout(self.layout, call.spec.shape, call.attributes)
+        whole = self.path[0].operands[0] if self.path else self.spec
+        assert isinstance(whole, Spec)
+        child = None if layout is None else View(call.spec, layout, (*self.path, call), whole.size)
+        View._kept += 1
+        if View._kept >= MOST_KEPT or len(self.children) >= MOST_KEPT:  # Equal views may then be several objects.
+            View._kept = 0
+            View._wholes.clear()
+            self.children.clear()
+        return self.children.setdefault(call, child)
+
+    def meets(self, other: View) -> bool:
+        """Whether the two may have elements in common: whether their ranges of addresses overlap."""
+        return (
+            self.first <= other.last and other.first <= self.last and self.spec.size != 0 and other.spec.size != 0
+        )
+
+
+# One lock for all storages: the first view of a tensor, writes that others see, and the first use of a tensor after one
+# take it.
+_lock = threading.RLock()
+held_at_fork(_lock)
+
+
+class _Writes:
+    """What was written to parts of a storage and is not in its base yet.
+
+    nodes: by part, oldest first. are_apart: whether no two parts meet, so that their order does not matter.
+    """
+
+    __slots__ = ("_first", "_last", "are_apart", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: dict[View, Node] = {}
+        self.are_apart = True
+        self._first, self._last = 0, -1  # the range of addresses of all parts
+
+    def add(self, view: View, node: Node) -> None:
+        """Note a write. An interrupt leaves either what was there before or all of it."""
+        if view.spec.size and view not in self.nodes:
+            self.are_apart &= not self._is_near(view)
+            is_first = self._first > self._last
+            self._first = view.first if is_first else min(self._first, view.first)
+            self._last = view.last if is_first else max(self._last, view.last)
+        if self.are_apart or view not in self.nodes:
+            self.nodes[view] = node
+        else:
+            self.nodes = {**{other: older for other, older in self.nodes.items() if other is not view}, view: node}
+
+    def meet(self, view: View) -> bool:
+        """Whether a part that was written may have elements in common with a view."""
+        return self._is_near(view) and any(view.meets(part) for part in self.nodes)
+
+    def _is_near(self, view: View) -> bool:
+        return view.first <= self._last and self._first <= view.last
+
+
+_NOTHING: Final = _Writes()  # never added to; most storages are never written to
+
+
+class Storage:
+    """Tensors that are views of the same memory.
+
+    Before the first write its members name consistent values of their own, and the storage has none. Afterwards a
+    member either names its present value, or none, and then gets it by `read` when it is used.
+    """
+
+    __slots__ = ("__weakref__", "_node", "_whole", "_writes", "_written", "crowded", "members")
+
+    def __init__(self, member: Any) -> None:
+        """member: the tensor that is about to be viewed."""
+        self._whole: Spec = member._node.spec
+        self.members: deque[Any] = deque((weakref.ref(member),))  # that name a value, weakly; also dead ones
+        self.crowded = 64
+        # The base. An attribute of this name, as that of a Tensor, lets plans keep its value while the storage lives.
+        self._node: Node | None = None
+        self._writes = _NOTHING
+        self._written = 0  # the order of nodes at the latest write that others could see
+
+    @staticmethod
+    def of(tensor: Any) -> tuple[Storage, View]:
+        """The storage of a tensor that may not have been viewed before, and the tensor's place in it."""
+        with _lock:
+            if tensor._alias is None:
+                tensor._alias = Storage(tensor), View.whole(tensor._node.spec)
+            return tensor._alias  # type: ignore[no-any-return]
+
+    def forget_the_dead(self) -> None:
+        """Drop what stands for views that are gone. Called when there may be many."""
+        with _lock:
+            members = self.members
+            for _ in range(len(members)):  # one by one, as other threads may add theirs meanwhile
+                member = members.popleft()
+                if member() is not None:
+                    members.append(member)
+            self.crowded = 64 + 2 * len(members)
+
+    @staticmethod
+    def has_changed(tensor: Any) -> bool:
+        """Whether a write to another member has made a tensor forget its value."""
+        try:
+            object.__getattribute__(tensor, "_node")
+        except AttributeError:
+            return True
+        return False
+
+    def enter(self, tensor: Any) -> None:
+        """Enter a view of a value that may be that of before a write in another thread."""
+        with _lock:
+            if self._has_value() and not self.has_changed(tensor):
+                del tensor._node
+            else:
+                self.members.append(weakref.ref(tensor))
+
+    def living(self) -> list[Any]:
+        """The members that name a value. A result of which only its function knew that it is a view has left."""
+        return self._living(self.members)
+
+    def _living(self, handles: Iterable[Any]) -> list[Any]:
+        members = (handle() for handle in list(handles))
+        return [member for member in members if member is not None and member._alias and member._alias[0] is self]
+
+    def is_outside(self, watch: Watch) -> bool:
+        """Whether a tensor from outside a function that is being traced is a member."""
+        if self._has_value():
+            return self._written < watch.before
+        return any(watch.is_outside(member._node) for member in self.living())
+
+    def write(self, tensor: Any, view: View, node: Node) -> None:
+        """Let a member name another value. The others forget theirs.
+
+        Whenever an interrupt comes, all members have the values of before or all have those of afterwards.
+        """
+        with _lock:
+            # Views that other threads make meanwhile see that the members are others; see `enter`.
+            members = self.members
+            try:
+                self.members = deque()
+                self._write([member for member in self._living(members) if member is not tensor], tensor, view, node)
+            except BaseException:
+                if self.members is not members:
+                    self.members.extend(members)
+                raise
+
+    def _write(self, others: list[Any], tensor: Any, view: View, node: Node) -> None:
+        if others or self._has_value():
+            if not self._has_value():
+                self._begin([*others, tensor])
+            self._written = current_order()
+            for member in (*others, tensor):
+                if not self.has_changed(member):
+                    member._node.handle = None
+                    del member._node
+            if self._node is not None:
+                self._node.handle = weakref.ref(self)
+            if view.covers or self._writes is _NOTHING:
+                writes = _Writes()
+                writes.add(view, node)
+                self._writes = writes
+            else:
+                self._writes.add(view, node)
+            if view.covers:
+                self._node = None
+        self.members.append(weakref.ref(tensor))
+        _name(tensor, node)
+
+    def read(self, tensor: Any, view: View) -> Node:
+        """The present value of a member that names none; from now on it names this one."""
+        with _lock:
+            if not self.has_changed(tensor):
+                return tensor._node  # type: ignore[no-any-return]  # another thread was faster
+            watch = watches.get(threading.get_ident()) if watches else None
+            outside = watch is not None and self.is_outside(watch)
+            start = current_order()
+            node = self._writes.nodes.get(view) if self._writes.are_apart else None
+            if node is None:
+                if self._node is None or self._writes.meet(view):
+                    self._settle()
+                assert self._node is not None
+                node = self._node
+                for call in view.path:
+                    node = view_node(call, node, node.depth + 1, node.where)
+            if watch is not None and outside:
+                watch.outside_since(start, node)
+            _name(tensor, node)
+            self.members.append(node.handle)
+            return node
+
+    def _has_value(self) -> bool:
+        return self._node is not None or bool(self._writes.nodes)
+
+    def _begin(self, members: list[Any]) -> None:
+        """Give the storage the value that its members agree on."""
+        whole = next((member for member in members if not member._alias[1].path), None)
+        if whole is not None:
+            self._node = whole._node
+            return
+        # What was viewed is gone; all that anybody can see of it are its views.
+        writes = _Writes()
+        for member in members:
+            writes.add(member._alias[1], member._node)
+        self._writes = writes
+
+    def _settle(self) -> None:
+        """Record the writes, so that the base has them."""
+        base = self._node
+        for view, node in self._writes.nodes.items():
+            if not view.path:
+                base = node
+            elif view.covers and view.is_contiguous:
+                call = OPS["reshape"].call((view.spec,), (self._whole.shape,))
+                base = view_node(call, node, node.depth + 1, node.where)
+            else:
+                base = _written(_zeros(self._whole) if base is None else base, view, node)
+        self._node = _zeros(self._whole) if base is None else base
+        self._writes = _NOTHING
+        if self._node.tensor is None:
+            self._node.handle = weakref.ref(self)
+
+
+def _name(tensor: Any, node: Node) -> None:
+    tensor._node = node
+    node.handle = weakref.ref(tensor)
+
+
+def _zeros(spec: Spec) -> Node:
+    """A base of which no element that is not written can be seen."""
+    return Node(OPS["fill"].call((int,), (spec.shape, spec.dtype)), (0,), spec, 1, None)
+
+
+def _written(base: Node, view: View, value: Node) -> Node:
+    """The base with the elements of a view replaced."""
+    op, (_, strides, offset) = OPS["write_strided"], view.layout
+    # The offset is an operand, so that a place that changes from turn to turn of a loop is not a new structure.
+    call = op.call((base.spec, value.spec, int), (strides,))
+    return Node(call, (base, value, offset), base.spec, max(base.depth, value.depth) + 1, value.where)
+
+
+SMALL_PART = 4096
+"""Parts of at most so many bytes are copied, which takes less than a microsecond, instead of shared."""
+
+
+def view_node(call: Call, viewed: Node, depth: int, where: Any) -> Node:
+    """The node of a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
+
+    A plan for every place that a program looks at would cost far more than to share the memory.
+    """
+    value = viewed.value
+    if call.start is None or type(value) is not Buffer or watches:
+        return Node(call, (viewed,), call.spec, depth, where)
+    start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
+    if nbytes == value.nbytes:
+        return Data(call.spec, value)
+    if nbytes <= SMALL_PART and 8 * nbytes <= value.nbytes:  # which would keep the whole alive
+        part = allocator().allocate(nbytes)
+        ctypes.memmove(part.address, value.address + start, nbytes)
+        return Data(call.spec, part)
+    if selection.active.accelerators:  # An NPU keeps copies of whole values, and reads parts of them.
+        return Node(call, (viewed,), call.spec, depth, where)
+    return Data(call.spec, value.part(start, nbytes))

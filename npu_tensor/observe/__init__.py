@@ -1,0 +1,1 @@
+"""What shows a program to its user: explain, profile, trace, pictures, text."""

@@ -1,0 +1,123 @@
+"""What NPU_TENSOR_DEBUG prints, to stderr. Each level includes those below it.
+
+1. plans, the devices that they use, builds, hardware contexts and faults
+2. one line per kernel that runs: device, ops, result, time and bandwidth
+3. for every new plan which device runs which ops in which kernel, and why
+4. the generated code: LLVM IR of the processor's kernels, C++ of an NPU's
+5. what the compilers say
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from npu_tensor import events
+from npu_tensor._util.units import duration
+from npu_tensor.config import config
+
+__all__ = ["follow", "show", "show_code"]
+
+_simulated: dict[int, events.KernelSimulated] = {}
+"""By thread, of the step that has yet to end."""
+
+_sources: set[Any] = set()
+"""C++ that was printed; kernels of many shapes share it."""
+
+
+def show(event: events.Event) -> None:
+    """Print what `config.debug` asks for; level 5 is that of who runs the compilers, `runtime.build.process`."""
+    level = config.debug
+    if level >= 1 and (line := _line(event)):
+        _print(line)
+    match event:
+        case events.KernelSimulated():
+            _simulated[event.thread] = event
+        case events.KernelRan():
+            simulated = _simulated.pop(event.thread, None)
+            if level >= 2:
+                _print(_ran(event, simulated))
+        case events.PlanBuilt() if level >= 3:
+            _print("\n".join(_placement(event.plan)))
+            for source in _new_sources(event.plan):
+                show_code("C++", source.name, source.text)
+
+
+_listener = partial(show)
+"""The setting's own, so that it never ends what a program has begun with `show`."""
+
+
+def follow(level: int) -> None:
+    """Begin or end to listen, as `config.debug` says.
+
+    What only runs again is printed, too, and who asks for nothing pays for nothing.
+    """
+    events.keep_listening(_listener, level > 0)
+
+
+def show_code(language: str, name: str, text: str) -> None:
+    """Print code that this process has generated, if `config.debug` asks for it."""
+    if config.debug >= 4:
+        _print(f"--- {language} of {name}, {len(text.splitlines())} lines\n{text.rstrip()}\n---")
+
+
+def _print(text: str) -> None:
+    if text:
+        print(text, file=sys.stderr)
+
+
+def _line(event: events.Event) -> str:
+    match event:
+        case events.PlanBuilt():
+            devices = ", ".join(dict.fromkeys(placed.kernel.device for placed in _placed(event.plan)))
+            return (
+                f"plan: {event.nodes} ops in {event.steps} kernels on {devices or 'no device'}, "
+                f"{duration(event.seconds)}, of which kernels {duration(event.compile_seconds)}"
+            )
+        case events.BuildStarted():
+            return f"build: {event.kernel} by {event.backend} begins"
+        case events.BuildFinished(error=""):
+            return f"build: {event.kernel} by {event.backend}, {duration(event.seconds)}"
+        case events.BuildFinished():
+            return f"build: {event.kernel} by {event.backend} failed after {duration(event.seconds)}: {event.error}"
+        case events.ContextOpened():
+            return f"{event.device}: context of {event.kernel} opened, {event.contexts} now"
+        case events.ContextClosed():
+            return f"{event.device}: context of {event.kernel} closed, {event.contexts} left"
+        case events.DeviceFault():
+            return f"{event.device}: {event.kernel} failed, {event.cause}; the CPU computes {event.launches} launches"
+    return ""
+
+
+def _placed(plan: Any) -> Any:
+    return () if plan is None else plan.placed
+
+
+def _ran(event: events.KernelRan, simulated: events.KernelSimulated | None) -> str:
+    line = f"{event.device} {event.kernel} {event.out} {event.seconds * 1e3:.3f} ms"
+    if simulated is not None:
+        return f"{line} to simulate, predicted for the array: {simulated.seconds * 1e3:.3f} ms"
+    placed = _placed(event.plan)
+    if event.step >= len(placed) or not event.seconds:
+        return line
+    return f"{line} {placed[event.step].kernel.cost.nbytes / event.seconds / 1e9:.2f} GB/s"
+
+
+def _placement(plan: Any) -> Iterator[str]:
+    for number, (task, kernel, _, refusals) in enumerate(_placed(plan)):
+        out = ", ".join(f"{output.dtype.short}{list(output.layout.shape)}" for output in task.outputs)
+        predicted = duration(kernel.cost.expense.seconds)
+        yield f"  #{number} {'+'.join(task.ops)} {out}: {kernel.name} on {kernel.device}, predicted {predicted}"
+        for answer in (kernel, *refusals):
+            yield f"       {answer.reason}"
+
+
+def _new_sources(plan: Any) -> Iterator[Any]:
+    for placed in _placed(plan):
+        request = getattr(placed.kernel, "request", None)  # Kernels of the processor have none.
+        for source in dict.fromkeys(function.source for function in request.design.functions) if request else ():
+            if source not in _sources:
+                _sources.add(source)
+                yield source

@@ -1,0 +1,84 @@
+"""Pieces of HTML. Styles are attributes of elements, and all that comes from elsewhere is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
+
+from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Kind, legible
+
+__all__ = ["Badge", "Cell", "details", "document", "escaped", "paragraph", "preformatted", "table"]
+
+
+class Badge(NamedTuple):
+    """Words in the colours of a kind of device."""
+
+    kind: Kind
+    text: str
+
+
+Cell = str | Badge
+
+
+def escaped(text: str) -> str:
+    """The text as HTML and as XML."""
+    return html.escape(legible(text))
+
+
+def paragraph(text: str) -> str:
+    """A line of text."""
+    return f'<div style="margin:2px 0">{escaped(text)}</div>'
+
+
+def preformatted(text: str) -> str:
+    """Text as it is, in a font of fixed width."""
+    return f'<pre style="margin:4px 0">{escaped(text)}</pre>'
+
+
+def table(columns: Sequence[Sequence[Cell]], figures: Container[str], prose: Container[str]) -> str:
+    """A table that can be scrolled sideways. columns: each begins with its heading.
+
+    figures, prose: headings of columns that are flush right, and of those whose lines may be broken.
+    """
+    styles = [
+        f"vertical-align:top;padding:2px 8px;text-align:{'right' if column[0] in figures else 'left'};"
+        f"white-space:{'normal;min-width:20em' if column[0] in prose else 'nowrap'}"
+        for column in columns
+    ]
+
+    def line(tag: str, cells: Iterable[Cell]) -> str:
+        pairs = zip(styles, cells, strict=True)
+        return "".join(f'<{tag} style="{style}">{_cell(cell)}</{tag}>' for style, cell in pairs)
+
+    head, *rows = zip(*columns, strict=True)
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return (
+        '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
+        f"<thead><tr>{line('th', head)}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return escaped(cell)
+    colours = COLOURS[cell.kind]
+    style = f"background:{colours.fill};color:{TEXT};border:1px solid {colours.line};border-radius:4px;padding:0 4px"
+    return f'<span class="{cell.kind}" style="{style}">{escaped(cell.text)}</span>'
+
+
+def details(summary: str, body: str, *, opened: bool = False) -> str:
+    """Something that can be folded up. body: HTML."""
+    state = ' open="open"' if opened else ""
+    return (
+        f'<details{state}><summary style="cursor:pointer">{escaped(summary)}</summary>'
+        f'<div style="overflow:auto">{body}</div></details>'
+    )
+
+
+def document(title: str, body: str) -> str:
+    """A whole page. body: HTML."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>{escaped(title)}</title></head>\n'
+        f'<body style="font-family:system-ui,sans-serif">{body}</body></html>\n'
+    )

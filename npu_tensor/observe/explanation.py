@@ -1,0 +1,352 @@
+"""What `explain` has found out about a graph: rows, totals, text, and pictures."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, overload
+
+from npu_tensor._util.units import duration, size
+from npu_tensor.errors import ArgumentError, written
+from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
+from npu_tensor.planner.plan import Placed, Timings
+from npu_tensor.runtime.devices.device_uri import parse_uri
+
+__all__ = ["Explanation", "Row", "Total", "Work", "renamed", "with_device_names"]
+
+NO_DEVICE: Final = "-"
+"""In place of the URI of what needs no kernel."""
+
+MOST_OPEN: Final = 200
+"""Boxes of the largest picture that a notebook shows without being asked."""
+
+MOST_HTML_ROWS: Final = 200
+
+
+class Row(NamedTuple):
+    """One op.
+
+    out: dtype and shape of its result. kernel: its family, "fused into #N" on all but the last op of a kernel, or
+    "none". The rest but the line is about the whole kernel and stands on the row of its last op.
+    origin: where the kernel's code came from: "precompiled", "cache", "memory" or "built"; "none" if there is none, and
+    "" on the rows of ops that are fused into the kernel of another row.
+    predicted: seconds of a run; of a simulated device those of the real array. measured: seconds of the latest run of
+    this structure that was timed, as the next one after `explain` is; of a simulated device those that the simulator
+    took. nbytes: read and written in main memory. why: this kernel, and what kept the op from the devices that are
+    preferred. line: "file.py:12".
+    """
+
+    op: str
+    out: str
+    device: str = NO_DEVICE
+    kernel: str = "none"
+    origin: str = "none"
+    predicted: float | None = None
+    measured: float | None = None
+    nbytes: int | None = None
+    why: str = ""
+    line: str = ""
+
+
+class Total(NamedTuple):
+    """All kernels on one device. predicted, measured: seconds of them together, None where one was not measured.
+
+    copies: seconds, predicted, of bringing every operand there and every result back; those that can stay there do.
+    switches: changes of the context from run to run; switching: seconds that these are predicted to take.
+    """
+
+    device: str
+    kernels: int
+    predicted: float
+    measured: float | None
+    nbytes: int
+    copies: float
+    switches: int
+    switching: float
+
+
+class Timed(Protocol):
+    """Whose steps are timed: a plan, or several."""
+
+    @property
+    def seconds(self) -> Sequence[float | None]:
+        """By step, of the latest run that was timed; None before that."""
+        ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
+
+    items: of the rows. leaves: boxes of values from outside, by item. edges: between items. members: rows of each
+    kernel. placed, timings: of the plan, or of those of all parts. switching: by device, seconds of a change of the
+    context. names: what the user calls devices, by URI, where that is another name.
+    """
+
+    items: Sequence[int] = ()
+    leaves: Mapping[int, Box] = field(default_factory=dict)
+    edges: Sequence[tuple[int, int]] = ()
+    members: Sequence[Sequence[int]] = ()
+    placed: Sequence[Placed] = ()
+    timings: Timed = field(default_factory=lambda: Timings([]))
+    switching: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+class Explanation(Sequence[Row]):
+    """The rows of a graph, in the order in which its ops were recorded. Prints as a table.
+
+    Measured times are looked up when they are asked for.
+    """
+
+    def __init__(self, rows: Iterable[Row] = (), work: Work | None = None) -> None:
+        self._rows = tuple(rows)
+        self._work = Work(range(len(self._rows))) if work is None else work
+        self._steps = {numbers[-1]: step for step, numbers in enumerate(self._work.members)}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        return self._now()[index]
+
+    def _now(self) -> tuple[Row, ...]:
+        """The rows with the times measured so far."""
+        seconds, steps = self._work.timings.seconds, self._steps
+        return tuple(
+            row._replace(measured=seconds[steps[number]]) if number in steps else row
+            for number, row in enumerate(self._rows)
+        )
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts, as pandas.DataFrame takes them."""
+        return [row._asdict() for row in self._now()]
+
+    @property
+    def totals(self) -> list[Total]:
+        """What all kernels of a device take together, for each device that has any."""
+        placed, seconds = self._work.placed, self._work.timings.seconds
+        found = []
+        for device in dict.fromkeys(entry.kernel.device for entry in placed):
+            steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
+            costs = [placed[step].kernel.cost for step in steps]
+            times = [time for step in steps if (time := seconds[step]) is not None]
+            # A plan is run again and again: its first kernel follows the last one.
+            contexts = [cost.context for cost in costs]
+            switches = sum(a != b for a, b in zip(contexts, [*contexts[1:], contexts[0]], strict=True))
+            found.append(
+                Total(
+                    self._work.names.get(device, device),
+                    len(steps),
+                    sum(cost.expense.seconds for cost in costs),
+                    sum(times) if len(times) == len(steps) else None,
+                    sum(cost.nbytes for cost in costs),
+                    sum(move.expense.seconds for cost in costs for move in (*cost.reads, *cost.writes)),
+                    switches,
+                    switches * self._work.switching.get(device, 0.0),
+                )
+            )
+        return found
+
+    def __str__(self) -> str:
+        if not self._rows:
+            return "nothing to run: every value has been computed; a function under nt.jit has a method explain"
+        return _table(self._now(), self.totals)
+
+    __repr__ = __str__
+
+    # --- pictures
+
+    def svg(self) -> str:
+        """A picture of the graph as an SVG document: ops in their kernels, coloured by device, with tooltips.
+
+        Graphs of more than 600 ops and values are drawn with one box per kernel, and of those the last 600.
+        """
+        return svg(self._picture())
+
+    def mermaid(self) -> str:
+        """The graph as a Mermaid flowchart, for a ```mermaid block in Markdown.
+
+        It keeps to Mermaid's own limits, 500 edges and 50,000 characters, with one box per kernel if need be.
+        """
+        return mermaid(self._picture())
+
+    def _picture(self) -> Picture:
+        rows, work = self._now(), self._work
+        kernel_of = {number: members[-1] for members in work.members for number in members}
+        boxes = dict(work.leaves)
+        for number, row in enumerate(rows):
+            kernel = rows[kernel_of.get(number, number)]
+            tip = "\n".join(filter(None, (f"#{number} {row.op} {row.out}", row.line, _kernel_tip(kernel))))
+            kind: Kind = _kind(row.device) if row.device != NO_DEVICE else "view"
+            boxes[work.items[number]] = Box(kind, row.op, row.out, tip)
+        frames = []
+        for members in work.members:
+            row = rows[members[-1]]
+            title = f"{row.kernel}, predicted {duration(row.predicted or 0.0)}"
+            items = tuple(work.items[number] for number in members)
+            frames.append(Frame(_kind(row.device), title, items, _kernel_tip(row)))
+        legend = [(_kind(total.device), _legend(total)) for total in self.totals]
+        return Picture(boxes, work.edges, frames, legend)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, and the picture, which is folded up if it is large. Computes nothing."""
+        if not self._rows:
+            return page.paragraph(str(self))
+        rows, left_out = self._now()[:MOST_HTML_ROWS], len(self) - MOST_HTML_ROWS
+        columns: list[list[page.Cell]] = [[*column] for column in _columns(rows, [row.why for row in rows])]
+        devices = next(column for column in columns if column[0] == "device")
+        devices[1:] = [page.Badge(_kind(row.device), row.device) if row.device != NO_DEVICE else "" for row in rows]
+        notes = [f"{left_out} more ops: print this object, or see its .rows"] if left_out > 0 else []
+        below = "".join(page.paragraph(line) for line in (*notes, *_total_lines(self.totals)))
+        shown = len(self._work.leaves) + len(self) <= MOST_OPEN
+        return f"{page.table(columns, _FIGURES, ('why',))}{below}{page.details('graph', self.svg(), opened=shown)}"
+
+    def save(self, path: str | Path) -> None:
+        """Write a file of the kind that its suffix says: .svg, .html, .mmd or .md (Mermaid), .txt or .json (the rows).
+
+        Raises ArgumentError for another suffix.
+        """
+        path = Path(path)
+        write = _FORMATS.get(path.suffix.lower())
+        if write is None:
+            raise ArgumentError(f"{path.name}: an explanation is saved as {', '.join(_FORMATS)}")
+        with written(path):
+            path.write_text(write(self), "utf-8", errors="backslashreplace")
+
+
+_FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
+    {
+        ".svg": Explanation.svg,
+        ".html": lambda made: page.document("explanation", made._repr_html_()),
+        ".mmd": Explanation.mermaid,
+        ".md": lambda made: f"```mermaid\n{made.mermaid()}```\n",
+        ".txt": lambda made: f"{made}\n",
+        ".json": lambda made: json.dumps(made.rows, indent=1) + "\n",
+    }
+)
+
+
+def with_device_names(made: Explanation, names: Mapping[str, str]) -> Explanation:
+    """The same, with the devices whose URIs are in `names` called what stands there."""
+    rows = (row._replace(device=names.get(row.device, row.device), why=renamed(row.why, names)) for row in made._rows)
+    return Explanation(rows, replace(made._work, names=names))
+
+
+def renamed(words: str, names: Mapping[str, str]) -> str:
+    """The words with other names of devices, by their URIs, in them."""
+    for uri, name in names.items():
+        words = words.replace(uri, name)
+    return words
+
+
+def _kind(device: str) -> Kind:
+    return parse_uri(device).scheme
+
+
+def _kernel_tip(row: Row) -> str:
+    """What there is to say about a kernel, from the row of its last op."""
+    if row.predicted is None:
+        return row.why
+    simulated = _kind(row.device) == "sim"
+    lines = [f"{row.kernel} on {row.device}", f"origin: {row.origin}"]
+    lines.append(f"predicted{' for the real array' if simulated else ''}: {duration(row.predicted)}")
+    if row.measured is not None:
+        lines.append(f"measured{', the simulator itself' if simulated else ''}: {duration(row.measured)}")
+    lines.append(f"memory: {size(row.nbytes or 0)}")
+    return "\n".join([*lines, row.why])
+
+
+def _legend(total: Total) -> str:
+    simulated = " for the real array" if _kind(total.device) == "sim" else ""
+    many = "1 kernel" if total.kernels == 1 else f"{total.kernels} kernels"
+    return f"{total.device}: {many}, predicted {duration(total.predicted)}{simulated}"
+
+
+_HEADINGS: Final = ("#", "op", "out", "device", "kernel", "origin", "predicted", "measured", "bytes", "why", "line")
+_FIGURES: Final = ("#", "predicted", "measured", "bytes")
+
+
+def _columns(rows: Sequence[Row], reasons: Sequence[str]) -> list[tuple[str, ...]]:
+    """The columns of a table, each under its heading, without those that are empty."""
+    cells = (_cells(number, row, why) for number, (row, why) in enumerate(zip(rows, reasons, strict=True)))
+    return [column for column in zip(_HEADINGS, *cells, strict=True) if any(column[1:])]
+
+
+def _cells(number: int, row: Row, why: str) -> tuple[str, ...]:
+    times = (duration(seconds) if seconds is not None else "" for seconds in (row.predicted, row.measured))
+    nbytes = size(row.nbytes) if row.nbytes is not None else ""
+    return (str(number), row.op, row.out, row.device, row.kernel, row.origin, *times, nbytes, why, row.line)
+
+
+# --- text
+
+WIDTH: Final = 120
+"""Columns of a terminal that the table keeps to, unless there are kernels with very long names."""
+
+MOST_WHY_LINES: Final = 8
+"""Lines of a reason, such as what a compiler says; the rows have all of it."""
+
+_CUT: Final = ("op", "out", "device", "kernel", "line")
+"""What may be cut where a table is too wide."""
+
+
+def _table(rows: Sequence[Row], totals: Sequence[Total]) -> str:
+    """The rows under headings, the reasons below them, each once and marked with a letter, and the totals."""
+    letters: dict[str, str] = {}
+    for row in rows:
+        if row.why:
+            letters.setdefault(row.why, _letters(len(letters)))
+    columns = _columns(rows, [letters.get(row.why, "") for row in rows])
+    lines = text.table(columns, _FIGURES, WIDTH, _CUT)
+    if letters:
+        lines += ["", "why:"]
+    indent = len(_letters(len(letters))) + 2
+    for why, letter in letters.items():
+        lines += _wrapped(text.printable(why), f"  {letter}".ljust(indent + 2), indent + 2, MOST_WHY_LINES)
+    lines.append("")
+    for total in _total_lines(totals):
+        lines += _wrapped(total, "", 4, None)
+    return "\n".join(lines)
+
+
+def _wrapped(words: str, first: str, indent: int, most: int | None) -> list[str]:
+    return textwrap.wrap(
+        words,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        max_lines=most,
+        placeholder=" ... (all of it: .rows)",
+    )
+
+
+def _letters(number: int) -> str:
+    """a, b, ... z, aa, ab, ..."""
+    head, last = divmod(number, 26)
+    return (_letters(head - 1) if head else "") + chr(ord("a") + last)
+
+
+def _total_lines(totals: Sequence[Total]) -> list[str]:
+    lines = []
+    for total in totals:
+        parts = [_legend(total)]
+        if total.copies:
+            parts.append(f"up to {duration(total.copies)} more for copies")
+        if total.switches:
+            parts.append(f"{total.switches} switches of context per run: {duration(total.switching)} more")
+        if total.measured is not None:
+            kind = "measured, the simulator itself:" if _kind(total.device) == "sim" else "measured"
+            parts.append(f"{kind} {duration(total.measured)}")
+        lines.append("; ".join(parts))
+    return lines

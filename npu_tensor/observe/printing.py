@@ -1,0 +1,277 @@
+"""Tensors as text: what `repr`, `print` and notebooks show, and `set_printoptions`.
+
+The text of `repr` has the values, which are computed for it. Debuggers ask for it at every stop, in any state of the
+program, so `repr` never raises and never waits: where computing could do either, the text has the reason instead.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import reprlib
+import textwrap
+from collections.abc import Callable
+from contextvars import ContextVar
+from threading import get_ident
+from types import FrameType
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from npu_tensor import events
+from npu_tensor._util.forks import locks_are_free
+from npu_tensor.errors import ArgumentError
+from npu_tensor.graph.aliasing import Storage, View
+from npu_tensor.graph.nodes import PLACEHOLDER, Node, depends_on_placeholder, watches
+from npu_tensor.planner.selection import default_device
+
+__all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
+
+PREFIX: Final = "Tensor("
+
+LONGEST_ERROR: Final = 300
+"""Characters of an error in the place of a value."""
+
+
+class _Options(NamedTuple):
+    """As of `set_printoptions`."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+    lazy: bool = False
+
+
+_options: ContextVar[_Options] = ContextVar("npu_tensor print options", default=_Options())  # noqa: B039 - it is a tuple
+
+_PROFILES: Final[dict[str, dict[str, float]]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+    *,
+    lazy: bool | None = None,
+) -> None:
+    """How tensors are shown, as `torch.set_printoptions` has it, in this thread or asyncio task; None changes nothing.
+
+    precision: digits after the point, 4 by default. threshold: elements of the largest tensor that is shown whole,
+    1000. edgeitems: elements at each end of every dimension of larger ones, 3. linewidth: characters of a line, 80.
+    profile: "default", "short" or "full", for these four at once. sci_mode: whether to write 1.0000e+00; None, which
+    every call without it sets, follows the values. lazy: True shows the recorded op and computes nothing. Raises
+    ArgumentError.
+    """
+    if profile is not None and profile not in _PROFILES:
+        raise ArgumentError(f"set_printoptions: profile must be one of {', '.join(_PROFILES)}, not {profile!r}")
+    counts = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    changed: dict[str, Any] = dict(_PROFILES.get(profile or "", ()))
+    for name, value in counts.items():
+        if value is not None:
+            changed[name] = _count(name, value)
+    for name, flag in (("sci_mode", sci_mode), ("lazy", lazy)):
+        if flag not in (None, False, True):
+            raise ArgumentError(f"set_printoptions: {name} must be True, False or None, not {flag!r}")
+    changed["sci_mode"] = sci_mode
+    if lazy is not None:
+        changed["lazy"] = lazy
+    _options.set(_options.get()._replace(**changed))
+
+
+def _count(name: str, value: Any) -> float:
+    if name == "threshold" and value == math.inf:
+        return math.inf
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ArgumentError(f"set_printoptions: {name} must be an integer of at least 0, not {value!r}")
+    return number
+
+
+class Shown(Protocol):
+    """A Tensor."""
+
+    _node: Node
+    _alias: tuple[Storage, View] | None
+
+    def numpy(self) -> np.ndarray[Any, Any]: ...
+
+
+def shown(tensor: Shown, caller: FrameType | None) -> str:
+    """The text of `repr`: with the values, or with what is known without them and the reason.
+
+    caller: who asks. Raises nothing, and waits for no lock.
+    """
+    alias = tensor._alias
+    if alias is not None and alias[0].has_changed(tensor) and not locks_are_free():
+        return f"{PREFIX}{alias[1].spec}, changed by a write to a view; not computed: another thread is computing)"
+    node = tensor._node
+    try:
+        if not _is_here(node):
+            if _options.get().lazy or _is_ours(caller):  # In a message of ours.
+                return _without_values(node)
+            if reason := _obstacle(node, caller):
+                return _without_values(node, reason)
+        return _with_values(tensor)
+    except Exception as error:
+        said = textwrap.shorten(f"{type(error).__name__}: {error}", LONGEST_ERROR, placeholder=" ...")
+        return f"{PREFIX}{node.spec}, <{said}>)"
+
+
+def printed(tensor: Shown, caller: FrameType | None) -> str:
+    """The text of `str`: that of `repr`. It waits for other threads, and raises what computing raises."""
+    node = tensor._node
+    if _options.get().lazy or depends_on_placeholder(node) or _debugger_asks(caller):
+        return shown(tensor, caller)
+    return _with_values(tensor)
+
+
+def notebook_bundle(tensor: Shown, caller: FrameType | None) -> dict[str, str]:
+    """What a notebook shows, by MIME type: the value, and in HTML the ops that were recorded for it under it."""
+    from npu_tensor.observe.drawing import card
+
+    node = tensor._node
+    graph = card.graph(node) if node.value is None else ""  # Before they are computed, which forgets them.
+    text = shown(tensor, caller)
+    where = f"{node.spec.nbytes:,} bytes on {_home(node)}" if node.value not in (None, PLACEHOLDER) else ""
+    return {"text/html": card.card(text, f"{node.spec}, {where}" if where else "", graph), "text/plain": text}
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = 12
+        self.maxstring = self.maxlong = self.maxother = 100
+
+    def repr_Tensor(self, tensor: Any, level: int) -> str:
+        # PyTorch's class has this name, too.
+        return str(tensor._node.spec) if hasattr(tensor, "_node") else self.repr_instance(tensor, level)
+
+
+brief: Final[Callable[[Any], str]] = _Brief().repr
+"""An argument in a message: specs in the place of tensors, also in lists. What is long or deep is cut."""
+
+
+# --- whether to compute
+
+
+def _home(node: Node) -> str:
+    home = getattr(node.value, "home", None)
+    return "cpu" if home is None else str(home.uri)
+
+
+def _is_here(node: Node) -> bool:
+    """Whether the processor's memory has the value, so that reading it means neither waiting nor copying."""
+    value = node.value
+    if value is None or value is PLACEHOLDER:
+        return False
+    return getattr(value, "home", None) is None or value.host is not None
+
+
+def _obstacle(node: Node, caller: FrameType | None) -> str:
+    """Why the value must not be computed or fetched now; nothing where it may."""
+    if depends_on_placeholder(node) or get_ident() in watches:
+        return "a function is being captured"
+    if _is_at_work(caller):
+        return "npu_tensor is at work in this thread"
+    if not locks_are_free():
+        return "another thread is computing"
+    if _debugger_asks(caller) and (events.listeners or default_device() != "cpu"):
+        return "a debugger may have stopped the threads that this needs"
+    return ""
+
+
+_PROGRAMS: Final = tuple(f"npu_tensor.{name}" for name in ("__main__", "benchmarks", "cli", "demo", "examples"))
+"""Modules that use the package as a program of a user does."""
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    name = frame.f_globals.get("__name__", "") if frame is not None else ""
+    return name.startswith("npu_tensor.") and not name.startswith(_PROGRAMS)
+
+
+def _is_at_work(frame: FrameType | None) -> bool:
+    """Whether a function of this package is on the stack, which may hold a lock or be half done.
+
+    So it is in listeners of events, in signal handlers, and where a debugger has stopped.
+    """
+    while frame is not None and not _is_ours(frame):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _debugger_asks(frame: FrameType | None) -> bool:
+    """Whether pydevd, the debugger of VS Code, PyCharm and Jupyter, has stopped this thread and asks in it.
+
+    It stops all other threads wherever they are. Python's own debugger stops none of them.
+    """
+    while frame is not None and frame.f_code.co_name != "do_wait_suspend":
+        frame = frame.f_back
+    return frame is not None
+
+
+# --- text
+
+
+def _without_values(node: Node, reason: str = "") -> str:
+    if node.value is None:
+        assert node.call is not None
+        state, missing = f"lazy: {node.call.op.name}", "computed"
+    elif node.value is PLACEHOLDER:
+        return f"{PREFIX}{node.spec}, argument of a function that is being captured)"
+    else:
+        state, missing = f"on {_home(node)}", "fetched"
+    return f"{PREFIX}{node.spec}, {state}{f'; not {missing}: {reason}' if reason else ''})"
+
+
+def _with_values(tensor: Shown) -> str:
+    array, spec, options = tensor.numpy(), tensor._node.spec, _options.get()
+    printed = np.array2string(
+        array,
+        separator=", ",
+        prefix=PREFIX,
+        threshold=options.threshold,  # type: ignore[arg-type]  # NumPy takes infinity.
+        edgeitems=options.edgeitems,
+        # NumPy leaves room for closing brackets. PyTorch does not.
+        max_line_width=options.linewidth + max(array.ndim - 1, 0),
+        formatter={"all": _float_formatter(array, options)} if spec.dtype.is_floating_point else None,
+    )
+    shape = "" if array.size or array.ndim == 1 else f", shape={list(spec.shape)}"
+    return f"{PREFIX}{printed}{shape}, dtype={spec.dtype.name})"
+
+
+def _float_formatter(array: np.ndarray[Any, Any], options: _Options) -> Callable[[Any], str]:
+    """How to write every element: in the form that PyTorch chooses for the elements shown, and of one width."""
+    edge = options.edgeitems
+    if array.size > options.threshold:
+        for axis, extent in enumerate(array.shape):
+            if extent > 2 * edge:
+                array = array.take(np.r_[:edge, extent - edge : extent], axis)
+    values = array.astype(np.float64).ravel()
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    form, point = ".0f", "."
+    if sizes.size:
+        least, most = float(sizes.min()), float(sizes.max())
+        scientific = options.sci_mode
+        if scientific is None:
+            scientific = most / least > 1000 or most > 1e8 or least < 1e-4
+        if scientific or (sizes % 1).any():
+            form, point = f".{options.precision}{'e' if scientific else 'f'}", ""
+
+    def text(value: Any) -> str:
+        number = float(value)
+        return f"{number:{form}}{point if math.isfinite(number) else ''}"
+
+    width = max((len(text(value)) for value in values), default=0)
+    return lambda value: text(value).rjust(width)

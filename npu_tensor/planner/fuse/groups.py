@@ -1,0 +1,286 @@
+"""Groups: ops that become one kernel, and the rules by which another op joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from npu_tensor.ops.declare import Layout
+from npu_tensor.planner.fuse.forms import Form, Forms, Kind
+from npu_tensor.planner.fuse.layouts import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
+from npu_tensor.planner.fuse.prologues import prologue_of
+from npu_tensor.task import Fusion
+
+__all__ = ["Group", "Grouper"]
+
+# Bounds of one kernel on any device: compile time grows with the ops, and with the numbers and tensors that they read.
+MAX_OPS: Final = 64
+MAX_OPERANDS: Final = 24
+
+
+@dataclass
+class Group:
+    """Ops that become one kernel.
+
+    shape: iteration space. dims: reduced dimensions of it. members: item -> whether its value is one per row.
+    contraction: the matrix product whose epilogue the other members are. prologues: operand number of it -> the items
+    that compute this operand.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+    members: dict[int, bool]
+    contraction: int | None = None
+    prologues: dict[int, set[int]] = field(default_factory=dict)
+
+    @property
+    def items(self) -> set[int]:
+        """All that the kernel computes."""
+        return {*self.members, *(item for prologue in self.prologues.values() for item in prologue)}
+
+    def operands_over(self, item: int, form: Form) -> list[tuple[int, Layout | None]]:
+        """The operands of a member over the group's shape."""
+        if not self.members[item] or form.shape == self.shape:
+            return list(form.operands)
+        return [(source, layout and lifted(layout, self.shape, self.dims)) for source, layout in form.operands]
+
+
+class Candidate(NamedTuple):
+    """An op that may join a group. readings: how the members read it, over the group's shape."""
+
+    item: int
+    form: Form
+    readings: list[Layout]
+
+    def is_read_as(self, layout: Layout) -> bool:
+        """Whether all members read it so."""
+        return all(same_positions(reading, layout) for reading in self.readings)
+
+
+class Grouper:
+    """Groups the ops of one graph, within the bounds of a device."""
+
+    def __init__(self, forms: Forms, fusion: Fusion) -> None:
+        self.forms = forms
+        self.fusion = fusion
+        # Ops that must not join on the strength of a reduction that comes later: it went into another group.
+        self._no_rows: set[int] = set()
+
+    def groups(self, may_join: Callable[[int, Group, Group], bool] | None = None) -> list[Group]:
+        """All groups in an order in which they can run.
+
+        may_join: asked about an op, the group that could compute it too, and what this group would become.
+        """
+        while True:
+            groups = self._grouped(may_join)
+            unstorable = {item for group in groups for item in self._unstorable(group)}
+            if not unstorable:
+                return groups
+            self._no_rows |= unstorable
+
+    def _unstorable(self, group: Group) -> Iterator[int]:
+        """Results per row of a group without a reduction, whose kernel stores one element per position."""
+        if not any(self.forms.of[item].kind == "row" for item in group.members):
+            yield from (item for item, per_row in group.members.items() if per_row and item in self.forms.kept)
+
+    def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
+        """Groups, made from the results backwards."""
+        found: list[Group] = []
+        group_of: dict[int, Group] = {}
+        for item in sorted(self.forms.of, reverse=True):
+            consumers = {id(group_of[consumer]): group_of[consumer] for consumer in self.forms.consumers[item]}
+            group = next(iter(consumers.values())) if len(consumers) == 1 else None
+            if group is not None:
+                joined = replace(group, members=dict(group.members), prologues=dict(group.prologues))
+                if self._join(item, joined) and (may_join is None or may_join(item, group, joined)):
+                    vars(group).update(vars(joined))
+                else:
+                    group = None
+            if group is None:
+                group = self.alone(item)
+                found.append(group)
+            group_of[item] = group
+        # Only the last member of a group is read by others, so their order is an order of the groups.
+        return sorted(found, key=lambda group: max(group.members))
+
+    def alone(self, item: int) -> Group:
+        """A group of one op."""
+        form = self.forms.of[item]
+        contraction = item if form.kind == "matmul" else None
+        return Group(form.kind, form.shape, form.dims, {item: form.per_row}, contraction)
+
+    def _join(self, item: int, group: Group) -> bool:
+        """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too."""
+        forms, form = self.forms, self.forms.of[item]
+        if item in group.items:  # with the prologue that it is part of
+            return True
+        rules = _RULES.get((form.kind, group.kind), ())
+        if not rules or len(group.items) >= MAX_OPS or not self._has_room(group, item):
+            return False
+        if set(forms.consumers[item]) - (group.members.keys() - {group.contraction}):
+            return self._join_prologue(item, group)
+        candidate = Candidate(item, form, self._readings(item, group))
+        verdicts = (rule(self, candidate, group) for rule in rules)
+        return next((verdict for verdict in verdicts if verdict is not None), False)
+
+    # --- rules: True if the op has joined, False if it must not, None if this is not the rule for it
+
+    def _join_at_equal_positions(self, op: Candidate, group: Group) -> bool | None:
+        """An element-wise op that is read where it is computed."""
+        if op.form.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
+            return None
+        if self._streams(op, group, group.dims) > self.fusion.streams:
+            return False
+        group.members[op.item] = False
+        return True
+
+    def _join_per_row(self, op: Candidate, group: Group) -> bool | None:
+        """An element-wise op on what a reduction leaves, such as the root in a norm, which is read all along the row.
+
+        The reduction itself comes later. If it does not join, the group is element-wise after all.
+        """
+        if op.form.shape == group.shape or op.item in self._no_rows:
+            return None
+        dims = group.dims or self._reduction_above(op.item, group)
+        if not dims or op.form.shape not in row_shapes(group.shape, dims):
+            return None
+        if not op.is_read_as(row_layout(group.shape, dims)):
+            return None
+        group.kind, group.dims = "row", dims
+        group.members[op.item] = True
+        return True
+
+    def _join_product(self, op: Candidate, group: Group) -> bool | None:
+        """A matrix product, whose epilogue the group becomes."""
+        if op.form.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
+            return None
+        if op.item in self.forms.kept or not (self.fusion.residuals or self._reads_only_vectors(group, op.item)):
+            return False
+        group.kind, group.contraction = "matmul", op.item
+        group.members[op.item] = False
+        return True
+
+    def _join_reduction(self, op: Candidate, group: Group) -> bool | None:
+        """A row-wise op over the shape of the group."""
+        form = op.form
+        if form.shape != group.shape or group.dims not in ((), form.dims) or not are_neighbours(form.dims):
+            return None
+        if self._streams(op, group, form.dims) > self.fusion.streams:
+            return False
+        if not op.is_read_as(row_layout(form.shape, form.dims) if form.per_row else full_layout(form.shape)):
+            return None
+        group.kind, group.dims = "row", form.dims
+        group.members[op.item] = form.per_row
+        return True
+
+    def _join_reduction_before(self, op: Candidate, group: Group) -> bool | None:
+        """A row-wise op whose results are all that the group works on, so that the group becomes work per row."""
+        form = op.form
+        if not form.per_row or group.shape not in row_shapes(form.shape, form.dims):
+            return None
+        if not op.is_read_as(full_layout(group.shape)):
+            return None
+        group.kind, group.shape, group.dims = "row", form.shape, form.dims
+        group.members = dict.fromkeys((*group.members, op.item), True)
+        return True
+
+    def _join_prologue(self, item: int, group: Group) -> bool:
+        """What an operand of the matrix product is computed by, with all that only serves it."""
+        assert group.contraction is not None
+        found = prologue_of(self.forms, item, group.contraction) if self.fusion.prologues else None
+        if found is None:
+            return False
+        number, items = found
+        joined = replace(group, prologues={**group.prologues, number: items})
+        if len(joined.items) > MAX_OPS or not self._has_room(joined):
+            return False
+        group.prologues = joined.prologues
+        return True
+
+    # --- what the rules ask
+
+    def _has_room(self, group: Group, *items: int) -> bool:
+        """Whether the operands of a group, with some more items, are not too many."""
+        inside = {*group.items, *items}
+        operands = [operand for item in inside for operand in self.forms.of[item].operands if operand[0] not in inside]
+        sources = {source for source, _ in operands}
+        tensors = sum(self.forms.specs[source] is not None for source in sources)
+        if len(sources) > MAX_OPERANDS or tensors > self.fusion.inputs:
+            return False
+        room = self.fusion.arguments - 1 - sum(item in self.forms.kept for item in inside)
+        return len(operands) <= room or len(set(operands)) <= room
+
+    def _readings(self, item: int, group: Group) -> list[Layout]:
+        found = []
+        for consumer in set(self.forms.consumers[item]):
+            for source, layout in group.operands_over(consumer, self.forms.of[consumer]):
+                if source == item and layout is not None:
+                    found.append(layout)
+        return found
+
+    def _streams(self, op: Candidate, group: Group, dims: tuple[int, ...]) -> int:
+        """How many operands would differ from row to row if an op over the group's shape joined; 0 without rows."""
+        if not dims:
+            return 0
+        inside = {op.item, *group.members}
+        of = self.forms.of
+        operands = [operand for member in group.members for operand in group.operands_over(member, of[member])]
+        found = set()
+        for source, layout in (*operands, *op.form.operands):
+            if source not in inside and layout is not None:
+                steps = [
+                    stride if extent > 1 else 0 for extent, stride in zip(layout.shape, layout.strides, strict=True)
+                ]
+                # What is one number for all rows is streamed as well.
+                if not any(steps) or any(step for axis, step in enumerate(steps) if axis not in dims):
+                    found.add((source, layout))
+        return len(found)
+
+    def _reads_only_vectors(self, group: Group, product: int) -> bool:
+        """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""
+        operands = [operand for member in group.members for operand in self.forms.of[member].operands]
+        for source, layout in operands:
+            if source == product or source in group.members or layout is None:
+                continue
+            varying = [
+                axis - len(layout.shape)
+                for axis, (extent, stride) in enumerate(zip(layout.shape, layout.strides, strict=True))
+                if extent > 1 and stride
+            ]
+            if len(varying) > 1 or min(varying, default=-1) < -2:
+                return False
+        return True
+
+    def _reduction_above(self, item: int, group: Group) -> tuple[int, ...]:
+        """The dimensions of a reduction over the group's shape that `item` only post-processes; () if there is none.
+
+        Everything on the way up to the reduction must serve this group alone, so that the reduction joins it too.
+        """
+        inside = {item, *group.members}
+        stack = [item]
+        while stack:
+            for source, _ in self.forms.of[stack.pop()].operands:
+                form = self.forms.of.get(source)
+                if form is None or source in inside or not inside.issuperset(self.forms.consumers[source]):
+                    continue
+                if form.kind == "row" and form.per_row and form.shape == group.shape:
+                    return form.dims if are_neighbours(form.dims) else ()
+                if form.kind == "map":
+                    inside.add(source)
+                    stack.append(source)
+        return ()
+
+
+Rule = Callable[[Grouper, Candidate, Group], bool | None]
+
+_RULES: Final[Mapping[tuple[Kind, Kind], tuple[Rule, ...]]] = {
+    ("map", "map"): (Grouper._join_at_equal_positions, Grouper._join_per_row),
+    ("map", "row"): (Grouper._join_at_equal_positions, Grouper._join_per_row),
+    ("map", "matmul"): (Grouper._join_at_equal_positions,),
+    ("row", "map"): (Grouper._join_reduction, Grouper._join_reduction_before),
+    ("row", "row"): (Grouper._join_reduction,),
+    ("matmul", "map"): (Grouper._join_product,),
+}
+"""By the kind of the op and that of the group that reads it: what is tried, in this order."""

@@ -1,0 +1,176 @@
+"""From groups to tasks: the expressions of all members become one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from npu_tensor.dtypes import DType
+from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol, as_parameter
+from npu_tensor.planner.fuse.forms import Forms, operand_register
+from npu_tensor.planner.fuse.groups import Group
+from npu_tensor.planner.fuse.layouts import broadcast, full_layout, permuted, row_layout
+from npu_tensor.spec import Spec
+from npu_tensor.task import Input, Output, Prologue, Task
+
+__all__ = ["TaskMaker"]
+
+
+class TaskMaker:
+    """Makes the tasks of one graph, each once."""
+
+    def __init__(self, forms: Forms) -> None:
+        self.forms = forms
+        self._made: dict[tuple[int, ...], Task] = {}
+
+    def task(self, group: Group) -> Task:
+        """The work of a group. Equal sets of items are equal groups, whatever else there is."""
+        items = tuple(sorted(group.items))
+        found = self._made.get(items)
+        if found is None:
+            found = self._made[items] = self._task(group, items)
+        return found
+
+    def _task(self, group: Group, items: tuple[int, ...]) -> Task:
+        """One expression, joined from those of the members."""
+        ops = tuple("copy" if item in self.forms.copied else self.forms.calls[item].op.name for item in items)
+        calls = tuple(self.forms.calls[item] for item in items)
+        if group.kind == "data":
+            return self._data_task(group, ops, calls)
+        order = [axis for axis in range(len(group.shape)) if axis not in group.dims] + list(group.dims)
+        builder = Builder()
+        matrices: list[Input] = []
+        prologues: list[Prologue | None] = [None, None]
+        values: dict[int, Symbol] = {}
+        if group.contraction is not None:
+            call = self.forms.calls[group.contraction]
+            for number in range(2):
+                found, prologues[number] = self._factor(group, number)
+                matrices += found
+            accumulator = builder.load(0, operand_register(call, 0))
+            values[group.contraction] = accumulator.astype(call.spec.dtype.register)
+
+        def rows_last(item: int) -> list[tuple[int, Layout | None]]:
+            operands = group.operands_over(item, self.forms.of[item])
+            return [(source, layout and permuted(layout, order)) for source, layout in operands]
+
+        # Slot 0 of an epilogue is the sum of products.
+        inputs = self._record(group.members, rows_last, builder, values, 0 if group.contraction is None else 1)
+        last = max(group.members)
+        outputs = []
+        for item in sorted(group.members):
+            if item in self.forms.kept or item == last:
+                spec = self.forms.specs[item]
+                over = row_layout(group.shape, group.dims) if group.members[item] else full_layout(group.shape)
+                outputs.append(Output(item, spec.dtype, permuted(over, order), spec.nbytes))
+        # Storing rounds; a rounding just before it would be done twice.
+        stored = [builder.before(values[o.item], f"round_{o.dtype.name}") for o in outputs]
+        program = builder.program(stored)
+        reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
+        return Task(
+            group.kind if reduces or group.kind == "matmul" else "map",
+            items,
+            ops,
+            (*matrices, *inputs),
+            tuple(outputs),
+            tuple(group.shape[axis] for axis in order),
+            len(group.dims) if reduces else 0,
+            program,
+            self.forms.calls[group.contraction] if group.contraction is not None else None,
+            (prologues[0], prologues[1]),
+            calls,
+        )
+
+    def _record(
+        self,
+        items: Iterable[int],
+        operands_over: Callable[[int], list[tuple[int, Layout | None]]],
+        builder: Builder,
+        values: dict[int, Symbol],
+        first_slot: int,
+    ) -> list[Input]:
+        """Add the values of items to `values`, which holds those already there; returns what they read."""
+        inputs: dict[Input, int] = {}
+        for item in sorted(items):
+            if item in values:
+                continue
+            call = self.forms.calls[item]
+            symbols: list[Symbol] = []
+            computed = [source in values for source, _ in self.forms.of[item].operands]
+            for source, layout in operands_over(item):
+                value = values.get(source)
+                if value is None:
+                    dtype = self.forms.specs[source].dtype if layout is not None else None
+                    slot = inputs.setdefault(Input(source, dtype, layout), len(inputs) + first_slot)
+                    if dtype is not None:
+                        value = builder.load(slot, dtype.register)
+                    else:
+                        value = builder.scalar(slot, operand_register(call, len(symbols)))
+                symbols.append(value)
+            values[item] = symbols[0] if item in self.forms.copied else _apply(call, symbols, computed)
+        return list(inputs)
+
+    def _factor(self, group: Group, number: int) -> tuple[list[Input], Prologue | None]:
+        """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue."""
+        assert group.contraction is not None
+        contraction = group.contraction
+        source, reading = self.forms.of[contraction].operands[number]
+        assert reading is not None
+        matrix = (*self.forms.calls[contraction].spec.shape[:-2], *reading.shape[-2:])
+        view, dtype = self.forms.views.inputs[contraction][number], self.forms.specs[source].dtype
+        items = group.prologues.get(number)
+        if items is None:
+            return [Input(source, dtype, broadcast(reading, matrix))], None
+
+        def over(item: int) -> list[tuple[int, Layout | None]]:
+            found = []
+            for operand, layout in self.forms.of[item].operands:
+                viewed = None if layout is None else self.forms.views.viewed(layout, source, view)
+                found.append((operand, None if viewed is None else broadcast(viewed, matrix)))
+            return found
+
+        builder = Builder()
+        values: dict[int, Symbol] = {}
+        inputs = self._record(items, over, builder, values, 0)
+        # Packing rounds; a rounding just before it would be done twice.
+        program = builder.program([builder.before(values[source], f"round_{dtype.name}")])
+        return inputs, Prologue(program, len(inputs), dtype)
+
+    def _data_task(self, group: Group, ops: tuple[str, ...], calls: tuple[Call, ...]) -> Task:
+        (item,) = group.members
+        call = self.forms.calls[item]
+        inputs = tuple(
+            Input(source, None if layout is None else self.forms.specs[source].dtype, layout)
+            for source, layout in self.forms.of[item].operands
+        )
+        output = Output(item, call.spec.dtype, full_layout(call.spec.shape), call.spec.nbytes)
+        return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call, calls=calls)
+
+
+def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
+    """The op's body on symbols: operands converted to the op's registers, the result to its dtype's.
+
+    computed: which operands have never been in memory, and so are not rounded to their dtype yet.
+    """
+    if call.op.kind == "matmul":  # with one row or column: see forms.py
+        register = operand_register(call, 0)
+        left, right = (symbol.astype(register) for symbol in symbols)
+        products = left.builder.emit("mul", (left, right))
+        return products.builder.emit("row_sum", (products,)).astype(call.spec.dtype.register)
+    rounded = call.op.converts
+    operands = []
+    for number, (symbol, operand) in enumerate(zip(symbols, call.operands, strict=True)):
+        if rounded and isinstance(operand, Spec) and computed[number]:
+            symbol = _round_to(symbol, operand.dtype)
+        operands.append(symbol.astype(operand_register(call, number)))
+    parameters = {a.name for a in call.op.attributes}
+    attributes = {name: as_parameter(value) for name, value in call.attributes.items() if name in parameters}
+    result: Symbol = call.op.body(*operands, **attributes).astype(call.spec.dtype.register)
+    return _round_to(result, call.spec.dtype) if rounded else result
+
+
+def _round_to(value: Symbol, dtype: DType) -> Symbol:
+    """An explicit conversion rounds also where the value stays in a register."""
+    if dtype.register == dtype.name:
+        return value
+    return value.builder.emit(f"round_{dtype.name}", (value,))

@@ -1,0 +1,225 @@
+"""Which devices take tasks, by which policy, and the plans that were made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, get_args
+
+from npu_tensor._util.forks import new_lock
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.config import Fallback, Policy, config
+from npu_tensor.errors import ArgumentError, DeviceError, reworded
+from npu_tensor.planner.costs import MEASURES, Measure
+from npu_tensor.planner.plan import Plan
+from npu_tensor.runtime.devices.backends import close_devices, open_device, preferred_uris
+from npu_tensor.runtime.devices.device_uri import DeviceUri, split_uris
+from npu_tensor.runtime.devices.host import allocator, forget_host_devices, host_step
+from npu_tensor.task import Accelerator, AsynchronousDevice
+
+__all__ = [
+    "Selection",
+    "accelerators",
+    "active",
+    "before_reset",
+    "current",
+    "default_device",
+    "forced",
+    "in_use",
+    "lock",
+    "reset",
+    "reset_plans",
+    "select",
+    "selection_changed",
+    "selection_of",
+    "synchronize",
+]
+
+
+class Key(NamedTuple):
+    """What was asked for. without_host: whether the host may take nothing."""
+
+    uris: str
+    policy: Policy
+    without_host: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Selection:
+    """Devices in order of preference, and the plans made for them.
+
+    accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
+    for the first one that takes a task. plans: by structure, or by structure and lasting values where these count.
+    single_plans: plans of one op on data, by call, and by the operands that last if there are any: item i is operand i,
+    the result comes last.
+    """
+
+    key: Key
+    accelerators: tuple[Accelerator, ...] | None = None
+    measure: Measure | None = None
+    plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict, repr=False)
+    single_plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
+
+
+lock = new_lock()
+
+_opened_devices: dict[str, Accelerator] = {}
+_selections: dict[Key, Selection] = {}
+active = Selection(Key("", "auto"))
+"""The default devices. At first without a URI: `default_device` reads the setting when it is asked."""
+
+selection_changed: list[Callable[[], None]] = []
+"""Called after other default devices were set."""
+
+before_reset: list[Callable[[], None]] = []
+"""Called when everything is forgotten."""
+
+
+def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
+    """Its devices in order of preference, before those of the host, which take what these refuse.
+
+    A device that NPU_TENSOR_DEVICE names and that is not there is left out with a warning, unless NPU_TENSOR_FALLBACK
+    forbids the CPU. Raises DeviceError for what is no device.
+    """
+    if selection.accelerators is None:
+        uris = selection.key.uris or default_device()
+        try:
+            _fill(selection, _opened(uris, alone=config.fallback == "error"))
+        except DeviceError as error:
+            raise reworded(error, f"{config.origin('device')}={uris!r}: {error}") from error.__cause__
+        assert selection.accelerators is not None
+    return selection.accelerators
+
+
+def _fill(selection: Selection, opened: list[Accelerator]) -> None:
+    policy = selection.key.policy
+    if policy == "auto":
+        # A simulated NPU is slower than the processor at everything: who asks for it wants to see it work.
+        policy = "always" if all(device.uri.startswith("sim:") for device in opened) else "latency"
+    selection.measure = MEASURES[policy] if opened and policy != "always" else None
+    selection.accelerators = tuple(opened)
+
+
+def _opened(uris: str, alone: bool) -> list[Accelerator]:
+    """The devices that can be had; with a warning for each of the others, unless nothing was named that could take
+    their place. alone: whether the CPU cannot, because it was not named.
+    """
+    wanted = preferred_uris(uris)
+    found: list[Accelerator] = []
+    missing: list[DeviceError] = []
+    for uri in wanted:
+        try:
+            found.append(_device_at(uri))
+        except DeviceError as error:
+            missing.append(error)
+    instead = bool(found) or not alone or len(split_uris(uris)) > len(wanted)
+    if missing and not instead:
+        raise missing[0]
+    for left_out in missing:
+        warn(f"left out: {left_out}")
+    return found
+
+
+def _device_at(uri: DeviceUri) -> Accelerator:
+    """One object per URI: what was opened stays open."""
+    device = _opened_devices.get(uri.text)
+    if device is None:
+        device = _opened_devices[uri.text] = open_device(uri, allocator(), host_step)
+    return device
+
+
+def synchronize() -> None:
+    """Wait until everything that asynchronous devices were asked for has ended. Raises what went wrong."""
+    for device in list(_opened_devices.values()):
+        if isinstance(device, AsynchronousDevice):
+            device.synchronize()
+
+
+def default_device() -> str:
+    """The URIs that were given to `select`, or in NPU_TENSOR_DEVICE."""
+    if not active.key.uris:
+        active.key = Key(config.device, config.policy)
+        _selections.setdefault(active.key, active)
+    return active.key.uris
+
+
+def in_use(uri: str) -> bool:
+    """Whether `uri` is "cpu", one of the default devices, or a device that was opened, or a member of one."""
+    opened = [member.uri for device in list(_opened_devices.values()) for member in (device, *device.members)]
+    return uri in ("cpu", *split_uris(default_device()), *opened)
+
+
+def current() -> Selection:
+    """The default devices."""
+    default_device()
+    return active
+
+
+def select(uris: str, policy: Policy | None = None) -> None:
+    """Let the devices at `uris` take tasks, separated by commas, the preferred one first. Raises DeviceError.
+
+    policy: None for that of NPU_TENSOR_POLICY. Plans are kept per value, so changing back costs nothing.
+    """
+    global active
+    active = selection_of(uris, policy)
+    for changed in selection_changed:
+        changed()
+
+
+def forced(uris: str) -> Selection:
+    """The devices at `uris` and, unless the processor is among them, no others. Raises DeviceError."""
+    return _selection(Key(uris, "always", without_host=len(preferred_uris(uris)) == len(split_uris(uris))))
+
+
+def selection_of(uris: str, policy: Policy | None = None) -> Selection:
+    """What `select` would make the default. Raises DeviceError, ArgumentError."""
+    policy = config.policy if policy is None else policy
+    if policy not in get_args(Policy):
+        raise ArgumentError(f"there is no policy {policy!r}; there are {', '.join(get_args(Policy))}")
+    return _selection(Key(uris, policy))
+
+
+def _selection(key: Key) -> Selection:
+    key = key._replace(uris=",".join(split_uris(key.uris)))  # " cpu" shares the plans of "cpu".
+    with lock:
+        made = _selections.get(key)
+        if made is None:
+            made = Selection(key)
+            _fill(made, _opened(key.uris, alone=True))
+            _selections[key] = made
+        return made
+
+
+def reset_plans() -> None:
+    """Forget all plans; those of functions captured by jit stay."""
+    with lock:
+        for selection in _selections.values():
+            selection.plans, selection.single_plans = {}, {}  # Those that are being made do not come back.
+
+
+_fallback: Fallback | None = None
+"""What plans were made under: with another value an op that the CPU runs may be an error, or be warned of."""
+
+
+def _follow_fallback(value: Fallback) -> None:
+    global _fallback
+    if value != _fallback:
+        _fallback = value
+        reset_plans()
+
+
+config.follow("fallback", _follow_fallback)
+
+
+def reset() -> None:
+    """Forget all plans and devices, so that settings of the devices are read again."""
+    reset_plans()
+    for forget in before_reset:
+        forget()
+    forget_host_devices()
+    _opened_devices.clear()
+    active.accelerators = None
+    _selections.clear()
+    if active.key.uris:
+        _selections[active.key] = active
+    close_devices()  # Last: it waits, and an interrupt may end that.

@@ -1,0 +1,1 @@
+"""Devices: their URIs, discovery and backends."""

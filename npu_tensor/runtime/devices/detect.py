@@ -1,0 +1,91 @@
+"""Which array this machine has. Nothing is guessed: the error lists every source that was asked, and what it said.
+
+    detect_arch()           # Detected("aie2p", "xrt-smi examine: NPU Strix")
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arch
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.system import pci_numbers, tool_output
+from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
+
+__all__ = ["Detected", "NotDetected", "detect_arch"]
+
+
+class Detected(NamedTuple):
+    """The generation of the array, and who said so in which words."""
+
+    arch: Arch
+    source: str
+
+
+class NotDetected(DeviceError):
+    """Nobody knows which array this machine has. The message lists every source, one per line."""
+
+
+def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
+    """The array that is asked for, or that NPU_TENSOR_ARCH names, or that this machine has.
+
+    This machine is known to XRT's Python module, rocminfo, xrt-smi and the kernel's list of accelerators below
+    `root`/sys, asked in this order. Raises DeviceError for an unknown name, NotDetected if nobody knows.
+    """
+    if arch:
+        return Detected(arch_of(arch), f"asked for as {arch}")
+    configured = configured_arch()
+    if configured is not None:
+        return Detected(configured, "NPU_TENSOR_ARCH")
+    sources: dict[str, Callable[[], str]] = {
+        "pyxrt": _pyxrt,
+        "rocminfo": lambda: tool_output("rocminfo"),
+        "xrt-smi examine": lambda: tool_output("xrt-smi", "examine"),
+        "the kernel": lambda: _accelerators(root),
+    }
+    tried = ["NPU_TENSOR_ARCH: not set"]
+    for source, ask in sources.items():
+        try:
+            said = ask()
+        except DeviceError as error:
+            tried.append(f"{source}: {error}")
+            continue
+        for name in _names(said):
+            return Detected(arch_of(name), f"{source}: {name}")
+        tried.append(f"{source}: names no NPU that is known here")
+    raise NotDetected("\n  ".join(["no NPU was found. Tried", *tried]), "NOT_FOUND")
+
+
+_SPELLINGS: Final = re.compile(
+    r"RyzenAI-npu\d+|1022:[0-9a-f]{4}|\baie2p?\b|"
+    + "|".join(rf"\b{re.escape(name)}\b" for names in ARRAY_NAMES.values() for name in sorted(names, key=len)[::-1]),
+    re.IGNORECASE,
+)
+
+
+def _names(text: str) -> Iterator[str]:
+    """The names of arrays in what a tool printed."""
+    for match in _SPELLINGS.finditer(text):
+        try:
+            arch_of(match[0])
+        except DeviceError:
+            continue
+        yield match[0]
+
+
+def _pyxrt() -> str:
+    try:
+        return str(open_device(0).get_info(pyxrt().xrt_info_device.name))
+    except Exception as error:  # A binary module of another version may raise anything.
+        raise DeviceError(str(error).replace("\n", "\n  ") or type(error).__name__) from None
+
+
+def _accelerators(root: Path) -> str:
+    """PCI vendor and device of every accelerator, as "1022:17f0". Raises DeviceError if there is none."""
+    found = [":".join(pci_numbers(path)[:2]) for path in sorted(root.glob("sys/class/accel/accel*/device"))]
+    if not found:
+        raise DeviceError("lists no accelerator")
+    return " ".join(found)

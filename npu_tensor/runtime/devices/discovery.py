@@ -1,0 +1,252 @@
+"""The NPUs of this machine: what XRT lists, less what NPU_VISIBLE_DEVICES hides, and which of them a URI means.
+
+select(parse_uri("npu"))            # every NPU that is compatible with the first
+select(parse_uri("npu://0000:c6:00.1"))
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.config import as_text, config
+from npu_tensor.dataflow.array import Arch, arch_of
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.system import pci_numbers
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.devices.device_uri import DeviceUri
+
+__all__ = ["Discovery", "LeftOut", "PhysicalDevice", "compatible", "discover", "physical_devices", "select"]
+
+_ROOT: Final = Path("/")
+_ID_PREFIX: Final = re.compile("(?:aie|npu|gpu)-", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalDevice:
+    """An NPU. index: pyxrt's number for it. ordinal: ours, among the visible ones.
+
+    id: "AIE-" and 16 hexadecimal digits, the same after every boot while the NPU stays in its slot of this machine.
+    bdf: its PCI address, "0000:c6:00.1". name: as XRT says it, "NPU Strix". pci: vendor, device and revision,
+    "1022:17f0:20", or "" if /sys does not tell.
+    """
+
+    index: int
+    ordinal: int
+    id: str
+    bdf: str
+    name: str
+    arch: Arch
+    pci: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A device that XRT lists and that is not used. bdf, name: "" where unknown."""
+
+    index: int
+    bdf: str
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        said = ", ".join(filter(None, (self.name, self.bdf)))
+        return f"XRT's device {self.index}{f' ({said})' if said else ''}: {self.reason}"
+
+
+class Discovery(NamedTuple):
+    """What there is. present: how many NPUs there would be if none were hidden."""
+
+    devices: list[PhysicalDevice]
+    left_out: list[LeftOut]
+    present: int
+
+
+def physical_devices(root: Path = _ROOT) -> list[PhysicalDevice]:
+    """The NPUs that this process may use, by ordinal. Raises DeviceError if XRT cannot be asked."""
+    return discover(root).devices
+
+
+def discover(root: Path = _ROOT) -> Discovery:
+    """The NPUs that this process may use, and the other devices with the reasons. /sys and /etc are read below `root`.
+
+    Ordinals follow XRT's order, or that of NPU_VISIBLE_DEVICES. Opens every device, which stays open. Raises
+    DeviceError if pyxrt cannot be loaded or fails.
+    """
+    from npu_tensor.runtime.xrt.bindings import pyxrt
+
+    module = pyxrt()
+    try:
+        count = module.enumerate_devices()
+    except Exception as error:  # A binary module may raise anything.
+        raise DeviceError(f"XRT cannot list its devices: {error}") from None
+    found: list[PhysicalDevice] = []
+    left_out: list[LeftOut] = []
+    for index in range(count):
+        device = _examine(index, len(found), root)
+        if isinstance(device, LeftOut):
+            left_out.append(device)
+        else:
+            found.append(device)
+    visible, hidden = _masked(found)
+    return Discovery(visible, [*left_out, *hidden], len(found))
+
+
+def _examine(index: int, ordinal: int, root: Path) -> PhysicalDevice | LeftOut:
+    from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
+
+    bdf = name = ""
+    keys = pyxrt().xrt_info_device
+    try:
+        device = open_device(index)
+        bdf = str(device.get_info(keys.bdf))
+        name = str(device.get_info(keys.name))
+    except Exception as error:
+        return LeftOut(index, bdf, name, str(error) or type(error).__name__)
+    pci = _pci(bdf, root)
+    # The driver names a processor's NPU by its revision; one newer than our list is known by its PCI numbers.
+    for said in (name, pci.rpartition(":")[0]):
+        try:
+            arch = arch_of(said)
+        except DeviceError:
+            continue
+        return PhysicalDevice(index, ordinal, _stable_id(bdf, pci, root), bdf, name, arch, pci)
+    return LeftOut(index, bdf, name, f"{name!r}, PCI {pci or 'numbers unknown'}, is no NPU that kernels are made for")
+
+
+def _pci(bdf: str, root: Path) -> str:
+    numbers = pci_numbers(root / "sys/bus/pci/devices" / bdf)
+    return ":".join(numbers) if all(numbers) else ""
+
+
+def _stable_id(bdf: str, pci: str, root: Path) -> str:
+    """As long as ROCr's "GPU-..."; ROCr itself calls every NPU AIE-XX."""
+    slot = f"{bdf}\n{pci}\n{_machine_id(root)}"
+    return f"AIE-{sha256(slot.encode()).hexdigest()[:16]}"
+
+
+def _machine_id(root: Path) -> str:
+    """So that NPUs in the same slot of two machines differ; "" where there is none. See machine-id(5)."""
+    for file in ("etc/machine-id", "var/lib/dbus/machine-id"):
+        try:
+            return (root / file).read_text("utf-8").strip()
+        except (OSError, ValueError):
+            continue
+    return ""
+
+
+def _masked(found: list[PhysicalDevice]) -> tuple[list[PhysicalDevice], list[LeftOut]]:
+    """What NPU_VISIBLE_DEVICES leaves, in its order and with new ordinals, and what it hides.
+
+    An entry that names no NPU, or one for the second time, ends the list, as in ROCr (RvdFilter): entries behind it
+    are not looked at.
+    """
+    entries = config.visible_devices
+    if entries is None:
+        return found, []
+    chosen: list[PhysicalDevice] = []
+    end = ""
+    for entry in entries:
+        device = next((device for device in found if _means(entry, device)), None)
+        if device is None or device in chosen:
+            end = f", which ends at {entry}: it names {'no NPU' if device is None else 'the same NPU again'}"
+            break
+        chosen.append(device)
+    reason = f"hidden by {config.origin('visible_devices')}={as_text(entries)}{end}"
+    hidden = [LeftOut(device.index, device.bdf, device.name, reason) for device in found if device not in chosen]
+    return [replace(device, ordinal=ordinal) for ordinal, device in enumerate(chosen)], hidden
+
+
+def _means(selector: str, device: PhysicalDevice) -> bool:
+    """Whether an ordinal, an identifier with any prefix or a PCI address with or without its domain is this NPU's."""
+    if selector.isdecimal():
+        return (selector.lstrip("0") or "0") == str(device.ordinal)
+    if ":" in selector:
+        return _address(selector) == device.bdf
+    return _plain_id(selector) == _plain_id(device.id)
+
+
+def _address(text: str) -> str:
+    """A PCI address as XRT writes it."""
+    *domain, bus, function = text.casefold().split(":")
+    return f"{int(domain[0], 16) if domain else 0:04x}:{bus}:{function}"
+
+
+def _plain_id(identifier: str) -> str:
+    return _ID_PREFIX.sub("", identifier.casefold(), count=1)
+
+
+def compatible(device: PhysicalDevice, other: PhysicalDevice) -> bool:
+    """Whether both can be parts of one logical device: the same kernels run on them equally fast."""
+    return (device.arch, device.name) == (other.arch, other.name)
+
+
+def select(uri: DeviceUri, root: Path = _ROOT) -> list[PhysicalDevice]:
+    """The NPUs that an `npu` URI means, each once: those named, in that order, or all compatible with the first.
+
+    Raises DeviceError: OUT_OF_RANGE for an ordinal, NOT_FOUND for another selector or if there is no NPU at all,
+    INCOMPATIBLE if not all those named can make one logical device.
+    """
+    found = _some(uri, root)
+    if not uri.selectors:
+        return [device for device in found.devices if compatible(device, found.devices[0])]
+    chosen = list(dict.fromkeys(_named(selector, uri, found) for selector in uri.selectors))
+    for device in chosen[1:]:
+        if not compatible(device, chosen[0]):
+            raise DeviceError(
+                f"{uri.text}: {chosen[0].name} at {chosen[0].bdf} and {device.name} at {device.bdf} cannot be one "
+                "logical device; give each a URI of its own",
+                code="INCOMPATIBLE",
+            )
+    return chosen
+
+
+def _some(uri: DeviceUri, root: Path) -> Discovery:
+    """What there is, at least one NPU."""
+    try:
+        found = discover(root)
+        reasons = "; ".join(map(str, found.left_out)) or "XRT lists no device"
+        code = "NOT_FOUND"
+    except DeviceError as error:
+        reasons, code = str(error), error.code
+    else:
+        if found.devices:
+            return found
+    raise DeviceError(
+        f"{uri.text}: there is no NPU to use; `npu-tensor doctor` says what is missing and how to fix it. {reasons}",
+        code=code,
+    )
+
+
+def _named(selector: str, uri: DeviceUri, found: Discovery) -> PhysicalDevice:
+    is_ordinal = selector.isdecimal()
+    for device in found.devices:
+        if _means(selector, device):
+            if is_ordinal and found.present > 1:
+                _warn_about_ordinals()
+            return device
+    if is_ordinal:
+        available = len(found.devices)
+        complaint = f"device ordinal {selector} out of range; {available} NPU devices available"
+    elif ":" in selector:
+        complaint = f"no NPU at PCI address `{selector}` found"
+    else:
+        complaint = f"no NPU agent with UUID `{selector}` found"
+    there_are = ", ".join(f"npu://{device.id}" for device in found.devices)
+    left_out = "".join(f"; {device}" for device in found.left_out)
+    raise DeviceError(
+        f"{uri.text}: {complaint}; there are {there_are}{left_out}",
+        code="OUT_OF_RANGE" if is_ordinal else "NOT_FOUND",
+    )
+
+
+@cache
+def _warn_about_ordinals() -> None:
+    """Once per process, and only where there are several NPUs to confuse."""
+    warn("the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor devices` lists")

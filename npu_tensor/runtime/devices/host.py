@@ -1,0 +1,73 @@
+"""This machine's processor: its memory, its devices, and which of them computes a task."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from npu_tensor._util.forks import new_lock
+from npu_tensor._util.interrupts import import_whole
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.reference import ReferenceDevice
+from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
+
+__all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
+
+_lock = new_lock()  # What is cached here is made once, also when two threads ask first.
+
+
+def allocator() -> Allocator:
+    """The memory of every tensor on this machine's processor."""
+    with _lock:
+        return _allocator()
+
+
+@cache
+def _allocator() -> Allocator:
+    return Allocator(config.pool_bytes)
+
+
+def host_devices() -> tuple[HostDevice, ...]:
+    """The CPU device, where it can be had, and the NumPy reference, which takes everything."""
+    with _lock:
+        return _host_devices()
+
+
+@cache
+def _host_devices() -> tuple[HostDevice, ...]:
+    found: list[HostDevice] = []
+    if config.cpu_compile:
+        try:
+            import_whole("npu_tensor.runtime.cpu.cpu_device")  # which imports llvmlite
+            from npu_tensor.runtime.cpu.cpu_device import CpuDevice
+
+            found.append(CpuDevice(allocator()))
+        except ImportError as error:
+            warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
+    return (*found, ReferenceDevice(allocator()))
+
+
+def forget_host_devices() -> None:
+    """Make others when they are asked for next, by the settings of then. The memory stays."""
+    with _lock:
+        _host_devices.cache_clear()
+
+
+def host_kernel(task: Task) -> Kernel:
+    """The kernel of the first device that takes a task."""
+    answers = (device.claim(task) for device in host_devices())
+    return next(answer for answer in answers if not isinstance(answer, Refusal))
+
+
+def host_step(task: Task) -> Step:
+    """The step of the first device that takes a task and can build its kernel; the NumPy reference needs none."""
+    for device in host_devices():
+        answer = device.claim(task)
+        if not isinstance(answer, Refusal):
+            try:
+                return answer.bind()
+            except BuildError:
+                continue
+    raise AssertionError(f"the processor does not take {task.name}")

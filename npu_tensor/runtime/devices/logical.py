@@ -1,0 +1,254 @@
+"""Several compatible devices as one: every launch goes to one of them.
+
+    device = LogicalDevice("sim:npu2x2", [first, second])
+
+Independent parts of a graph go to different members, and threads that realize at the same time use them side by side.
+A kernel is never split.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Iterable, Sequence
+from operator import methodcaller
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from npu_tensor import events
+from npu_tensor._util.forks import in_child, new_lock
+from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
+from npu_tensor.kernels.offer import Target
+from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Refusal, Step, Task
+
+__all__ = ["LogicalDevice", "LogicalKernel", "Member", "Resident"]
+
+
+class Member(Accelerator, Protocol):
+    """A device that may be one of several. It opens what it needs when a kernel is bound, not before.
+
+    Kernels are bound, and steps run, by several threads at the same time.
+    """
+
+    @property
+    def target(self) -> Target:
+        """What its kernels are claimed for; the same for all members."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """Launches that go on after their steps have returned; 0 where a step returns when its work is done.
+
+        Read before every launch, under a lock: it must not wait.
+        """
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """False while launches would be computed elsewhere, after a fault. Other members get them meanwhile."""
+        ...
+
+
+class Resident(Protocol):
+    """A value in the memory of a member, its `home`. All other values have none, or None.
+
+    launch: what computes it, until that is known to have ended; None then.
+    """
+
+    home: Member
+    nbytes: int
+    launch: Any
+
+
+class LogicalDevice:
+    """Devices with the same target as one. What one of them fails at does not keep the others from working."""
+
+    def __init__(self, uri: str, members: Sequence[Member]) -> None:
+        """uri: of the logical device. Raises DeviceError, INCOMPATIBLE, unless all members have the same target."""
+        if not members:
+            raise DeviceError(f"{uri}: a logical device needs a member", code="NOT_FOUND")
+        first = members[0]
+        for other in members:
+            if other.target != first.target:
+                raise DeviceError(f"{uri}: {other.uri} is not compatible with {first.uri}", code="INCOMPATIBLE")
+        self.uri = uri
+        self.members = tuple(members)
+        self.target = first.target
+        self.fusion = first.fusion
+        self._numbers = {id(member): number for number, member in enumerate(members)}
+        self._asynchronous = {
+            number: member for number, member in enumerate(members) if isinstance(member, AsynchronousDevice)
+        }
+        self._used: set[int] = set()
+        self._turn = 0
+        self.binding = new_lock()
+        self._choosing = new_lock()
+        # By thread: one that an interrupt took out of a launch is counted right again at its next one.
+        self._running: dict[int, int] = {}
+        _devices.add(self)
+
+    @property
+    def launch(self) -> Expense:
+        """What the smallest kernel is predicted to take."""
+        return self.members[0].launch
+
+    @property
+    def switch(self) -> Expense:
+        """What it is predicted to take besides, if a kernel follows one of another context on the same member."""
+        return self.members[0].switch
+
+    def fetch(self, nbytes: int) -> Expense:
+        """What it is predicted to take to bring a value back that lies in the memory of a member only."""
+        return self.members[0].fetch(nbytes)
+
+    def claim(self, task: Task) -> LogicalKernel | Refusal:
+        """What the first member answers."""
+        answer = self.members[0].claim(task)
+        return answer if isinstance(answer, Refusal) else LogicalKernel(self, task, answer)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Let the first member do it: members have their kernels from the same place."""
+        self.members[0].prepare([kernel.first for kernel in kernels if isinstance(kernel, LogicalKernel)])
+
+    def submit(self) -> None:
+        """Let what was launched begin."""
+        self._for_each(methodcaller("submit"))
+
+    def synchronize(self) -> None:
+        """Wait until nothing is under way on any member. Raises what went wrong first, after waiting for all."""
+        self._for_each(methodcaller("synchronize"))
+
+    def _for_each(self, action: Callable[[AsynchronousDevice], object]) -> None:
+        """Let all that were used act before raising what the first of them raises: a warning may be an error, too."""
+        failures = []
+        for number in sorted(self._used):
+            member = self._asynchronous.get(number)
+            if member is not None:
+                try:
+                    action(member)
+                except Exception as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def enter(self, operands: Iterable[Any], refused: Container[int]) -> int:
+        """The number of the member for a launch of this thread, which is in it until `leave`.
+
+        operands: values; those with a `home` are Resident. refused: members that cannot run the kernel.
+        In this order: where operands are being computed, because the launch waits for them anyway; where the fewest
+        launches are under way; where most bytes are that need not be copied; by turns.
+        """
+        count = len(self.members)
+        held, pending = [0] * count, [0] * count
+        for value in operands:
+            number = self._numbers.get(id(getattr(value, "home", None)))
+            if number is not None:
+                held[number] += value.nbytes
+                if value.launch is not None:
+                    pending[number] += value.nbytes
+        thread = threading.get_ident()
+        with self._choosing:
+            self._running.pop(thread, None)
+            running = list(self._running.values())
+            _, chosen = min(
+                (
+                    (
+                        not member.usable,
+                        -pending[number],
+                        running.count(number) + member.busy,
+                        -held[number],
+                        (number - self._turn) % count,
+                    ),
+                    number,
+                )
+                for number, member in enumerate(self.members)
+                if number not in refused
+            )
+            self._turn = chosen + 1
+            self._running[thread] = chosen
+            self._used.add(chosen)
+        return chosen
+
+    def leave(self) -> None:
+        """The launch of this thread has returned."""
+        self._running.pop(threading.get_ident(), None)
+
+    def forget_launches(self) -> None:
+        """Those that are under way in the parent of a forked process are not in this one."""
+        self._running.clear()
+
+
+_devices: WeakSet[LogicalDevice] = WeakSet()
+
+
+def _forget_launches() -> None:
+    for device in _devices:
+        device.forget_launches()
+
+
+in_child(_forget_launches)
+
+
+class LogicalKernel:
+    """A kernel that every member can have. first: that of the first member, which answered the claim."""
+
+    def __init__(self, owner: LogicalDevice, task: Task, first: Kernel) -> None:
+        self.owner = owner
+        self.task = task
+        self.first = first
+        self.device = owner.uri
+        self.name = first.name
+        self.reason = first.reason
+        self.origin = first.origin
+        self._steps: dict[int, Step] = {}
+        self._refused: dict[int, str] = {}
+
+    @property
+    def cost(self) -> Cost:
+        """What a run is predicted to take, on any member."""
+        return self.first.cost
+
+    def bind(self) -> Step:
+        """Bind the kernel on one member; on each of the others it is bound when it gets its first launch.
+
+        Raises BuildError if no member can have it.
+        """
+        owner = self.owner
+        numbers = sorted(range(len(owner.members)), key=lambda number: not owner.members[number].usable)
+        if not any(self._step(number) for number in numbers):
+            raise BuildError("; ".join(dict.fromkeys(self._refused.values())))
+        items = tuple(operand.item for operand in self.task.inputs)
+
+        def run(values: list[Any]) -> None:
+            step = None
+            try:
+                while step is None:
+                    number = owner.enter([values[item] for item in items], self._refused)
+                    step = self._steps.get(number) or self._step(number)
+                step(values)
+            finally:
+                owner.leave()
+
+        return run
+
+    def _step(self, number: int) -> Step | None:
+        """The bound kernel of a member; None if this member cannot have it."""
+        with self.owner.binding:
+            if number in self._steps or number in self._refused:
+                return self._steps.get(number)
+            member = self.owner.members[number]
+            answer = self.first if number == 0 else member.claim(self.task)
+            try:
+                if isinstance(answer, Refusal):
+                    raise BuildError(answer.reason)
+                step = answer.bind()
+            except NpuTensorError as error:
+                if isinstance(error, BuildError) and error.pending:
+                    raise  # That is no fault of the member.
+                self._refused[number] = str(error)
+                if events.listeners:
+                    events.emit(events.Fallback(self.task.name, member.uri, str(error)))
+                return None
+            if not self._steps:
+                self.origin, self.reason = answer.origin, answer.reason
+            self._steps[number] = step
+            return step

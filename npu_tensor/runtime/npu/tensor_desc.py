@@ -1,0 +1,209 @@
+"""TensorDesc: extents, dtype and strides of a tensor as GGML's tools write them, `(1024,768,1,1)/bf16`.
+
+    TensorDesc.parse("(4,8,1,1)/f32/(8,1,1,1)").nb == (32, 4, 32, 32)
+
+The text is that of ggml-hsa's kernel configurations: four extents, innermost first, a dtype and, for a tensor that is
+not contiguous, four strides. Strides are in elements in the text and in bytes in `nb`, as in GGML.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.dtypes import DTYPES, DType
+from npu_tensor.errors import ArgumentError, ShapeError
+
+__all__ = ["DIMENSIONS", "TensorDesc"]
+
+DIMENSIONS: Final = 4
+"""Of every GGML tensor; those not in use have extent 1."""
+
+MAX_BYTES: Final = 1 << 37
+"""The most that a tensor may span: 128 GiB, the memory of the largest machines with such an NPU."""
+
+LONGEST_TEXT: Final = 200
+"""Characters. A descriptor with four strides of MAX_BYTES has about 120."""
+
+_DTYPES: Final = {dtype.short: dtype for dtype in DTYPES}
+
+Four = tuple[int, int, int, int]
+
+
+class TensorDesc(NamedTuple):
+    """A tensor as GGML describes it.
+
+    ne: extents, innermost first, each at least 1. nb: strides in bytes, each at least one element; where the extent
+    is 1 the stride of a contiguous continuation, since no other can be told from it. Create with `of` or `parse`.
+    """
+
+    ne: Four
+    dtype: DType
+    nb: Four
+
+    @classmethod
+    def of(cls, shape: Sequence[int], dtype: DType, strides: Sequence[int] | None = None) -> TensorDesc:
+        """From a shape and strides in elements, both in NumPy's order; contiguous without strides.
+
+        Raises ShapeError above four dimensions and for another number of strides, ArgumentError for extents or strides
+        that are no integers or below 1, and for more than MAX_BYTES.
+        """
+        shape = _integers("extents", shape)
+        strides = strides if strides is None else _integers("strides", strides)
+        if strides is not None and len(strides) != len(shape):
+            raise ShapeError(f"{list(shape)} needs as many strides, not {list(strides)}")
+        if len(shape) > DIMENSIONS:
+            raise ShapeError(f"GGML tensors have at most {DIMENSIONS} dimensions, {list(shape)} has {len(shape)}")
+        if min(shape, default=1) < 1:
+            raise ArgumentError(f"GGML tensors have extents of 1 or more, not {list(shape)}")
+        ne = [*reversed(shape), *(1,) * (DIMENSIONS - len(shape))]
+        asked = [*reversed(strides), *(1,) * (DIMENSIONS - len(shape))] if strides is not None else None
+        steps: list[int] = []
+        for axis, extent in enumerate(ne):
+            dense = steps[-1] * ne[axis - 1] if steps else 1
+            step = asked[axis] if asked is not None and extent > 1 else dense
+            if step < 1:
+                raise ArgumentError(f"GGML tensors have strides of one element or more, not {step}")
+            steps.append(step)
+        span = 1 + sum((extent - 1) * step for extent, step in zip(ne, steps, strict=True))
+        if max(span, math.prod(ne)) * dtype.itemsize > MAX_BYTES:
+            raise ArgumentError(f"a tensor of {list(shape)} {dtype.name} spans more than {MAX_BYTES} bytes")
+        first, second, third, fourth = (step * dtype.itemsize for step in steps)
+        return cls((ne[0], ne[1], ne[2], ne[3]), dtype, (first, second, third, fourth))
+
+    @classmethod
+    def parse(cls, text: str) -> TensorDesc:
+        """The tensor that `(dim0,dim1,dim2,dim3)/dtype[/(stride0,stride1,stride2,stride3)]` describes.
+
+        Spaces around numbers and parts are allowed. Strides may make elements overlap, as in GGML; zero and negative
+        ones exist neither there nor here. Warns where strides look like bytes. Raises ArgumentError, whose message
+        marks the place.
+        """
+        return _parsed(text)
+
+    @property
+    def shape(self) -> Four:
+        """The extents in NumPy's order, outermost first."""
+        return self.ne[3], self.ne[2], self.ne[1], self.ne[0]
+
+    @property
+    def strides(self) -> Four:
+        """Strides in elements, in NumPy's order."""
+        first, second, third, fourth = (step // self.dtype.itemsize for step in reversed(self.nb))
+        return first, second, third, fourth
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.ne)
+
+    @property
+    def span(self) -> int:
+        """Elements of the buffer from the first to the last one of the tensor."""
+        return 1 + sum((extent - 1) * step for extent, step in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie without gaps, in order; strides along extents of 1 do not matter."""
+        return self.nb == TensorDesc.of(self.shape, self.dtype).nb
+
+    @property
+    def short(self) -> str:
+        """The tensor in a kernel name: extents up to the last one above 1, dtype, and n if it is not contiguous."""
+        used = max((axis for axis, extent in enumerate(self.ne) if extent > 1), default=0)
+        extents = "x".join(map(str, self.ne[: used + 1]))
+        return f"{extents}{self.dtype.short}{'' if self.is_contiguous else 'n'}"
+
+    def __str__(self) -> str:
+        text = f"({','.join(map(str, self.ne))})/{self.dtype.short}"
+        return text if self.is_contiguous else f"{text}/({','.join(map(str, reversed(self.strides)))})"
+
+
+def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, values))
+    except TypeError:
+        raise ArgumentError(f"the {what} of a tensor are integers, one for each dimension, not {values!r}") from None
+
+
+# --- parsing
+
+
+_NUMBER: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
+
+
+class _Part(NamedTuple):
+    """A piece of a descriptor and where it begins."""
+
+    text: str
+    start: int
+
+    def stripped(self) -> _Part:
+        left = self.text.lstrip(" \t")
+        return _Part(left.rstrip(" \t"), self.start + len(self.text) - len(left))
+
+    def split(self, separator: str) -> list[_Part]:
+        parts, start = [], self.start
+        for piece in self.text.split(separator):
+            parts.append(_Part(piece, start))
+            start += len(piece) + len(separator)
+        return parts
+
+
+def _parsed(text: str) -> TensorDesc:
+    if not isinstance(text, str):
+        raise ArgumentError(f"a tensor descriptor is a text such as (1024,768,1,1)/bf16, not {text!r}")
+    shown = text if text.isprintable() else ascii(text)[1:-1]
+    if len(shown) > LONGEST_TEXT:
+        raise ArgumentError(f"Invalid tensor descriptor: {shown[:40]}... (longer than {LONGEST_TEXT} characters)")
+
+    def fail(message: str, place: _Part) -> NoReturn:
+        # Escapes make the shown text longer than the text; then there is no place to point at.
+        caret = f"\n  {shown}\n  {' ' * place.start}^" if shown == text else ""
+        raise ArgumentError(message + caret)
+
+    parts = [part.stripped() for part in _Part(text, 0).split("/")]
+    if len(parts) < 2 or len(parts) > 3:
+        place = parts[3] if len(parts) > 3 else _Part("", len(text))
+        fail(f"Invalid tensor descriptor: {shown} (expected format: (dim0,dim1,dim2,dim3)/dtype)", place)
+
+    def four(kind: str, part: _Part) -> list[int]:
+        if not (len(part.text) > 1 and part.text[0] == "(" and part.text[-1] == ")"):
+            fail(f"Invalid {kind.lower()} format in {shown}: {kind.lower()} must be enclosed in parentheses", part)
+        numbers = _Part(part.text[1:-1], part.start + 1).split(",")
+        found = []
+        for number in numbers:
+            place = number.stripped()
+            if _NUMBER.fullmatch(number.text) is None:
+                fail(f"Invalid {kind.lower()} values in {shown}: {place.text!r} is not an integer", place)
+            value = int(place.text)
+            if not 1 <= value <= MAX_BYTES:
+                fail(f"Invalid {kind.lower()} values in {shown}: {value} is not in 1 to {MAX_BYTES}", place)
+            found.append(value)
+        if len(found) != DIMENSIONS:
+            fail(f"{kind} must have exactly {DIMENSIONS} dimensions, got {len(found)} in {shown}", part)
+        return found
+
+    shape = four("Shape", parts[0])
+    name = parts[1].text
+    if not name:
+        fail(f"Invalid tensor descriptor: {shown} (missing dtype)", parts[1])
+    dtype = _DTYPES.get(name)
+    if dtype is None:
+        fail(f"Invalid tensor descriptor: {shown} (no dtype {name!r}; there are {', '.join(_DTYPES)})", parts[1])
+    strides = four("Stride", parts[2]) if len(parts) == 3 else None
+    try:
+        found = TensorDesc.of(shape[::-1], dtype, strides and strides[::-1])
+    except ArgumentError as error:
+        fail(f"Invalid tensor descriptor: {shown} ({error})", parts[0])
+    if strides is not None and strides[0] == dtype.itemsize != 1:
+        warn(
+            f"{shown}: strides are in elements; the first one, {strides[0]}, is the size of one {name} in bytes, so "
+            "these may be bytes",
+            UserWarning,
+        )
+    return found

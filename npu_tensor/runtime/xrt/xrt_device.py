@@ -1,0 +1,174 @@
+"""An NPU as a device: `npu`, `npu:0`, `npu://<id>`, with options as in `npu:0?cols=4&float32=emulate`.
+
+It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for. A step of a plan enqueues a launch and
+returns; its results say so when they are looked at. Written to XRT's documented interface; not run on an NPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from npu_tensor import kernels
+from npu_tensor._util.forks import cached_property
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.devices.discovery import PhysicalDevice
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.npu_cost import NpuCosts
+from npu_tensor.runtime.npu.npu_kernel import OfferedKernel, OfferingDevice
+from npu_tensor.runtime.rates import npu_rates, processor_rates
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt import bindings
+from npu_tensor.runtime.xrt.buffers import ResidentBuffer
+from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
+from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt.engines import engine_of
+from npu_tensor.runtime.xrt.power import set_power_mode
+from npu_tensor.runtime.xrt.site import Site
+from npu_tensor.task import Kernel, Refusal, Step, Task
+
+__all__ = ["XrtDevice", "library"]
+
+
+_count = itertools.count()
+"""Keys of copies are different on all devices."""
+
+
+@cache
+def library() -> KernelLibrary:
+    """Where the kernels of all NPUs come from."""
+    return KernelLibrary(IronBackend())
+
+
+class XrtDevice(OfferingDevice):
+    """One NPU. on_host: the step that computes a task on the CPU."""
+
+    fusion = FUSION
+
+    def __init__(
+        self,
+        uri: str,
+        npu: PhysicalDevice,
+        target: Target,
+        allocator: Allocator,
+        on_host: Callable[[Task], Step],
+    ) -> None:
+        self.uri = uri
+        self.npu = npu
+        self.target = target
+        self.allocator = allocator
+        self.on_host = on_host
+        self._keys: dict[HostOperand | int, int] = {}
+        self._engine: Engine | None = None
+        self._awake_seconds = 0.0
+        self._power = "default"
+
+    def keep_awake(self, seconds: float) -> None:
+        """Keep the NPU from its power gate for this long after the last launch."""
+        self._awake_seconds = max(seconds, self._awake_seconds)
+        if seconds and self._engine is not None:
+            self._engine.keep_awake(self._awake_seconds)
+
+    def set_power(self, mode: str) -> None:
+        """Let the driver change the power mode, and predict for the new one. See `set_power_mode`."""
+        set_power_mode(self.npu.bdf, mode)
+        self._power = mode
+        self.__dict__.pop("costs", None)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What measured rates hold for."""
+        driver = driver_identity(self.npu, bindings.xrt_version())
+        return {"npu": self.npu.id, "driver": driver, "power": self._power}
+
+    @cached_property
+    def costs(self) -> NpuCosts:
+        """By what was measured with this NPU, driver and power mode, else by priors."""
+        return NpuCosts(self.target, npu_rates(self.target.array.device, self.identity), processor_rates())
+
+    @property
+    def engine(self) -> Engine:
+        """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
+        if self._engine is None:
+            self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
+            if self._awake_seconds:
+                self._engine.keep_awake(self._awake_seconds)
+        return self._engine
+
+    @cached_property
+    def checked(self) -> CheckedKernels:
+        """The kernels that are known to be right here."""
+        return CheckedKernels(driver_identity(self.npu, bindings.xrt_version()))
+
+    @property
+    def busy(self) -> int:
+        """Launches that have not ended, as far as is known."""
+        return 0 if self._engine is None else self._engine.busy
+
+    @property
+    def usable(self) -> bool:
+        """False while the CPU takes all launches, after faults."""
+        return self._engine is None or self._engine.health.state != "resting"
+
+    def key(self, form: HostOperand | int) -> int:
+        """What stands for a form of a tensor in this NPU's memory."""
+        key = self._keys.get(form)
+        return self._keys.setdefault(form, next(_count)) if key is None else key
+
+    def claim(self, task: Task) -> XrtKernel | Refusal:
+        """A kernel of one of the families, or what they say against the task."""
+        answer = kernels.claim(task, self.target)
+        return answer if isinstance(answer, Refusal) else XrtKernel(self, task, answer)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Make the designs and compile them, if the NPU can be opened."""
+        with suppress(DeviceError):  # Binding says why.
+            self.engine.check_process()
+            own = [kernel for kernel in kernels if isinstance(kernel, XrtKernel)]
+            library().prepare([kernel.request for kernel in own if not kernel.is_too_long])
+
+    def submit(self) -> None:
+        """Let what was launched begin."""
+        if self._engine is not None:
+            self._engine.submit()
+
+    def synchronize(self) -> None:
+        """Wait until all that was launched has ended. See `Engine.synchronize`."""
+        if self._engine is not None:
+            self._engine.synchronize()
+
+    def host_copy(self, resident: ResidentBuffer) -> Any:
+        """See `buffers.Home`."""
+        return self.engine.host_copy(resident)
+
+
+class XrtKernel(OfferedKernel):
+    """An offer of a kernel family for an NPU."""
+
+    def __init__(self, device: XrtDevice, task: Task, offer: Offer) -> None:
+        super().__init__(device.uri, task, offer, device.costs)
+        self.owner = device
+
+    def bind(self) -> Step:
+        """Find or compile the design and return the step, which launches it. Raises BuildError, DeviceError."""
+        self.check_length()
+        owner = self.owner
+        engine = owner.engine  # Before anything is compiled for it.
+        artifact = library().find(self.request)
+        self.found(artifact)
+        program = engine.program(artifact, self.request.design)
+        operands = self.offer.operands
+        if len(program.sizes) != len(operands):
+            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
+        made = sorted(operand.number for operand in operands if operand.output and operand.number is not None)
+        if made != list(range(len(self.task.outputs))):
+            raise BuildError(f"{program.name} does not make every result in one host buffer")
+        if not config.self_check or program.key in owner.checked:
+            program.checked = True
+        return Site(owner, self.task, self.offer, program).step()

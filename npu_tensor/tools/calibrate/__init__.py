@@ -1,0 +1,113 @@
+"""Measure this machine, so that costs are predicted from its own rates instead of priors.
+
+    for figure in calibrate("cpu").figures: print(figure)
+
+What is measured is kept in the cache directory, per processor, and per NPU with its driver and power mode; devices
+that are opened afterwards use it. Calibration of an NPU was not run on an NPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from npu_tensor.errors import DeviceError
+from npu_tensor.planner import selection
+from npu_tensor.runtime import rates
+from npu_tensor.runtime.rates import NpuRates, ProcessorRates
+from npu_tensor.tools.calibrate.npu import measure_npu
+from npu_tensor.tools.calibrate.probes import Unclear
+from npu_tensor.tools.calibrate.processor import measure_processor
+from npu_tensor.tools.versions import single_uri
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.xrt.xrt_device import XrtDevice
+
+__all__ = ["Calibration", "Figure", "calibrate", "measure_npu", "measure_processor", "npus"]
+
+ATTEMPTS: Final = 3
+
+
+class Figure(NamedTuple):
+    """A rate: its name, what is assumed of it where nothing is measured, and what was measured here."""
+
+    name: str
+    prior: float
+    measured: float
+
+
+class Calibration(NamedTuple):
+    """What was measured of a device. path: of the file that keeps it. identity: what it holds for."""
+
+    uri: str
+    path: Path
+    identity: dict[str, str]
+    figures: tuple[Figure, ...]
+
+
+def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
+    """Measure the processor, or the NPUs at a URI and what the host does for them, and keep it.
+
+    quick: in a few seconds instead of a quarter of a minute, less exact. Raises DeviceError for a simulated device and
+    for one that is not there, ArgumentError for several devices, BuildError if the kernels for an NPU cannot be had,
+    NpuTensorError if what was measured makes no sense, OSError if nothing can be written.
+    """
+    found = npus(uri)
+    if not found:
+        identity = rates.processor_identity()
+        return (_kept(uri, "processor", identity, partial(measure_processor, quick)),)
+    return tuple(
+        _kept(npu.uri, npu.target.array.device, npu.identity, partial(measure_npu, npu, quick)) for npu in found
+    )
+
+
+def npus(uri: str) -> tuple[XrtDevice, ...]:
+    """The NPUs at a URI that `calibrate` measures, none for the processor.
+
+    Raises DeviceError for a simulated device and for one that is not there, ArgumentError for several devices.
+    """
+    asked = single_uri(uri)
+    if asked.scheme == "sim":
+        raise DeviceError(
+            f"{uri} is simulated: there is nothing to measure, its costs are those of the real array",
+            "INVALID_ARGUMENT",
+        )
+    if asked.scheme == "cpu":
+        return ()
+    from npu_tensor.runtime.xrt.xrt_device import XrtDevice
+
+    (device,) = selection.accelerators(selection.selection_of(uri, "always"))
+    return tuple(member for member in device.members if isinstance(member, XrtDevice))
+
+
+def _kept(
+    uri: str, kind: str, identity: dict[str, str], measure: Callable[[], ProcessorRates | NpuRates]
+) -> Calibration:
+    measured = _clear(measure)
+    path = rates.save(kind, identity, measured)
+    before, after = (dict(_flat("", found)) for found in (rates.priors()[kind], asdict(measured)))
+    return Calibration(uri, path, identity, tuple(Figure(name, before[name], after[name]) for name in after))
+
+
+def _clear(measure: Callable[[], ProcessorRates | NpuRates]) -> ProcessorRates | NpuRates:
+    """What is measured, at the latest in the third attempt; the machine may have been busy for a while."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(Unclear):
+            return measure()
+    return measure()
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """Names and numbers of a record."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _flat(f"{name}.{key}" if name else key, part)
+    elif isinstance(value, (list, tuple)):
+        for number, part in enumerate(value):
+            yield from _flat(f"{name}[{number}]", part)
+    else:
+        yield name, float(value)

@@ -1,0 +1,114 @@
+"""Probes: what is timed by turns, so that a slow moment of the machine meets all of them."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from npu_tensor.errors import DeviceError, NpuTensorError
+from npu_tensor.graph.nodes import Node, capture
+from npu_tensor.planner.fuse import cut
+from npu_tensor.task import Device, Refusal, Task
+from npu_tensor.tensor import Tensor
+
+__all__ = [
+    "Probe",
+    "Unclear",
+    "block",
+    "calls_that_fill",
+    "kernel",
+    "no_garbage_collection",
+    "positive",
+    "typical",
+]
+
+
+class Unclear(NpuTensorError):
+    """What was measured contradicts itself."""
+
+
+Probe = Callable[[], object]
+
+BLOCK_SECONDS: Final = 200e-6
+"""The least time of a block: a clock and an interrupt take some microseconds."""
+
+QUICK_ROUNDS: Final = 5
+ROUNDS: Final = 25
+
+
+def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float]:
+    """Seconds of each: the lower quartile of blocks that take turns, because all else that runs only adds."""
+    with no_garbage_collection():
+        repeats = {name: calls_that_fill(BLOCK_SECONDS, probe) for name, probe in probes.items()}
+        blocks: dict[str, list[float]] = {name: [] for name in probes}
+        for _ in range(QUICK_ROUNDS if quick else ROUNDS):
+            for name, probe in probes.items():
+                block(probe, 1)  # brings its operands back into the caches
+                blocks[name].append(block(probe, repeats[name]) / repeats[name])
+    return {name: statistics.quantiles(found, n=4)[0] for name, found in blocks.items()}
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collect garbage now, and not again before the end of the block."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def block(probe: Probe, repeats: int) -> float:
+    """Seconds of `repeats` calls. Each result lives until the next one replaces it, as in a user's loop."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        result = probe()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
+
+
+def calls_that_fill(block_seconds: float, probe: Probe) -> int:
+    """How many calls a block of this length takes. The first call, which may compile, does not count."""
+    probe()
+    repeats = 1
+    while (seconds := block(probe, repeats)) < block_seconds:
+        repeats = max(2 * repeats, int(repeats * block_seconds / max(seconds, 1e-9)))
+    return repeats
+
+
+def positive(name: str, value: float) -> float:
+    """A rate or a time. Raises Unclear for one that cannot be: something else kept the machine busy."""
+    if not 0 < value < float("inf"):
+        raise Unclear(
+            f"{name} cannot be told from what else was measured ({value!r}): the machine did something else "
+            "meanwhile, and nothing was kept. Run npu-tensor calibrate again, without --quick, when it is idle"
+        )
+    return value
+
+
+def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
+    """The task of a pending tensor, the kernel of a device that takes it, and a call that runs that once.
+
+    Raises DeviceError if it is refused or takes several kernels, BuildError.
+    """
+    found = capture([result._node])
+    tasks = cut(found, device.fusion).tasks
+    if len(tasks) != 1:
+        raise DeviceError(f"{device.uri}: what is measured should be one kernel, and is {len(tasks)}")
+    (task,) = tasks
+    answer = device.claim(task)
+    if isinstance(answer, Refusal):
+        raise DeviceError(f"{device.uri} has no kernel for what is measured: {answer.reason}")
+    step = answer.bind()
+    values: list[Any] = [None] * (len(found.leaves) + len(found.nodes))
+    for item, leaf in found.leaves:
+        values[item] = leaf.value if isinstance(leaf, Node) else leaf
+    return task, answer, lambda: step(values)

@@ -1,0 +1,221 @@
+"""The rates of the processor, from kernels of the CPU device and calls of its NumPy reference."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.host import host_devices
+from npu_tensor.runtime.rates import Level, ProcessorRates, processor_rates
+from npu_tensor.task import HostDevice
+from npu_tensor.tensor import Tensor
+from npu_tensor.tools.calibrate.probes import Probe, kernel, positive, typical
+
+__all__ = ["measure_processor"]
+
+CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+FILLED: Final = 0.6
+"""Of a cache; the rest is for what else the processor reads."""
+
+BEYOND: Final = 4
+"""A working set so many times as large as the last cache is in memory."""
+
+ADD_BYTES: Final = 12
+"""Of the operands and the result of an addition of float32, per element."""
+
+TABLE_COLUMNS: Final = 4096
+"""Of a table of float32 whose columns are read: neighbours there are 4 pages apart."""
+
+PRODUCTS: Final = {
+    "float32": "float32",
+    "bfloat16_pair": "bfloat16",
+    "int8_quad": "int8",
+    "int16_pair": "int16",
+    "int32": "int32",
+}
+"""By unit of the micro-kernels: the dtype whose products it computes. There are no tensors of the other units."""
+
+INSTEAD: Final = {"float64": "float32", "int64": "int32"}
+"""Units that are taken to be as much faster or slower than their prior as another one."""
+
+
+def _ones(dtype: str, *shape: int) -> Tensor:
+    return nt.from_numpy(np.ones(shape, np.float32)).to(dtype).realize(device="cpu")
+
+
+def _add(nbytes: float) -> Tensor:
+    n = max(16, int(nbytes / ADD_BYTES))
+    return _ones("float32", n) + _ones("float32", n)
+
+
+def _cpu_device() -> Any:
+    device, *_ = host_devices()
+    if not hasattr(device, "target"):
+        raise DeviceError("the CPU device compiles nothing here; `npu-tensor info` says why")
+    return device
+
+
+@contextmanager
+def _threads(device: HostDevice, number: int) -> Iterator[None]:
+    before = device.threads
+    device.set_threads(number)
+    try:
+        yield
+    finally:
+        device.set_threads(before)
+
+
+def measure_processor(quick: bool = False) -> ProcessorRates:
+    """Of this machine's processor, with as many threads as the CPU device has.
+
+    Raises DeviceError if there is no compiler, NpuTensorError if the figures make no sense.
+    """
+    from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, flops
+
+    device = _cpu_device()
+    found = _cache_bytes(device.threads)
+    sizes = [size * FILLED for size in found] or [level.nbytes for level in processor_rates().levels[:-1]]
+    # In the middle of what each cache holds and the one before it does not, and then beyond the last.
+    middle = [math.sqrt(small * large) for small, large in pairwise(sizes)]
+    sets = [sizes[0], *middle, sizes[-1] * BEYOND * (1 if quick else 2)]
+    with _threads(device, 1):
+        probes: dict[str, Probe] = {"launch": kernel(device, _add(0))[2]}
+        work: dict[str, Any] = {}
+        for number, nbytes in enumerate(sets):
+            rows = max(2, int(nbytes / (4 * TABLE_COLUMNS)))
+            probes[f"level {number}"] = kernel(device, _add(nbytes))[2]
+            probes[f"lines {number}"] = kernel(device, _ones("float32", rows, TABLE_COLUMNS).sum(0))[2]
+            work[f"lines {number}"] = rows * TABLE_COLUMNS
+        task, _, probes["function"] = kernel(device, _ones("float32", 1 << 14).tanh())
+        assert task.program is not None
+        work["function"] = flops(task.program) << 14
+        probes["least"] = kernel(device, _add(ADD_BYTES * LEAST_PIECE))[2]
+        probes["rows"] = kernel(device, _ones("float32", 4096, 64).sum(-1))[2]
+        probes["scattered"] = kernel(device, _ones("float32", 3 << 14)[::3].contiguous())[2]
+        work |= _products(device, probes)
+        alone = typical(probes, quick)
+    threads = device.threads
+    probes = {f"level {number}": kernel(device, _add(nbytes * threads))[2] for number, nbytes in enumerate(middle, 1)}
+    probes[f"level {len(sizes)}"] = kernel(device, _add(sets[-1]))[2]
+    probes["least"] = kernel(device, _add(ADD_BYTES * LEAST_PIECE * threads))[2]
+    together = typical(probes, quick)
+    prior, launch = processor_rates(device.target.lanes), positive("launch_seconds", alone["launch"])
+    # Work that doubles with the threads takes longer by what waking them takes, if that can be told at all.
+    fork = max(together["least"] - alone["least"], launch / 10) if threads > 1 else prior.fork_seconds
+    levels = []
+    for number, nbytes in enumerate(sets):
+        last = number == len(sizes)
+        one = positive("thread_bytes_per_second", nbytes / (alone[f"level {number}"] - launch))
+        if number == 0:
+            every = one * threads  # Each core has its own.
+        else:
+            every = nbytes * (1 if last else threads) / (together[f"level {number}"] - launch - fork)
+        line = (alone[f"lines {number}"] - launch) * device.target.lanes / work[f"lines {number}"]
+        size = prior.levels[-1].nbytes if last else sizes[number]
+        levels.append(Level(size, one, max(one, positive("bytes_per_second", every)), positive("line_seconds", line)))
+    operations = positive("flops", work["function"] / (alone["function"] - launch))
+    rates = replace(
+        prior,
+        lanes=device.target.lanes,
+        launch_seconds=launch,
+        fork_seconds=fork,
+        levels=tuple(levels),
+        flops=operations,
+        row_seconds=positive("row_seconds", (alone["rows"] - launch - 4096 * 64 / operations) / 4096),
+        scattered_elements=positive("scattered_elements", (1 << 14) / (alone["scattered"] - launch)),
+    )
+    return _with_reference(_with_products(rates, prior, work, alone), quick)
+
+
+def _cache_bytes(threads: int) -> list[float]:
+    """What one of the threads has of each cache from the second level on; empty if the system does not tell."""
+    found: dict[int, float] = {}
+    try:
+        for cache in CACHES.glob("index[0-9]*"):
+            number, kind, size, shared = (
+                (cache / name).read_text("ascii").strip() for name in ("level", "type", "size", "shared_cpu_list")
+            )
+            if kind != "Instruction" and int(number) > 1 and size.endswith("K"):
+                found[int(number)] = int(size[:-1]) * 1024 // max(1, min(threads, _cores(shared)))
+    except (OSError, ValueError):
+        return []
+    sizes = [found[number] for number in sorted(found)]
+    return sizes if sizes == sorted(set(sizes)) else []
+
+
+def _cores(listed: str) -> int:
+    """How many a list like "0-3,8" names that this process may use."""
+    named: set[int] = set()
+    for part in listed.split(","):
+        first, _, last = part.partition("-")
+        named.update(range(int(first), int(last or first) + 1))
+    return len(named & os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else len(named)
+
+
+def _products(device: Any, probes: dict[str, Probe]) -> dict[str, Any]:
+    """Add products to `probes`: one that mostly multiplies for each unit, one that mostly stores, one that packs."""
+    from npu_tensor.runtime.cpu.cpu_cost import product_work
+
+    shapes = {f"multiply {unit}": (dtype, 256, 1024, 256) for unit, dtype in PRODUCTS.items()}
+    shapes |= {"store": ("float32", 256, 4, 256), "pack": ("float32", 4, 384, 384)}
+    work = {}
+    for name, (dtype, m, k, n) in shapes.items():
+        task, _, probes[name] = kernel(device, _ones(dtype, m, k) @ _ones(dtype, k, n))
+        work[name] = product_work(task, device.target)
+    return work
+
+
+def _with_products(
+    rates: ProcessorRates, prior: ProcessorRates, work: dict[str, Any], seconds: dict[str, float]
+) -> ProcessorRates:
+    """Three products in float32 give what multiplying, a tile and packing take; the others the rates of their units."""
+    three = ("multiply float32", "store", "pack")
+    per_mac, tile, per_byte = np.linalg.solve(
+        [[work[name].macs, work[name].tiles, sum(work[name].packed)] for name in three],
+        [seconds[name] - 3 * rates.launch_seconds for name in three],
+    )
+    macs = {"float32": positive("macs[float32]", 1 / per_mac)}
+    tile, per_byte = positive("tile_seconds", tile), positive("packed_bytes", per_byte)
+    for unit in PRODUCTS:
+        done = work[f"multiply {unit}"]
+        left = seconds[f"multiply {unit}"] - 3 * rates.launch_seconds - done.tiles * tile - sum(done.packed) * per_byte
+        # Without an instruction of its own, a dtype is computed in the unit of another one.
+        macs[done.unit] = positive(f"macs[{done.unit}]", done.macs / left)
+    known = dict(macs)
+    for unit, other in {unit: INSTEAD.get(unit, "float32") for unit in prior.macs if unit not in known}.items():
+        macs[unit] = prior.macs[unit] * known[other] / prior.macs[other]
+    return replace(rates, macs=macs, tile_seconds=float(tile), packed_bytes=float(1 / per_byte))
+
+
+def _with_reference(rates: ProcessorRates, quick: bool) -> ProcessorRates:
+    reference = host_devices()[-1]
+    n, side = 1 << 18, 64  # NumPy's BLAS does larger products with threads of its own, which others hold up.
+    _, answer, elements = kernel(reference, _add(ADD_BYTES * n))
+    found = typical(
+        {
+            "call": kernel(reference, _add(0))[2],
+            "elements": elements,
+            "float": kernel(reference, _ones("float32", side, side) @ _ones("float32", side, side))[2],
+            "integer": kernel(reference, _ones("int32", side, side) @ _ones("int32", side, side))[2],
+        },
+        quick,
+    )
+    call = found["call"]
+    return replace(
+        rates,
+        reference_seconds=positive("reference_seconds", call),
+        reference_elements=positive("reference_elements", n * answer.passes / (found["elements"] - call)),
+        reference_macs={
+            kind: positive(f"reference_macs[{kind}]", side**3 / (found[kind] - call)) for kind in ("float", "integer")
+        },
+    )

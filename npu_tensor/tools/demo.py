@@ -1,0 +1,132 @@
+"""The main job on real input: read handwritten digits with a small network, once per dtype.
+
+`run` returns what happened; `complaints` judges it; the command line prints both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor.observe.explanation import Explanation, renamed, with_device_names
+from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
+
+__all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
+
+DTYPE_NAMES = ("float32", "bfloat16")
+LEAST_ACCURACY = 0.95
+LARGEST_DIFFERENCE = 0.005
+HOT_RUNS = 20
+
+Layers = Sequence[tuple[nt.Tensor, nt.Tensor]]
+
+
+class Digits(NamedTuple):
+    """The held-out images as rows of 64 values in 0..1, their labels, and (weight, bias) per layer.
+
+    Pixels and parameters are float32, labels uint8.
+    """
+
+    pixels: np.ndarray
+    labels: np.ndarray
+    layers: list[tuple[np.ndarray, np.ndarray]]
+
+
+class Result(NamedTuple):
+    """One dtype's outcome on the device that was asked for. Times are seconds of host time from recording to values.
+
+    On a simulated device that is the time of the simulation, not of the device.
+    """
+
+    dtype: str
+    device: str
+    accuracy: float
+    first_seconds: float
+    hot_seconds: float
+    explanation: Explanation
+
+
+def load() -> Digits:
+    """Read the images and the trained weights."""
+    directory = resources.files("npu_tensor.examples.data")
+    with (directory / "digits.npz").open("rb") as file, np.load(file) as digits:
+        images, labels = digits["images"], digits["labels"]
+    with (directory / "digits_weights.npz").open("rb") as file, np.load(file) as weights:
+        held_out = weights["held_out"]
+        layers = [(weights[f"weight{layer}"], weights[f"bias{layer}"]) for layer in (1, 2, 3)]
+    pixels = images[held_out].reshape(len(held_out), -1).astype(np.float32) / np.float32(images.max())
+    return Digits(pixels, labels[held_out], layers)
+
+
+def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
+    """The digit of each row of `pixels` (images, 64), as a lazy int64 tensor (images,)."""
+    x = pixels
+    for weight, bias in layers[:-1]:
+        x = nt.linear(x, weight, bias).relu()
+    return nt.linear(x, *layers[-1]).argmax(dim=-1)
+
+
+def emulating(uri: str) -> str:
+    """The URIs with float32 emulated by NPUs, real or simulated, that do not say what to do with it."""
+    return ",".join(parse_uri(single).with_default("float32", "emulate").text for single in split_uris(uri))
+
+
+def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:
+    """Classify the held-out images with weights and activations in `dtype`, once and `HOT_RUNS` times more.
+
+    The first time includes planning and compiling. The conversion to `dtype` comes before it, as in loading a
+    model. NPUs emulate float32 unless the URI says otherwise; the result and errors call them what `device` does.
+    Raises DeviceError if there is no such device.
+    """
+    used = emulating(device)
+    names = dict(zip(split_uris(used), split_uris(device), strict=True))
+    try:
+        with nt.default_device(used):
+            result = _run(digits, dtype, device)
+    except nt.DeviceError as error:
+        raise nt.DeviceError(renamed(str(error), names), error.code) from None
+    return result._replace(explanation=with_device_names(result.explanation, names))
+
+
+def _run(digits: Digits, dtype: str, device: str) -> Result:
+    pixels = nt.from_numpy(digits.pixels).to(dtype).realize()
+    layers = [
+        (nt.from_numpy(weight).to(dtype).realize(), nt.from_numpy(bias).to(dtype).realize())
+        for weight, bias in digits.layers
+    ]
+    seconds = []
+    for _ in range(1 + HOT_RUNS):
+        start = time.perf_counter()
+        predicted = classify(pixels, layers).numpy()
+        seconds.append(time.perf_counter() - start)
+    # Only now: explain plans and compiles as well.
+    explanation = nt.explain(classify(pixels, layers))
+    accuracy = float(np.mean(predicted == digits.labels))
+    return Result(dtype, device, accuracy, seconds[0], statistics.median(seconds[1:]), explanation)
+
+
+def complaints(results: Sequence[Result]) -> list[str]:
+    """What is wrong with the results, in words; empty if the job was done."""
+    found = [
+        f"{result.dtype}: accuracy {result.accuracy:.4f} is not above {LEAST_ACCURACY}"
+        for result in results
+        if not result.accuracy > LEAST_ACCURACY
+    ]
+    for result in results:
+        rows = [row for row in result.explanation if row.device != "-"]
+        elsewhere = [row for row in rows if row.device not in split_uris(result.device)]
+        if 2 * len(elsewhere) > len(rows):
+            there = len(rows) - len(elsewhere)
+            # The reason stands on the last op of a kernel only.
+            reason = next((f"; {row.why}" for row in elsewhere if row.why), "")
+            found.append(f"{result.dtype}: only {there} of {len(rows)} ops run on {result.device}{reason}")
+    accuracies = [result.accuracy for result in results]
+    if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
+        found.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")
+    return found

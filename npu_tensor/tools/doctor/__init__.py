@@ -1,0 +1,75 @@
+"""What keeps this machine from running kernels on an NPU, and how to fix it.
+
+    findings = diagnose()
+    print(verdict(findings))            # "No NPU can be used; fix driver first (sudo modprobe amdxdna); ..."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from npu_tensor.errors import ArgumentError
+from npu_tensor.tools.doctor import hardware, package, software
+from npu_tensor.tools.doctor.finding import Finding, Result, Status, System, problem
+
+__all__ = ["CHECKS", "Finding", "Status", "System", "diagnose", "usable", "verdict"]
+
+CHECKS: Final[dict[str, Callable[[System], Result]]] = {
+    "operating system": hardware.operating_system,
+    "processor": hardware.processor,
+    "firmware": hardware.firmware,
+    "driver": hardware.driver,
+    "device files": hardware.accel_nodes,
+    "permissions": hardware.permissions,
+    "locked memory": hardware.locked_memory,
+    "idle NPUs": hardware.idle,
+    "XRT": software.xrt,
+    "pyxrt": software.pyxrt,
+    "NPUs": software.npus,
+    "mlir-aie": software.mlir_aie,
+    "Peano": software.peano,
+    "HSA runtime": software.hsa,
+    "cache directory": package.cache_directory,
+    "C++ compiler": package.host_cxx,
+    "simulated NPU": package.simulated_npu,
+}
+"""Every check, what others depend on first: that is the order to fix in."""
+
+
+def diagnose(root: Path = Path("/"), system: System | None = None) -> list[Finding]:
+    """The findings of all checks, in the order of CHECKS. Files of the system are read below `root`. Never raises."""
+    asked = replace(system or System(), root=root)
+    return [_finding(name, check, asked) for name, check in CHECKS.items()]
+
+
+def _finding(name: str, check: Callable[[System], Result], system: System) -> Finding:
+    try:
+        result = check(system)
+    except ArgumentError as error:
+        result = problem(str(error), "this check depends on it", "unset it, or give it an allowed value")
+    except Exception as error:  # XRT may raise anything; the other checks are still worth having.
+        found = f"the check itself failed with {type(error).__name__}: {error}"
+        result = problem(found, "nothing is known about this", "report it, with npu-tensor doctor --json")
+    status, *texts = result
+    return Finding(name, status, *("; ".join(text.split("\n")) for text in texts))  # What others say may have lines.
+
+
+def usable(findings: Iterable[Finding]) -> bool:
+    """Whether an NPU can be used: no finding is a problem."""
+    return all(finding.status != "problem" for finding in findings)
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """In one sentence whether an NPU can be used, else what to do first and what works meanwhile."""
+    by_check = {finding.check: finding for finding in findings}
+    first = next((finding for finding in by_check.values() if finding.status == "problem"), None)
+    if first is None:
+        return f"An NPU can be used: {by_check['NPUs'].found}."
+    simulated = " and the simulated NPU" if by_check["simulated NPU"].status == "ok" else ""
+    return (
+        f"No NPU can be used; fix {first.check} first ({first.fix});"
+        f" everything works on the CPU{simulated} meanwhile."
+    )

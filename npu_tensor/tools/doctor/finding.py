@@ -1,0 +1,99 @@
+"""What a check finds, and what the checks ask of the system."""
+
+from __future__ import annotations
+
+import getpass
+import grp
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from npu_tensor.runtime.build import mlir_aie
+from npu_tensor.runtime.devices.discovery import Discovery, discover
+from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.builtin import no_kernels
+from npu_tensor.runtime.xrt.bindings import pyxrt
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.build.mlir_aie import Toolchain
+
+__all__ = ["Finding", "Result", "Status", "System", "note", "ok", "problem"]
+
+Status = Literal["ok", "note", "problem"]
+"""problem: no NPU can be used before it is fixed; note: worth knowing, also if something is merely unknown."""
+
+
+class Result(NamedTuple):
+    """What a check returns. found: what there is; why: why that matters; fix: the command, or what else to do."""
+
+    status: Status
+    found: str
+    why: str = ""
+    fix: str = ""
+
+
+class Finding(NamedTuple):
+    """The result of the check of this name."""
+
+    check: str
+    status: Status
+    found: str
+    why: str
+    fix: str
+
+
+def ok(found: str) -> Result:
+    """All is well."""
+    return Result("ok", found)
+
+
+def note(found: str, why: str = "", fix: str = "") -> Result:
+    """Worth knowing."""
+    return Result("note", found, why, fix)
+
+
+def problem(found: str, why: str, fix: str) -> Result:
+    """What keeps NPUs from being used."""
+    return Result("problem", found, why, fix)
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+@dataclass(frozen=True)
+class System:
+    """The system that is checked: files below `root`, and what else is asked.
+
+    memlock: bytes that this process may lock, now and at most, -1 for no limit. usable: whether this user can read
+    and write a file. group_of: the group that owns it. memberships: the groups of this process. no_kernels: why there
+    can be none for an array.
+    """
+
+    root: Path = Path("/")
+    xrt: RuntimeLibrary = XRT
+    hsa: RuntimeLibrary = HSA
+    memlock: Callable[[], tuple[int, int]] = lambda: resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    usable: Callable[[Path], bool] = lambda path: os.access(path, os.R_OK | os.W_OK)
+    user: Callable[[], str] = getpass.getuser
+    group_of: Callable[[Path], str] = lambda path: _group_name(path.stat().st_gid)
+    memberships: Callable[[], set[str]] = lambda: set(map(_group_name, [os.getegid(), *os.getgroups()]))
+    pyxrt: Callable[[RuntimeLibrary], Any] = pyxrt
+    discover: Callable[[Path], Discovery] = discover
+    toolchain: Callable[[], Toolchain | str] = mlir_aie.find
+    no_kernels: Callable[[str], str | None] = no_kernels
+    compiler: Callable[[], str | None] = host_compiler.reason
+
+    def read(self, *path: str) -> str:
+        """The text of a file below root, without white space around it; "" if it cannot be read."""
+        try:
+            return self.root.joinpath(*path).read_text("utf-8", "replace").strip()
+        except OSError:
+            return ""

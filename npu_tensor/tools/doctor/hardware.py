@@ -1,0 +1,242 @@
+"""Checks of what lies below XRT: the NPU, its driver and firmware, and what this user may do with it.
+
+Paths and rules are those of the driver: amd/xdna-driver, drivers/accel/amdxdna, which is also part of Linux since 6.14.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npu_tensor._util.units import size
+from npu_tensor.dataflow.array import Arch, arch_of
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.system import driver_version, pci_numbers
+from npu_tensor.tools.doctor.finding import Result, System, note, ok, problem
+from npu_tensor.tools.doctor.tested import against_tested, tested_versions
+
+__all__ = [
+    "accel_nodes",
+    "driver",
+    "firmware",
+    "idle",
+    "locked_memory",
+    "on_pci_bus",
+    "operating_system",
+    "permissions",
+    "processor",
+]
+
+HEAP_BYTES: Final = 64 << 20
+"""Memory that XRT maps and locks when it opens an NPU: AIE2_DEVM_SIZE in aie2_pci.h."""
+
+CAP_IPC_LOCK: Final = 14
+"""The number of the capability that lifts the limit on locked memory (capabilities(7))."""
+
+_PCI: Final = "sys/bus/pci/devices"
+
+_UDEV_RULE: Final = (
+    """echo 'KERNEL=="accel*", DRIVERS=="amdxdna", GROUP="render", MODE="0660"' | sudo tee"""
+    " /etc/udev/rules.d/99-amdxdna.rules; sudo udevadm control --reload; sudo udevadm trigger --subsystem-match=accel"
+)
+
+LOOK_INTO_LOG: Final = "sudo dmesg | grep amdxdna"
+
+
+class _Npu(NamedTuple):
+    """An NPU on the PCI bus. device: its number there, "17f0"; node: accel0, or "" if no driver has taken it."""
+
+    bdf: str
+    device: str
+    revision: str
+    arch: Arch
+    node: str
+
+
+def on_pci_bus(system: System) -> list[_Npu]:
+    """The NPUs that kernels can be made for, whether or not a driver has taken them."""
+    return list(_find_npus(system))
+
+
+def _find_npus(system: System) -> Iterator[_Npu]:
+    for directory in sorted(system.root.joinpath(_PCI).glob("*")):
+        vendor, device, revision = pci_numbers(directory)
+        try:
+            arch = arch_of(f"{vendor}:{device}")
+        except DeviceError:
+            continue
+        node = next((path.name for path in sorted(directory.glob("accel/accel*"))), "")
+        yield _Npu(directory.name, device, revision, arch, node)
+
+
+def _nodes(system: System) -> list[Path]:
+    return [system.root / "dev/accel" / npu.node for npu in on_pci_bus(system) if npu.node]
+
+
+def _name(system: System, file: Path) -> str:
+    """Its name for the user."""
+    return f"/{file.relative_to(system.root)}"
+
+
+def operating_system(system: System) -> Result:
+    """Which one, against those that others ran NPUs on."""
+    fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', system.read("etc/os-release"), re.MULTILINE))
+    release = f"{fields.get('NAME', '')} {fields.get('VERSION_ID', '')}".strip()
+    return against_tested("operating system", release, "others may lack a package or a driver that is new enough", "")
+
+
+def processor(system: System) -> Result:
+    """Whether there is an NPU at all."""
+    npus = on_pci_bus(system)
+    if npus:
+        return ok(", ".join(f"{npu.arch} at {npu.bdf} (1022:{npu.device}, revision {npu.revision})" for npu in npus))
+    return problem(
+        "no NPU on the PCI bus",
+        "kernels need one, which Ryzen AI processors have and virtual machines do not show",
+        "enable the NPU (also called IPU) in the BIOS setup; processors without one cannot run NPU kernels",
+    )
+
+
+def driver(system: System) -> Result:
+    """Whether amdxdna is loaded, and which."""
+    release = system.read("proc/sys/kernel/osrelease")
+    if not (system.root / "sys/module/amdxdna").is_dir():
+        has_module = "/amdxdna.ko" in system.read("lib/modules", release, "modules.dep")
+        return problem(
+            f"the module amdxdna is not loaded into Linux {release or 'of unknown version'}",
+            "it is what opens the NPU",
+            "sudo modprobe amdxdna"
+            if has_module
+            else "boot Linux 6.14 or newer with CONFIG_DRM_ACCEL_AMDXDNA, or install amdxdna-dkms; secure boot refuses"
+            " modules that are not signed",
+        )
+    version = driver_version(system.root).partition(",")[0]
+    if not version:
+        return ok(f"amdxdna of Linux {release}")
+    releases = ", ".join(tested_versions("XDNA driver"))
+    return ok(
+        f"amdxdna {version} on Linux {release}; ggml-hsa ran on release {releases} of amd/xdna-driver,"
+        " which this number does not tell"
+    )
+
+
+def accel_nodes(system: System) -> Result:
+    """Whether the driver has made a file to open the NPU by."""
+    nodes = _nodes(system)
+    missing = [node for node in nodes if not node.exists()]
+    if nodes and not missing:
+        return ok(", ".join(_name(system, node) for node in nodes))
+    if missing:
+        return problem(
+            f"there is no {_name(system, missing[0])}, although the driver has made it",
+            "the NPU is opened by this file",
+            "in a container, start it with --device /dev/accel; else `sudo udevadm trigger --subsystem-match=accel`",
+        )
+    return problem(
+        "no file in /dev/accel belongs to an NPU",
+        "the NPU is opened by it; a driver that is loaded and does not make it has failed to start the NPU",
+        LOOK_INTO_LOG,
+    )
+
+
+def permissions(system: System) -> Result:
+    """Whether this user may open the NPU."""
+    nodes = [node for node in _nodes(system) if node.exists()]
+    if not nodes:
+        return note("unknown without a file in /dev/accel")
+    for node in nodes:
+        if not system.usable(node):
+            return _forbidden(system, node)
+    return ok(f"this user can read and write {', '.join(_name(system, node) for node in nodes)}")
+
+
+def _forbidden(system: System, node: Path) -> Result:
+    group, member_of = system.group_of(node), system.memberships()
+    listed = re.search(rf"^{re.escape(group)}:[^:]*:\d*:(.*)$", system.read("etc/group"), re.MULTILINE)
+    if group == "root" or group in member_of:
+        fix = _UDEV_RULE
+    elif listed and system.user() in listed[1].split(","):
+        fix = f"log out and in again: {system.user()} has become a member of {group} since"
+    else:
+        fix = f"sudo usermod -aG {group} {system.user()}, then log out and in again"
+    return problem(
+        f"{system.user()} cannot both read and write {_name(system, node)}, which belongs to the group {group}",
+        "the driver is used through this file",
+        fix,
+    )
+
+
+def locked_memory(system: System) -> Result:
+    """Whether RLIMIT_MEMLOCK leaves room for what XRT locks."""
+    now, most = system.memlock()
+    if now < 0:
+        return ok("no limit on locked memory")
+    found = f"at most {_size(now)} of locked memory"
+    if _capable(system, CAP_IPC_LOCK):
+        return ok(f"{found}, which does not bind this process (CAP_IPC_LOCK)")
+    if now > HEAP_BYTES:
+        return ok(f"{found}, of which XRT takes {_size(HEAP_BYTES)}, and buffers the rest")
+    raises = f"ulimit -l {'unlimited' if most < 0 else most // 1024}"
+    return problem(
+        found,
+        f"XRT locks {_size(HEAP_BYTES)} to open an NPU; if it may not, it finds no devices or fails with err=-11",
+        f"{raises} in the shell that starts the program"
+        if not 0 <= most <= HEAP_BYTES
+        else "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee"
+        " /etc/security/limits.d/99-amdxdna.conf, then log out and in again",
+    )
+
+
+def _capable(system: System, capability: int) -> bool:
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", system.read("proc/self/status"), re.MULTILINE)
+    return bool(effective and int(effective[1], 16) >> capability & 1)
+
+
+def _size(number: int) -> str:
+    return size(number) if number % (1 << 20) else f"{number >> 20} MiB"
+
+
+def firmware(system: System) -> Result:
+    """What runs on the NPU's own controller: the version that the driver reports, and the files."""
+    npus = on_pci_bus(system)
+    if not npus:
+        return note("not looked for without an NPU")
+    found, missing = [], []
+    for npu in npus:
+        # The driver takes the directory by device and revision, the first file of several names that it finds there;
+        # distributions compress them.
+        files = [
+            file.relative_to(system.root / lib)
+            for lib in ("lib/firmware", "usr/lib/firmware")
+            for file in sorted(system.root.glob(f"{lib}/amdnpu/{npu.device}_*/npu*.sbin*"))
+        ]
+        running = system.read(_PCI, npu.bdf, "fw_version")
+        if running:
+            found.append(f"{running} runs on {npu.bdf}")
+        found += map(str, dict.fromkeys(files))
+        if not files and not running:
+            missing.append(f"amdnpu/{npu.device}_{npu.revision}/npu.sbin")
+    if missing:
+        return problem(
+            f"no {', '.join(missing)} below /lib/firmware",
+            "the driver loads it into the NPU when it starts",
+            "sudo apt install linux-firmware, or the package of firmware of this distribution, then reboot",
+        )
+    return ok(", ".join(found))
+
+
+def idle(system: System) -> Result:
+    """Whether the NPU is switched off while it has nothing to do."""
+    for npu in on_pci_bus(system):
+        power = f"{_PCI}/{npu.bdf}/power"
+        if system.read(power, "control") == "auto":
+            delay = system.read(power, "autosuspend_delay_ms")
+            return note(
+                f"the driver suspends {npu.bdf} {f'after {int(delay) / 1000:g} s ' if delay.isdecimal() else ''}"
+                "without work",
+                "the next kernel then waits until it runs again, 0.1 s and more (Xilinx/mlir-aie#2944)",
+                f"echo on | sudo tee /{power}/control, which costs energy",
+            )
+    return ok("no NPU is known to be suspended without work")

@@ -1,0 +1,69 @@
+"""Checks of what npu_tensor itself needs: a place for kernels, and what simulates an NPU."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from npu_tensor._util.units import size
+from npu_tensor.config import config
+from npu_tensor.runtime.devices.backends import not_allowed
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.directories import writable
+from npu_tensor.tools.doctor.finding import Result, System, note, ok
+
+__all__ = ["cache_directory", "host_cxx", "simulated_npu"]
+
+
+def cache_directory(_system: System) -> Result:
+    """Whether compiled kernels are kept, and how much space they take."""
+    wanted = config.cache_dir
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            directory = writable(wanted)
+    except OSError as error:
+        return note(f"nothing can be written to {wanted}: {error}", *_NOT_KEPT)
+    if directory != wanted:
+        return note(next((str(warning.message) for warning in said), f"{directory} instead of {wanted}"), *_NOT_KEPT)
+    return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
+
+
+_NOT_KEPT = "every process compiles its kernels again", "export NPU_TENSOR_CACHE_DIR=DIRECTORY, one of yours"
+
+
+def _sizes(directory: Path) -> list[int]:
+    sizes = []
+    for path in directory.rglob("*"):
+        try:
+            sizes.append(path.stat().st_size if path.is_file() else 0)
+        except OSError:  # Another process has removed it.
+            continue
+    return sizes
+
+
+def host_cxx(system: System) -> Result:
+    """Whether kernels can be compiled for this machine."""
+    reason = system.compiler()
+    if reason is None:
+        return ok(host_compiler.toolchain().removeprefix("host-"))
+    return note(reason, "kernels are compiled by it for the simulated NPU", "sudo apt install g++")
+
+
+def simulated_npu(system: System) -> Result:
+    """Whether a small kernel runs on the simulated NPU and gives the right result."""
+    if system.compiler() is not None:
+        return note("not tried without a C++ compiler")
+    if reason := not_allowed("sim"):
+        return note(reason)
+    import npu_tensor as nt
+
+    ones = nt.tensor([1] * 64, dtype=nt.int32)
+    try:
+        with config.scope(fallback="error", cache_clear=False), nt.default_device("sim:npu2"):
+            result = (ones + ones).tolist()
+    except nt.NpuTensorError as error:
+        return note(str(error), "nothing can be tried without an NPU", "report it, with npu-tensor doctor --json")
+    if result != [2] * 64:
+        return note(f"1 + 1 = {result}", "results of the simulated NPU cannot be trusted", "report it")
+    return ok("a kernel ran on sim:npu2")

@@ -1,0 +1,177 @@
+"""Checks of XRT, its Python module, the HSA runtime and the compilers for NPUs."""
+
+from __future__ import annotations
+
+import platform
+import re
+from typing import Any, Final
+
+from npu_tensor.config import config
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.build.mlir_aie import INSTALL
+from npu_tensor.runtime.devices.backends import not_allowed
+from npu_tensor.runtime.devices.shared_libraries import Found
+from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
+from npu_tensor.tools.doctor.finding import Result, System, note, ok, problem
+from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
+from npu_tensor.tools.doctor.tested import against_tested
+
+__all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xrt"]
+
+PLUGIN: Final = "libxrt_driver_xdna.so.2"
+"""XRT's part for NPUs. It looks for it beside its own libraries (driver_plugin_paths in module_loader.cpp)."""
+
+_INSTALL_XRT: Final = (
+    "sudo apt install libxrt2 libxrt-npu2 python3-xrt, where the distribution has them; else build and install"
+    " https://github.com/amd/xdna-driver"
+)
+
+_ERRORS: Final = {
+    "err=-11": "too little memory may be locked, see there",
+    "err=-13": "this user may not open it, see permissions",
+    "err=-19": "the driver refuses it: the IOMMU must be on, in the BIOS and on the kernel's command line",
+}
+"""What is behind the error numbers of XRT: those of mmap, open and of the driver's open (amdxdna_sva_init)."""
+
+
+_HAS_NOTHING: Final = re.compile(
+    r" *(PATH|usual place|the system's loader): .*: (has none|does not exist|not found|no such|.*No such file)"
+)
+
+
+def _summary(error: DeviceError) -> str:
+    """An error that lists what was tried, in one line, without the usual places that have nothing."""
+    what, *tried = str(error).splitlines()
+    telling = [line.strip() for line in tried if not _HAS_NOTHING.match(line)]
+    silent = len(tried) - len(telling)
+    places = [f"{'nor' if telling else 'looked for'} in {silent} usual places"] if silent else []
+    return "; ".join([what.removesuffix(". Tried"), *telling, *places])
+
+
+def _described(found: Found, *parts: str) -> str:
+    build = found.build_id()
+    return ", ".join(filter(None, (*parts, str(found.path), f"by {found.named_by}", build and f"build {build}")))
+
+
+def xrt(system: System) -> Result:
+    """Whether XRT is there: the library that pyxrt has loaded, else the one that would be."""
+    try:
+        found = _loaded_by_pyxrt(system) or system.xrt.find()
+    except DeviceError as error:
+        return problem(_summary(error), "XRT runs the kernels", _INSTALL_XRT)
+    result = against_tested("XRT", version_of(found), "another may lack functions or have other limits", "")
+    return result._replace(found=_described(found, result.found))
+
+
+def _loaded_by_pyxrt(system: System) -> Found | None:
+    try:
+        system.pyxrt(system.xrt)
+    except DeviceError:
+        return None
+    return system.xrt.by_name()
+
+
+def pyxrt(system: System) -> Result:
+    """Whether XRT's Python module is there for this Python, and for which others."""
+    this = platform.python_version()
+    try:
+        module: Any = system.pyxrt(system.xrt)
+    except DeviceError as error:
+        directories = [path for place in USUAL_PLACES for path in sorted(system.root.glob(place))]
+        builds = {python_of(build): build for build in installed_builds(directories)}
+        others = [f"Python {version} has one, {build}" for version, build in builds.items()]
+        other = next((version for version in builds if not this.startswith(f"{version}.")), None)
+        use_other = f"python{other} -m venv --system-site-packages ENV, and install npu_tensor there"
+        return problem(
+            "; ".join([f"Python {this} cannot import pyxrt", *others, _summary(error)]),
+            "npu_tensor uses XRT through this module, which is built for one version of Python",
+            use_other if other else _INSTALL_XRT,
+        )
+    return ok(f"{getattr(module, '__file__', None) or 'pyxrt'}, imported by Python {this}")
+
+
+def npus(system: System) -> Result:
+    """The NPUs that XRT lists and that this process may use."""
+    try:
+        found = system.discover(system.root)
+    except DeviceError as error:
+        found_out = f"XRT cannot be asked: {_summary(error)}"
+        return problem(found_out, "it opens the NPU", "the problems with XRT and pyxrt above")
+    left_out = "; ".join(map(str, found.left_out))
+    if found.devices and (reason := not_allowed("npu")):
+        return problem(reason, "it hides every NPU from this process", f"unset {config.origin('backend')}")
+    if found.devices:
+        listed = [f"npu:{device.ordinal} = npu://{device.id}: {device.name}, {device.arch}" for device in found.devices]
+        return ok("; ".join([*listed, *([left_out] if left_out else [])]))
+    if found.present:
+        return problem(left_out, "all NPUs are hidden from this process", f"unset {config.origin('visible_devices')}")
+    why = next((reason for number, reason in _ERRORS.items() if number in left_out), "")
+    if left_out:
+        return problem(left_out, why or "XRT lists it and cannot open it", "xrt-smi examine")
+    return _nothing_listed(system)
+
+
+def _nothing_listed(system: System) -> Result:
+    try:
+        directory = (_loaded_by_pyxrt(system) or system.xrt.find()).path.resolve().parent
+    except DeviceError:
+        directory = None
+    if directory is not None and not (directory / PLUGIN).exists():
+        return problem(
+            f"XRT lists no device; its part for NPUs, {PLUGIN}, is not in {directory}",
+            "without it XRT knows other hardware only",
+            "sudo apt install libxrt-npu2, or install the package xrt_plugin-amdxdna",
+        )
+    return problem("XRT lists no device", "kernels run on what it lists", f"xrt-smi examine, and {LOOK_INTO_LOG}")
+
+
+def hsa(system: System) -> Result:
+    """The HSA runtime, which other programs use NPUs by: npu_tensor only reports it."""
+    default = system.hsa.by_name()
+    try:
+        found = system.hsa.find()
+    except DeviceError:
+        return ok("no HSA runtime, and none is needed: XRT runs the kernels")
+    rocm = system.read("opt/rocm/.info/version").partition("-")[0]  # without the number of the build
+    tested = rocm and f"ROCm {against_tested('ROCm', rocm, '', '').found}"
+    described = _described(found, tested) + "; optional, XRT runs the kernels"
+    if default is None or default.path.resolve() == found.path.resolve():
+        return ok(described)
+    return note(
+        f"{described}; but {default.path} comes first for programs that load it by name",
+        "those, such as ggml-hsa, need the runtime that knows NPUs",
+        f"export LD_LIBRARY_PATH={found.path.parent}:$LD_LIBRARY_PATH",
+    )
+
+
+def mlir_aie(system: System) -> Result:
+    """Whether there can be kernels for the NPUs, and by which mlir-aie they are compiled."""
+    toolchain = system.toolchain()
+    reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)})]
+    if reasons and all(reasons):
+        fix = "source scripts/env_setup.sh" if isinstance(toolchain, str) else "export NPU_TENSOR_JIT=wait"
+        return problem(str(reasons[0]), "an NPU runs nothing else", fix)
+    if isinstance(toolchain, str):
+        # What is missing says how to install it.
+        missing = toolchain.removesuffix(f". {INSTALL}")
+        return note(missing, "only kernels that are ready can run on an NPU", INSTALL)
+    return against_tested(
+        "mlir-aie",
+        toolchain.mlir_aie,
+        "kernels are written for the Python interface of those versions",
+        "source scripts/env_setup.sh --dir ANOTHER_DIRECTORY",
+    )
+
+
+def peano(system: System) -> Result:
+    """The compiler for the cores of NPUs."""
+    toolchain = system.toolchain()
+    if isinstance(toolchain, str):
+        return note("Peano is looked for where mlir-aie is")
+    return against_tested(
+        "Peano",
+        toolchain.peano,
+        "nightly builds differ, and some compiled wrong code",
+        "pip install --upgrade --pre llvm-aie"
+        " --find-links https://github.com/Xilinx/llvm-aie/releases/expanded_assets/nightly",
+    )

@@ -1,0 +1,223 @@
+"""Writes the type stubs of what is generated at run time: `python -m npu_tensor.tools.stubs`, or `--check` to compare.
+
+_methods.pyi holds the base class that gives Tensor its methods for type checkers, __init__.pyi the functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from npu_tensor import dtypes, errors
+from npu_tensor.functions import METHODS
+from npu_tensor.ops import OPS, Op
+from npu_tensor.tensor import FUNCTIONS, Tensor
+
+__all__ = ["STUBS", "main", "stale"]
+
+_HEADER = """\
+# ruff: noqa: {ignored}
+# Written by `python -m npu_tensor.tools.stubs` from the op registry and npu_tensor/functions.
+import builtins
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+{imports}
+
+Operand = Tensor | np.ndarray[Any, Any] | builtins.float
+Dims = builtins.int | Sequence[builtins.int] | None
+Size = Any
+Sizes = builtins.int | Sequence[builtins.int]
+DTypeLike = Any
+"""
+
+# The stubs define functions and methods of these names.
+_BUILTINS = re.compile(r"(?<![\w.'])(float|int|bool|str|tuple|list|type|object)\b(?!')")
+
+
+def _qualified(annotation: str) -> str:
+    return _BUILTINS.sub(r"builtins.\1", annotation)
+
+
+def _annotation(value: Any, default: str) -> str:
+    if value is inspect.Parameter.empty:
+        return default
+    return _qualified(value if isinstance(value, str) else getattr(value, "__name__", repr(value)))
+
+
+def _parameter(parameter: inspect.Parameter, annotation: str) -> str:
+    stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+    stars = "**" if parameter.kind is parameter.VAR_KEYWORD else stars
+    text = f"{stars}{parameter.name}: {annotation}"
+    return text if parameter.default is parameter.empty else f"{text} = {parameter.default!r}"
+
+
+def _joined(parameters: list[inspect.Parameter], annotations: list[str], is_method: bool) -> str:
+    """The parameter list with the markers / and * in their places."""
+    parts: list[str] = []
+    previous = None
+    starred = False
+    for number, (parameter, annotation) in enumerate(zip(parameters, annotations, strict=True)):
+        if previous is parameter.POSITIONAL_ONLY and parameter.kind is not parameter.POSITIONAL_ONLY:
+            parts.append("/")
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            starred = True
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            parts.append("*")
+            starred = True
+        if number == 0 and is_method:
+            parts.append("self")
+        else:
+            parts.append(_parameter(parameter, annotation))
+        previous = parameter.kind
+    if previous is inspect.Parameter.POSITIONAL_ONLY:
+        parts.append("/")
+    return ", ".join(parts)
+
+
+def _op_parameters(op: Op) -> tuple[list[inspect.Parameter], list[str]]:
+    # The mark after an op's tensors tells them from attributes; the public function takes both by name.
+    parameters = [
+        p.replace(kind=p.POSITIONAL_OR_KEYWORD) if p.kind is p.POSITIONAL_ONLY else p
+        for p in inspect.signature(op.body).parameters.values()
+    ]
+    annotations = [
+        "Operand" if p.name in op.operands else _annotation(p.annotation, "Any") if p.name != "dim" else "Dims"
+        for p in parameters
+    ]
+    return parameters, [
+        f"{text} | Sequence[builtins.int]" if p.kind is p.VAR_POSITIONAL else text
+        for p, text in zip(parameters, annotations, strict=True)
+    ]
+
+
+def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str:
+    op = OPS.get(name)
+    if op is not None and function.__doc__ == op.doc:
+        parameters, annotations = _op_parameters(op)
+        returns = "Tensor"
+    else:
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())
+        annotations = [_annotation(p.annotation, "Any") for p in parameters]
+        returns = _annotation(signature.return_annotation, "Any")
+    doc = textwrap.indent(f'"""{inspect.cleandoc(function.__doc__ or "")}"""', "    ")
+    return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
+
+
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
+_COMPARISONS = ("lt", "le", "gt", "ge")
+
+
+def _operators() -> Iterator[str]:
+    for name in _BINARY:
+        for prefix in ("", "r", "i"):
+            yield f"def __{prefix}{name}__(self, other: Any) -> Tensor: ...\n"
+    for name in _COMPARISONS:
+        yield f"def __{name}__(self, other: Any) -> Tensor: ...\n"
+    for name in ("eq", "ne"):
+        yield f"def __{name}__(self, other: object) -> Tensor: ...  # type: ignore[override]\n"
+    for name in ("neg", "abs", "invert"):
+        yield f"def __{name}__(self) -> Tensor: ...\n"
+    yield "def _assign(self, result: Tensor) -> Tensor: ...\n"
+    for name in ("T", "mT"):
+        yield f'@property\ndef {name}(self) -> Tensor:\n    """{getattr(Tensor, name).__doc__}"""\n'
+
+
+def _methods() -> str:
+    names = {name for name, op in OPS.items() if op.public and op.operands} | set(METHODS)
+    body = [_definition(name, getattr(Tensor, name), True) for name in sorted(names)]
+    header = _HEADER.format(
+        imports="from npu_tensor.functions.creation import Generator\n"
+        "from npu_tensor.functions.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
+        ignored="E501",
+    )
+    methods = textwrap.indent("".join([*body, *_operators()]), "    ")
+    return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
+
+
+_PUBLIC_IMPORTS = """\
+from npu_tensor import linalg as linalg
+from npu_tensor import nn as nn
+from npu_tensor.config import config as config
+from npu_tensor.functions.device_listing import list_devices as list_devices
+from npu_tensor.dtypes import DType as DType
+from npu_tensor.errors import (
+{errors}
+)
+from npu_tensor.dtypes import dtypes_table as dtypes_table
+from npu_tensor.observe.explain import explain as explain
+from npu_tensor.functions.creation import Generator as Generator
+from npu_tensor.functions.creation import manual_seed as manual_seed
+from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
+from npu_tensor.functions.shape import ValuesIndices
+from npu_tensor.jit import jit as jit
+from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
+from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
+from npu_tensor.observe.printing import set_printoptions as set_printoptions
+from npu_tensor.functions.resources import default_device as default_device
+from npu_tensor.functions.resources import empty_cache as empty_cache
+from npu_tensor.functions.resources import get_default_device as get_default_device
+from npu_tensor.functions.resources import get_num_threads as get_num_threads
+from npu_tensor.functions.resources import memory_stats as memory_stats
+from npu_tensor.functions.resources import set_default_device as set_default_device
+from npu_tensor.functions.resources import set_num_threads as set_num_threads
+from npu_tensor.functions.resources import synchronize as synchronize
+from npu_tensor.observe.profiling import profile as profile
+from npu_tensor.runtime.store.background import finish_builds as finish_builds
+from npu_tensor.tools.self_test import selftest as selftest
+from npu_tensor.functions.serialization import load as load
+from npu_tensor.functions.serialization import save as save
+from npu_tensor.tensor import Tensor as Tensor
+from npu_tensor.tensor import realize as realize"""
+
+
+def _functions() -> str:
+    imports = _PUBLIC_IMPORTS.format(errors="\n".join(f"    {name} as {name}," for name in errors.__all__))
+    names = [dtype.name for dtype in dtypes.DTYPES] + ["double", "float", "half", "int", "long", "short"]
+    lines = [
+        _HEADER.format(imports=imports, ignored="E501, F401, I001"),
+        "__version__: str\n",
+        *(f"{name}: DType\n" for name in names),
+        *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
+        "\n",
+    ]
+    lines += [_definition(name, FUNCTIONS[name], False) for name in sorted(FUNCTIONS)]
+    return "".join(lines)
+
+
+_DIRECTORY = Path(__file__).parents[1]
+STUBS: Final[dict[Path, Callable[[], str]]] = {
+    _DIRECTORY / "_methods.pyi": _methods,
+    _DIRECTORY / "__init__.pyi": _functions,
+}
+
+
+def stale() -> list[Path]:
+    """The stubs that are not what would be written now."""
+    return [path for path, text in STUBS.items() if not path.exists() or path.read_text("utf-8") != text()]
+
+
+def main() -> int:
+    """Write the stubs, or with --check say which are stale and return 1."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--check", action="store_true", help="only compare")
+    if parser.parse_args().check:
+        found = stale()
+        for path in found:
+            print(f"{path.name} is stale; run python -m npu_tensor.tools.stubs")
+        return bool(found)
+    for path, text in STUBS.items():
+        path.write_text(text(), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
