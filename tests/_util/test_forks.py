@@ -157,20 +157,20 @@ def no_pyxrt(directory: Path) -> Case:
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
-    "selection": lambda _: Case((selection.lock,), lambda: (nt.ones(3) * 2 + 1).tolist()),
-    "pregen.record": recorder,
+    "planner.selection": lambda _: Case((selection.lock,), lambda: (nt.ones(3) * 2 + 1).tolist()),
+    "ggml_hsa.kernel_log": recorder,
     "runtime.build.progress": bar,
-    "runtime.cpu.device": cpu_pool,
-    "runtime.host": lambda _: Case((host._lock,), lambda: (host.host_devices(), host.allocator())),
-    "runtime.logical": logical,
-    "runtime.offered": offer,
-    "runtime.precompiled": manifest,
-    "runtime.sim.device": simulator,
-    "runtime.store_directories": lambda root: Case(
+    "runtime.cpu.cpu_device": cpu_pool,
+    "runtime.devices.host": lambda _: Case((host._lock,), lambda: (host.host_devices(), host.allocator())),
+    "runtime.devices.logical": logical,
+    "runtime.npu.npu_kernel": offer,
+    "runtime.store.ready_kernels": manifest,
+    "runtime.sim.simulated_device": simulator,
+    "runtime.store.directories": lambda root: Case(
         (store_directories._lock,), lambda: store_directories.writable(root)
     ),
-    "runtime.store_files": store_files_of_one_key,
-    "runtime.store_upkeep": lambda root: Case((store_upkeep._written_lock,), lambda: store_upkeep.wrote(root, 1)),
+    "runtime.store.files": store_files_of_one_key,
+    "runtime.store.upkeep": lambda root: Case((store_upkeep._written_lock,), lambda: store_upkeep.wrote(root, 1)),
     "runtime.xrt.bindings": no_pyxrt,
     "runtime.xrt.engine": no_npu,
 }
@@ -338,9 +338,9 @@ def test_there_is_one_hook_however_many_objects_there_are(monkeypatch: pytest.Mo
 
 
 OWN = {
-    "aliasing": "held at a fork",
-    "forks": "makes those of all others",
-    "runtime.background": "Builds.start_anew makes another one, also in a child",
+    "graph.aliasing": "held at a fork",
+    "_util.forks": "makes those of all others",
+    "runtime.store.background": "Builds.start_anew makes another one, also in a child",
     "runtime.cpu.engine": "held at a fork",
     "runtime.memory": "held at a fork",
     "runtime.xrt.keepalive": "a child has no engine, and so no thread that waits",
@@ -375,9 +375,9 @@ def test_no_attribute_is_computed_under_a_lock_that_all_instances_share() -> Non
     """As the standard library's are before Python 3.12."""
     taken = re.compile(r"functools\.cached_property|from functools import .*cached_property")
     found = [path for path in PACKAGE.rglob("*.py") if taken.search(path.read_text("utf-8"))]
-    assert found == [PACKAGE / "forks.py"]
+    assert found == [PACKAGE / "_util" / "forks.py"]
 
 
 def test_only_one_module_asks_to_be_told_of_forks() -> None:
     found = [path for path in PACKAGE.rglob("*.py") if "register_at_fork" in path.read_text("utf-8")]
-    assert found == [PACKAGE / "forks.py"]
+    assert found == [PACKAGE / "_util" / "forks.py"]

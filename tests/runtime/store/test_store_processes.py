@@ -211,11 +211,11 @@ def test_a_builder_may_be_killed_at_any_moment(root: Path, tmp_path: Path) -> No
 
 FORKED = f"""{PRELUDE}
 import threading
-from npu_tensor.runtime import store_directories, store_upkeep
+from npu_tensor.runtime.store import directories, upkeep
 held = threading.Event()
 
 def hold():
-    with {{"directories": store_directories._lock, "upkeep": store_upkeep._written_lock}}[sys.argv[3]]:
+    with {{"directories": directories._lock, "upkeep": upkeep._written_lock}}[sys.argv[3]]:
         held.set()
         time.sleep(0.3)
 
