@@ -543,34 +543,31 @@ class Builder:
         self._sequence.append(Finish(group))
 
     def fill(
-        self,
-        fifo: ObjectFifo,
-        buffer: HostBuffer,
-        pattern: AccessPattern,
-        group: int | None = None,
-        wait: bool = False,
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = False
     ) -> None:
         """Send a part of a host buffer into a fifo. Without a group it belongs to the one that `build` ends."""
-        self._transfer(fifo, buffer, pattern, group, wait)
+        self.transfer(fifo, buffer, pattern, group, wait)
 
     def drain(
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = True
+    ) -> None:
+        """Write what comes out of a fifo to a part of a host buffer."""
+        self.transfer(fifo, buffer, pattern, group, wait)
+
+    def transfer(
         self,
         fifo: ObjectFifo,
         buffer: HostBuffer,
         pattern: AccessPattern,
         group: int | None = None,
-        wait: bool = True,
+        wait: bool | None = None,
     ) -> None:
-        """Write what comes out of a fifo to a part of a host buffer."""
-        self._transfer(fifo, buffer, pattern, group, wait)
-
-    def _transfer(
-        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None, wait: bool
-    ) -> None:
+        """A fill or a drain, as the fifo goes. wait: None for a drain only."""
         if group is None:
             if self._open is None:
                 self._open = self.group()
             group = self._open
+        wait = fifo.producer.kind != "shim" if wait is None else wait
         self._sequence.append(Transfer(fifo.name, buffer.name, pattern, group, wait))
 
     def build(self) -> Design:

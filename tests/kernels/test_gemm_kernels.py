@@ -20,7 +20,7 @@ from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.nodes import capture
-from npu_tensor.kernels.gemm import family as gemm
+from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import Batch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiles import BLOCKS, Problem, Tiling, search
@@ -105,9 +105,7 @@ def nmse(found: Array, expected: Array) -> float:
 # --- through claim
 
 
-@pytest.mark.parametrize(
-    ("arch", "columns"), [("aie2", 1), ("aie2", 3), ("aie2", 4), ("aie2p", 2), ("aie2p", 5)]
-)
+@pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 3), ("aie2", 4), ("aie2p", 2), ("aie2p", 5)])
 def test_products_on_any_number_of_columns(arch: str, columns: int) -> None:
     a, weights = normal(130, 300), normal(199, 300)
     found = simulate(nt.linear(a, weights), [a, weights], target(arch, columns))
