@@ -22,7 +22,8 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.movement.copies import joined, pattern
+from npu_tensor.kernels.layouts import joined
+from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Refusal, Task

@@ -39,5 +39,5 @@ int32 bytes, int32 at{parameters}) {{
   auto *to = reinterpret_cast<int32 *>(kept) + at / 4;
   for (int32 i = 0; i < bytes / 4; i += 16)
     aie::store_v(to + i, aie::load_v<16>(from + i));
-{statement}}}
+{"  " + statement + chr(10) if statement else ""}}}
 """

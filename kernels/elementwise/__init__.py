@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
 from npu_tensor.dtypes import float16, float32
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.storage import host_dtypes
+from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.elementwise.cost import PROGRAM_BYTES, cost
 from npu_tensor.kernels.elementwise.design import design
-from npu_tensor.kernels.elementwise.plan import Operand, Plan, collapse
+from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand, collapse, plan
 from npu_tensor.kernels.elementwise.source import Formula
-from npu_tensor.kernels.elementwise.tiling import plan
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
@@ -32,21 +30,21 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(reason)
     tensors = [number for number, operand in enumerate(task.inputs) if operand.layout is not None]
     numbers = [number for number, operand in enumerate(task.inputs) if operand.layout is None]
-    words = _words(task.program, numbers)
-    if words is None:
+    words = [(number, word_dtype(task.program, number)) for number in numbers]
+    if any(dtype is None for _, dtype in words):
         return Refusal("a number that is used as a float and as an integer")
     layouts = [layout for operand in task.inputs if (layout := operand.layout) is not None]
     shape, strides = collapse(task.shape, [*layouts, *(output.layout for output in task.outputs)])
     inputs = tuple(
-        Operand(number, str(stored[number]), steps, layout.offset)
+        StridedOperand(number, str(stored[number]), steps, layout.offset)
         for number, layout, steps in zip(tensors, layouts, strides, strict=False)
     )
     outputs = tuple(
-        Operand(number, str(stored[len(task.inputs) + number]), steps, output.layout.offset)
+        StridedOperand(number, str(stored[len(task.inputs) + number]), steps, output.layout.offset)
         for number, (output, steps) in enumerate(zip(task.outputs, strides[len(tensors) :], strict=True))
     )
     lanes = emitter.lanes(task.program)
-    tiling = plan(shape, inputs, outputs, lanes, target.columns)
+    tiling = plan(shape, inputs, outputs, lanes, target.array, target.columns)
     if isinstance(tiling, str):
         return Refusal(tiling)
     slots = tuple(
@@ -63,19 +61,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         _reason(task, tiling),
         partial(design, arch, tiling, formula, predicted),
         tiling.host_operands(),
-        tuple(words),
+        tuple((number, dtype) for number, dtype in words if dtype),
     )
-
-
-def _words(program: Program, numbers: list[int]) -> list[tuple[int, Literal["int32", "float32"]]] | None:
-    """How each number is passed; None if the program reads one of them both as a float and as an integer."""
-    words: list[tuple[int, Literal["int32", "float32"]]] = []
-    for number in numbers:
-        read = {step.dtype for step in program.instructions if step.primitive == "scalar" and step.value == number}
-        if len(read) > 1 and "float32" in read:
-            return None
-        words.append((number, "int32" if read and "float32" not in read else "float32"))
-    return words
 
 
 def _precision(task: Task, target: Target) -> emitter.Precision:
@@ -84,18 +71,17 @@ def _precision(task: Task, target: Target) -> emitter.Precision:
     return "full" if exact else "half"
 
 
-def _reason(task: Task, tiling: Plan) -> str:
+def _reason(task: Task, tiling: ElementwisePlan) -> str:
     """For `explain`: cores and tiles, which operands stay in the cores, what the host converts or copies."""
     cores = tiling.cores * len(tiling.rounds)
     parts = [f"{cores} {'core' if cores == 1 else 'cores'}, tiles of {tiling.tile} elements"]
-    names = {position: f"input {operand.number}" for position, operand in enumerate(tiling.inputs)}
-    if tiling.kept:
-        parts.append(f"{' and '.join(names[position] for position in tiling.kept)} kept in the cores")
-    alternating = [" and ".join(names[position] for position in channel) for channel in tiling.channels if channel[1:]]
+    names = [f"input {operand.number}" for operand in tiling.inputs]
+    if tiling.resident:
+        parts.append(f"{' and '.join(names[slot] for slot in tiling.resident)} kept in the cores")
+    alternating = [" and ".join(names[slot] for slot in channel) for channel in tiling.channels if channel[1:]]
     parts += [f"{operands} alternate on one channel" for operands in alternating]
-    spread = [names[position] for position in tiling.spread]
-    if spread:
-        parts.append(f"the host lays {' and '.join(spread)} out over the shape")
+    if tiling.expanded:
+        parts.append(f"the host lays {' and '.join(names[slot] for slot in tiling.expanded)} out over the shape")
     if tiling.pitch != tiling.shape[-1]:
         parts.append(f"the host pads rows of {tiling.shape[-1]} to {tiling.pitch}")
     rounded = [task.inputs[operand.number].dtype for operand in tiling.inputs if operand.dtype == "bfloat16"]

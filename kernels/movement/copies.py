@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
+from npu_tensor.kernels.layouts import merged
 
-__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "joined", "largest_divisor", "pattern"]
+__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "largest_divisor", "pattern"]
 
 LONGEST_RUN: Final = LIMITS["shim"].wrap
 """Largest size of either of the two inner dimensions of an access pattern, in words."""
@@ -41,21 +40,12 @@ class Copy(NamedTuple):
 
 def collapse(copy: Copy) -> Copy:
     """The same copy with as few loops as possible: none of one round, none that continues its neighbour."""
-    loops: list[Loop] = []
-    for loop in copy.loops:
-        if loop.extent == 1:
-            continue
-        if loops and loops[-1].source == loop.source * loop.extent and loops[-1].target == loop.target * loop.extent:
-            loop = Loop(loops.pop().extent * loop.extent, loop.source, loop.target)
-        loops.append(loop)
-    return copy._replace(loops=tuple(loops))
+    extents, (source, target) = merged(*_extents_and_strides(copy.loops))
+    return copy._replace(loops=tuple(map(Loop, extents, source, target)))
 
 
-def joined(layout: Layout) -> Layout:
-    """The same elements in the same order with as few dimensions as possible, one at least."""
-    steps = contiguous_strides(layout.shape)
-    loops = collapse(Copy(tuple(map(Loop, layout.shape, layout.strides, steps)), 0, 0)).loops or (Loop(1, 1, 1),)
-    return Layout(tuple(loop.extent for loop in loops), tuple(loop.source for loop in loops), layout.offset)
+def _extents_and_strides(loops: Sequence[Loop]) -> tuple[list[int], list[list[int]]]:
+    return [loop.extent for loop in loops], [[loop.source for loop in loops], [loop.target for loop in loops]]
 
 
 def in_words(copy: Copy, itemsize: int) -> Copy | None:

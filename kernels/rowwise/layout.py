@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npu_tensor.kernels.movement.copies import joined
+from npu_tensor.kernels.layouts import merged
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
 
@@ -82,5 +82,5 @@ def row_layout(layout: Layout, rows: int) -> RowLayout:
 
 
 def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    found = joined(Layout(shape, strides))
-    return Dims((1,), (0,)) if found.shape == (1,) else Dims(found.shape, found.strides)
+    extents, (steps,) = merged(shape, [strides])
+    return Dims(extents, steps) if extents else Dims((1,), (0,))
