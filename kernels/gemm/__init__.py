@@ -8,16 +8,19 @@ B is read as it lies, by rows or by columns.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
+from npu_tensor.kernels.codegen.words import Word
 from npu_tensor.kernels.gemm.design import Batch, column_elements, design, row_elements
-from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, Word, epilogue
+from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.gemm.tiles import Problem, Tiling, search
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Refusal, Task
 
 __all__ = ["claim"]
@@ -26,7 +29,7 @@ MOST_TRANSFERS: Final = 1 << 14
 """Of one run: each takes 120 bytes of instructions."""
 
 
-class Operands(NamedTuple):
+class Matrices(NamedTuple):
     """The tensors of a product over a batch: extents of the batch, and layouts over it and the matrix."""
 
     batch: tuple[int, ...]
@@ -100,7 +103,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     if transfers > MOST_TRANSFERS:
         return Refusal(f"{transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     padded_m, padded_n, padded_k = tiling.padded(problem)
-    a, b = _unshared(operands.a), _unshared(_swapped(operands.b) if transposed else operands.b)
+    a, b = (_without(layout, layout.strides, 0) for layout in (operands.a, _swapped(operands.b, transposed)))
     b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
     word = _SUMS[operand]
     vectors = [
@@ -133,21 +136,22 @@ _RESULTS: Final = {
 """Dtype of a result in its host buffer."""
 
 
-def _folded(task: Task) -> Operands:
+def _folded(task: Task) -> Matrices:
     """The operands without batch dimensions of extent 1, and with those that are more rows of A joined to its rows."""
     left, right = (operand.layout for operand in task.inputs[:2])
     assert left is not None
     assert right is not None
-    a, b, result = _squeezed(left), _squeezed(right), _squeezed(task.outputs[0].layout)
+    a, b, result = (_without(layout, layout.shape, 1) for layout in (left, right, task.outputs[0].layout))
     while len(a.shape) > 2 and b.strides[-3] == 0 and _joins(a) and _joins(result):
         a, result = _joined(a), _joined(result)
         b = Layout((*b.shape[:-3], *b.shape[-2:]), (*b.strides[:-3], *b.strides[-2:]), b.offset)
-    return Operands(a.shape[:-2], a, b, result)
+    return Matrices(a.shape[:-2], a, b, result)
 
 
-def _squeezed(layout: Layout) -> Layout:
-    kept = [d for d in range(len(layout.shape)) if d >= len(layout.shape) - 2 or layout.shape[d] != 1]
-    return Layout(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset)
+def _without(layout: Layout, values: Sequence[int], value: int) -> Layout:
+    """Without the batch dimensions whose entry in `values` is `value`."""
+    dims = [d for d in range(len(layout.shape)) if d >= len(layout.shape) - 2 or values[d] != value]
+    return Layout(tuple(layout.shape[d] for d in dims), tuple(layout.strides[d] for d in dims), layout.offset)
 
 
 def _joins(layout: Layout) -> bool:
@@ -161,26 +165,21 @@ def _joined(layout: Layout) -> Layout:
     return Layout((*batch, more * rows, columns), (*layout.strides[:-3], stride, layout.strides[-1]), layout.offset)
 
 
-def _swapped(layout: Layout) -> Layout:
+def _swapped(layout: Layout, transposed: bool) -> Layout:
+    """The layout of the transposed matrix, if it is stored so."""
     (*batch, rows, columns), (*steps, down, right) = layout.shape, layout.strides
+    if not transposed:
+        return layout
     return Layout((*batch, columns, rows), (*steps, right, down), layout.offset)
 
 
-def _unshared(layout: Layout) -> Layout:
-    """Without the batch dimensions along which one matrix serves all."""
-    kept = [d for d in range(len(layout.shape)) if d >= len(layout.shape) - 2 or layout.strides[d] != 0]
-    return Layout(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset)
-
-
-def _batch(operands: Operands) -> Batch:
+def _batch(operands: Matrices) -> Batch:
     """Which matrix of A and of B belongs to each product."""
     strides = []
     for layout in (operands.a, operands.b):
-        found, matrices = [], 1
-        for extent, stride in reversed(tuple(zip(operands.batch, layout.strides, strict=False))):
-            found.append(matrices if stride else 0)
-            matrices *= extent if stride else 1
-        strides.append(tuple(reversed(found)))
+        shape = [extent if stride else 1 for extent, stride in zip(operands.batch, layout.strides, strict=False)]
+        steps = zip(contiguous_strides(tuple(shape)), layout.strides, strict=False)
+        strides.append(tuple(step if stride else 0 for step, stride in steps))
     return Batch(operands.batch, *strides)
 
 

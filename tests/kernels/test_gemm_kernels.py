@@ -23,7 +23,7 @@ from npu_tensor.graph.nodes import capture
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import Batch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
-from npu_tensor.kernels.gemm.tiles import BLOCKS, Problem, Tiling, search
+from npu_tensor.kernels.gemm.tiles import Problem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
@@ -430,7 +430,7 @@ def test_no_other_tiling_is_much_faster(problem: Problem, data: st.DataObject) -
     """The search estimates what the cost model makes of the design."""
     best = search(problem)
     assert best is not None
-    r, s, t, rows, columns = BLOCKS[problem.arch][problem.operand]
+    r, s, t, rows, columns = ARRAYS[problem.arch].blocks[problem.operand]
     other = Tiling(
         best.rows,
         best.columns,

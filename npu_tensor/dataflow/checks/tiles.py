@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
 from npu_tensor.dataflow.checks.limits import (
     ALIGNMENT,
@@ -17,7 +17,6 @@ from npu_tensor.dataflow.checks.limits import (
     PROGRAM_MEMORY,
     STREAMS_NORTH,
     STREAMS_SOUTH,
-    VECTOR_BYTES,
     WORD,
 )
 from npu_tensor.dataflow.design import Call
@@ -94,7 +93,7 @@ def alignment(index: Index) -> Iterator[Violation]:
             if block.number and block.name not in index.shared:
                 continue  # `object_sizes` says what a DMA needs.
             following = None if block.number else next(iter(buffers[position:]), None)
-            needed = WORD if following is None else _alignment(following.nbytes, index.design.array.arch)
+            needed = WORD if following is None else _alignment(following.nbytes, index.design.array.vector_bytes)
             if block.nbytes % needed:
                 reason = "the memory has whole words"
                 if following is not None and needed > WORD:
@@ -109,10 +108,9 @@ def alignment(index: Index) -> Iterator[Violation]:
                 )
 
 
-def _alignment(nbytes: int, arch: Arch) -> int:
+def _alignment(nbytes: int, widest: int) -> int:
     """Of whose multiples the address of a block must be one for the widest vectors that it can hold."""
-    widths = (VECTOR_BYTES[arch], 32, 16)
-    return next((width for width in widths if nbytes >= width), WORD)
+    return next((width for width in (widest, 32, 16) if nbytes >= width), WORD)
 
 
 class _Block(NamedTuple):
