@@ -9,24 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Final
 
-from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
-from npu_tensor.dataflow.design import (
-    Builder,
-    CoreBuffer,
-    Design,
-    HostBuffer,
-    KernelFunction,
-    ObjectFifo,
-    ObjectType,
-    Source,
-    range_,
-)
 from npu_tensor.dtypes import DType
-from npu_tensor.kernels.movement.copies import Copy, Loop, collapse, in_words
-from npu_tensor.kernels.movement.copy_plan import BLOCK, MOST_MOVES, Move, Plan, Turn, plan, plan_subword
+from npu_tensor.kernels.movement.copies import Copy, CopyLoop, collapse, in_words
+from npu_tensor.kernels.movement.design import LANES_PER_COLUMN, design
+from npu_tensor.kernels.movement.plan import MOST_MOVES, CopyPlan, plan, plan_subword
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -34,32 +24,12 @@ from npu_tensor.task import Input, Refusal, Task
 
 __all__ = ["claim", "claim_concat", "is_copy"]
 
-LANES_PER_COLUMN: Final = 2
 SPARSEST: Final = 8
 """A source is not sent to the device if less than one in so many of its elements is wanted."""
-GROUPS_IN_FLIGHT: Final = 3
-"""Moves of a lane that are started before the first is waited for: 12 of a shim tile's 15 buffer descriptors."""
 MOST_SOURCES: Final = HOST_BUFFERS - 1
 """One is the result."""
 SMALLEST_OBJECT: Final = 8
 """Words of the objects that operands of different shapes share."""
-
-# Of nt/transpose.hpp: cycles for loading one row of a block and for shuffling it (four rounds of two shuffles, and
-# registers that are spilled), and for one element outside of whole blocks; one more for storing each column. Assumed.
-LOADS_PER_ROW: Final = 2
-SHUFFLES_PER_ROW: Final = 12
-SCALAR_CYCLES: Final = 6
-PROGRAM_BYTES: Final = 3072
-"""Estimate of its machine code, in which all shuffles of a block are unrolled."""
-STACK: Final = 4096
-"""Bytes for the two blocks that it keeps, should none of them be in registers."""
-
-
-class Piece(NamedTuple):
-    """A planned copy and the number of the host buffer that it reads."""
-
-    plan: Plan
-    source: int
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
@@ -81,7 +51,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
             planned = plan_subword(copy, itemsize, lanes)
     if isinstance(planned, str):
         return Refusal(f"movement: {planned}")
-    return _offer(task, target, [Piece(planned, 0)], [source, result])
+    return _offer(task, target, [(planned, 0)], [source, result])
 
 
 def claim_concat(task: Task, target: Target) -> Offer | Refusal:
@@ -113,7 +83,7 @@ def claim_concat(task: Task, target: Target) -> Offer | Refusal:
     planned = _plans([copy for _, copy in copies], LANES_PER_COLUMN * target.columns)
     if isinstance(planned, str):
         return Refusal(f"movement: {planned}")
-    pieces = [Piece(one, position) for (position, _), one in zip(copies, planned, strict=True)]
+    pieces = [(one, position) for (position, _), one in zip(copies, planned, strict=True)]
     return _offer(task, target, pieces, [*sources, _result(task)])
 
 
@@ -178,7 +148,7 @@ def _padded(
     The source must lie in memory as a tensor of the same loops in another order, with gaps or without.
     """
     ordered = sorted(copy.loops, key=lambda loop: -loop.source)
-    inner = zip(ordered, [*ordered[1:], Loop(1, 1, 1)], strict=True)
+    inner = zip(ordered, [*ordered[1:], CopyLoop(1, 1, 1)], strict=True)
     if any(loop.source < max(1, later.extent * later.source) for loop, later in inner):
         return None
     column, row = ordered[-1], copy.loops[-1]
@@ -186,7 +156,7 @@ def _padded(
         loop: -(-loop.extent // per_word) * per_word if loop in (column, row) else loop.extent for loop in copy.loops
     }
 
-    def filled(operand: HostOperand, loops: Sequence[Loop], strides: tuple[int, ...], offset: int) -> HostOperand:
+    def filled(operand: HostOperand, loops: Sequence[CopyLoop], strides: tuple[int, ...], offset: int) -> HostOperand:
         layout = Layout(tuple(loop.extent for loop in loops), strides, offset)
         return operand._replace(layout=layout, padded=tuple(extents[loop] for loop in loops))
 
@@ -196,7 +166,7 @@ def _padded(
     result = filled(result, copy.loops, targets, result.layout.offset + copy.target)
     steps = dict(zip(ordered, contiguous_strides(source.padded), strict=True))
     loops = tuple(
-        Loop(extents[loop], steps[loop], stride)
+        CopyLoop(extents[loop], steps[loop], stride)
         for loop, stride in zip(copy.loops, contiguous_strides(result.padded), strict=True)
     )
     return Copy(loops, 0, 0), source, result
@@ -208,7 +178,7 @@ def _padded(
 def _copy(source: Input, operand: HostOperand, strides: tuple[int, ...], target: int) -> Copy:
     """From an operand's host buffer to a place in the result's, whose strides are given."""
     assert source.layout is not None
-    loops = map(Loop, source.layout.shape, source.layout.strides, strides)
+    loops = map(CopyLoop, source.layout.shape, source.layout.strides, strides)
     return collapse(Copy(tuple(loops), source.layout.offset - operand.layout.offset, target))
 
 
@@ -216,14 +186,14 @@ def _whole_words(copy: Copy, itemsize: int) -> Copy | None:
     """A copy of neighbours to the whole result, with what fills the last word."""
     if len(copy.loops) > 1 or any(loop.source != 1 for loop in copy.loops):
         return None
-    return Copy((Loop(-(-copy.elements * itemsize // 4), 1, 1),), 0, 0)
+    return Copy((CopyLoop(-(-copy.elements * itemsize // 4), 1, 1),), 0, 0)
 
 
-def _plans(copies: Sequence[Copy], lanes: int) -> list[Plan] | str:
+def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
     """Plans for several copies at once. Each has lanes of its own, or shares one with others of the same objects."""
     elements = sum(copy.elements for copy in copies)
     spare = lanes - len(copies)
-    found: list[Plan] = []
+    found: list[CopyPlan] = []
     for copy in copies:
         planned = plan(copy, 1 + spare * copy.elements // elements if spare > 0 else 1)
         if isinstance(planned, str):
@@ -241,148 +211,13 @@ def _plans(copies: Sequence[Copy], lanes: int) -> list[Plan] | str:
     return found
 
 
-# --- the design
-
-
-class _Step(NamedTuple):
-    """A move, the phase it belongs to and the number of the host buffer that it reads."""
-
-    phase: int
-    source: int
-    move: Move
-
-
-class _Lane(NamedTuple):
-    """Plan of the objects that pass, and what moves."""
-
-    plan: Plan
-    steps: tuple[_Step, ...]
-
-
-def _lanes(pieces: Sequence[Piece], lanes: int) -> list[_Lane]:
-    made = [
-        _Lane(piece.plan, tuple(_Step(walk.phase, piece.source, move) for walk in walks for move in walk.moves()))
-        for piece in pieces
-        for walks in piece.plan.lanes
-    ]
-    if len(made) <= lanes:
-        return made
-    alike: dict[tuple[int, tuple[tuple[int, int], ...]], list[_Lane]] = {}
-    for lane in made:
-        alike.setdefault((lane.plan.words, lane.plan.dims), []).append(lane)
-    each = lanes // len(alike)
-    return [
-        _Lane(same[0].plan, tuple(step for lane in same[first::each] for step in lane.steps))
-        for same in alike.values()
-        for first in range(min(each, len(same)))
-    ]
-
-
-def _offer(task: Task, target: Target, pieces: list[Piece], operands: list[HostOperand]) -> Offer:
+def _offer(task: Task, target: Target, pieces: list[tuple[CopyPlan, int]], operands: list[HostOperand]) -> Offer:
+    """pieces: planned copies, each with the number of the host buffer that it reads."""
     lanes = LANES_PER_COLUMN * target.columns
-    used = min(sum(len(piece.plan.lanes) for piece in pieces), lanes)
-    turn = pieces[0].plan.turn
-    how = f"cores transpose boxes of {turn.rows} x {turn.columns}" if turn else "DMA only"
-    reason = f"{how}, on {used} of {lanes} pairs of shim channels"
+    used = min(sum(len(planned.lanes) for planned, _ in pieces), lanes)
+    box = pieces[0][0].transpose
+    how = f"cores transpose boxes of {box.rows} x {box.columns}" if box else "DMA only"
     dtype = task.outputs[0].dtype
     words = [math.prod(operand.padded) * dtype.itemsize // 4 for operand in operands]
-
-    def design() -> Design:
-        return _design(task.name, target, pieces, words, dtype)
-
-    return Offer("movement", reason, design, tuple(operands))
-
-
-def _design(name: str, target: Target, pieces: Sequence[Piece], words: Sequence[int], dtype: DType) -> Design:
-    builder = Builder(name, target.array.arch, target.columns)
-    *sources, result = (builder.host_buffer(f"b{number}", "int32", size) for number, size in enumerate(words))
-    ends = []
-    for number, lane in enumerate(_lanes(pieces, LANES_PER_COLUMN * target.columns)):
-        column, channel = divmod(number, LANES_PER_COLUMN)
-        through = _through_core if lane.plan.turn else _through_memtile
-        ends.append((*through(builder, column, channel, lane.plan, dtype), lane.steps))
-    _sequence(builder, ends, sources, result)
-    return builder.build()
-
-
-def _through_memtile(
-    builder: Builder, column: int, channel: int, planned: Plan, dtype: DType
-) -> tuple[ObjectFifo, ObjectFifo]:
-    """A lane that passes objects on as they are, or turned."""
-    shim, memtile = Tile(column, 0), Tile(column, 1)
-    words = ObjectType("int32", (planned.words,))
-    entry = builder.fifo(f"in_{column}_{channel}", words, shim, [memtile])
-    leave = builder.fifo(f"out_{column}_{channel}", words, memtile, [shim], dims_to_stream=planned.dims)
-    builder.forward(entry, leave)
-    return entry, leave
-
-
-def _through_core(
-    builder: Builder, column: int, channel: int, planned: Plan, dtype: DType
-) -> tuple[ObjectFifo, ObjectFifo]:
-    """A lane whose core transposes boxes: their rows arrive in several objects and their columns leave in one."""
-    turn = planned.turn
-    assert turn is not None
-    shim, core = Tile(column, 0), Tile(column, 2 + channel)
-    transpose = _transpose(builder, turn, dtype.itemsize)
-    chunk, box, position = (part for part in transpose.arguments if isinstance(part, ObjectType))
-    entry = builder.fifo(f"in_{column}_{channel}", chunk, shim, [core])
-    leave = builder.fifo(f"out_{column}_{channel}", box, core, [shim], depth=1)
-    row = builder.core_buffer(f"row_{column}_{channel}", core, position, bytes(position.nbytes))
-
-    def body(entry: Any, leave: Any, row: CoreBuffer) -> None:
-        columns = leave.acquire(1)
-        for _ in range_(turn.rows // turn.chunk):
-            transpose(entry.acquire(1), columns, row, turn.chunk, turn.columns, turn.rows)
-            entry.release(1)
-        leave.release(1)
-
-    builder.worker(core, body, [entry, leave, row], STACK)
-    return entry, leave
-
-
-def _transpose(builder: Builder, turn: Turn, itemsize: int) -> KernelFunction:
-    """The function that puts some rows of a box in their place in its columns."""
-    element = f"int{8 * itemsize}"
-    text = f"""#include <nt/transpose.hpp>
-
-extern "C" void nt_transpose(const {element} *source, {element} *result, int32 *row, int32 count, int32 columns,
-                             int32 rows) {{
-    nt::transpose<{element}>(source, result + *row, count, columns, rows);
-    *row += count;
-    if (*row == rows) *row = 0;
-}}
-"""
-    lanes = 64 // itemsize
-    vectors = (turn.chunk // BLOCK) * (turn.columns // lanes)
-    single = turn.chunk * turn.columns - vectors * BLOCK * lanes
-    cycles = vectors * (BLOCK * (LOADS_PER_ROW + SHUFFLES_PER_ROW) + lanes) + single * SCALAR_CYCLES
-    arguments: list[ObjectType | str] = [
-        ObjectType(element, (turn.chunk * turn.columns,)),
-        ObjectType(element, (turn.rows * turn.columns,)),
-        ObjectType("int32", (1,)),
-        *["int32"] * 3,
-    ]
-    return builder.function("nt_transpose", arguments, Source("transpose", text), cycles, PROGRAM_BYTES)
-
-
-def _sequence(
-    builder: Builder,
-    ends: Sequence[tuple[ObjectFifo, ObjectFifo, tuple[_Step, ...]]],
-    sources: Sequence[HostBuffer],
-    result: HostBuffer,
-) -> None:
-    """The steps of all lanes side by side, a few of each in flight, phase by phase."""
-    for phase in sorted({step.phase for _, _, steps in ends for step in steps}):
-        groups: list[int] = []
-        lanes = [(entry, leave, [step for step in steps if step.phase == phase]) for entry, leave, steps in ends]
-        for number in range(max(len(steps) for _, _, steps in lanes)):
-            if number >= GROUPS_IN_FLIGHT:
-                builder.finish(groups[number - GROUPS_IN_FLIGHT])
-            groups.append(builder.group())
-            for entry, leave, steps in lanes:
-                for _, source, move in steps[number : number + 1]:
-                    builder.fill(entry, sources[source], move.fill, groups[-1])
-                    builder.drain(leave, result, move.drain, groups[-1])
-        for group in groups[-GROUPS_IN_FLIGHT:]:
-            builder.finish(group)
+    make = partial(design, task.name, target, pieces, words, dtype.itemsize)
+    return Offer("movement", f"{how}, on {used} of {lanes} pairs of shim channels", make, tuple(operands))

@@ -1,4 +1,4 @@
-"""Strided copies as nested loops, and the access patterns of shim tiles that walk them."""
+"""Strided copies as nested loops, and the access patterns of shim tiles for them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS
 from npu_tensor.dataflow.design import AccessPattern
 from npu_tensor.kernels.layouts import merged
 
-__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "largest_divisor", "pattern"]
+__all__ = ["LONGEST_RUN", "Copy", "CopyLoop", "collapse", "in_words", "largest_divisor", "pattern"]
 
 LONGEST_RUN: Final = LIMITS["shim"].wrap
 """Largest size of either of the two inner dimensions of an access pattern, in words."""
 
 
-class Loop(NamedTuple):
+class CopyLoop(NamedTuple):
     """One loop of a copy: how often, and the step in the source and in the target. A source step of 0 repeats."""
 
     extent: int
@@ -28,7 +28,7 @@ class Loop(NamedTuple):
 class Copy(NamedTuple):
     """Nested loops, outermost first, and where both sides begin; in elements."""
 
-    loops: tuple[Loop, ...]
+    loops: tuple[CopyLoop, ...]
     source: int
     target: int
 
@@ -41,10 +41,10 @@ class Copy(NamedTuple):
 def collapse(copy: Copy) -> Copy:
     """The same copy with as few loops as possible: none of one round, none that continues its neighbour."""
     extents, (source, target) = merged(*_extents_and_strides(copy.loops))
-    return copy._replace(loops=tuple(map(Loop, extents, source, target)))
+    return copy._replace(loops=tuple(map(CopyLoop, extents, source, target)))
 
 
-def _extents_and_strides(loops: Sequence[Loop]) -> tuple[list[int], list[list[int]]]:
+def _extents_and_strides(loops: Sequence[CopyLoop]) -> tuple[list[int], list[list[int]]]:
     return [loop.extent for loop in loops], [[loop.source for loop in loops], [loop.target for loop in loops]]
 
 
@@ -52,8 +52,8 @@ def in_words(copy: Copy, itemsize: int) -> Copy | None:
     """A collapsed copy counted in words of 4 bytes; None if parts of words would have to move."""
     if itemsize >= 4:
         words = itemsize // 4
-        loops = [Loop(loop.extent, loop.source * words, loop.target * words) for loop in copy.loops]
-        return collapse(Copy((*loops, Loop(words, 1, 1)), copy.source * words, copy.target * words))
+        loops = [CopyLoop(loop.extent, loop.source * words, loop.target * words) for loop in copy.loops]
+        return collapse(Copy((*loops, CopyLoop(words, 1, 1)), copy.source * words, copy.target * words))
     per_word = 4 // itemsize
     if not copy.loops or copy.loops[-1].source != 1 or copy.loops[-1].target != 1:
         return None
@@ -61,10 +61,10 @@ def in_words(copy: Copy, itemsize: int) -> Copy | None:
     steps = [step for loop in outer for step in (loop.source, loop.target)]
     if any(number % per_word for number in (copy.source, copy.target, run.extent, *steps)):
         return None
-    loops = [Loop(loop.extent, loop.source // per_word, loop.target // per_word) for loop in outer]
+    loops = [CopyLoop(loop.extent, loop.source // per_word, loop.target // per_word) for loop in outer]
     return collapse(
         Copy(
-            (*loops, Loop(run.extent // per_word, 1, 1)),
+            (*loops, CopyLoop(run.extent // per_word, 1, 1)),
             copy.source // per_word,
             copy.target // per_word,
         )
@@ -105,7 +105,7 @@ def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> Acc
 
 
 def _allowed(sizes: list[int], strides: list[int]) -> bool:
-    """Whether a shim's DMA walks so; dataflow.checks.patterns has the reasons."""
+    """Whether a shim's DMA can do it; dataflow.checks.patterns has the reasons."""
     return (
         sizes[0] <= ITERATIONS
         and sizes[2] <= LONGEST_RUN
