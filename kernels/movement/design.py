@@ -145,5 +145,5 @@ extern "C" void nt_transpose(const {element} *source, {element} *result, int32 *
     single = box.chunk * box.columns - vectors * TRANSPOSE_ROWS * lanes
     cycles = vectors * (TRANSPOSE_ROWS * (LOADS_PER_ROW + SHUFFLES_PER_ROW) + lanes) + single * SCALAR_CYCLES
     chunk, whole = (ObjectType(element, (rows * box.columns,)) for rows in (box.chunk, box.rows))
-    arguments = [chunk, whole, ObjectType("int32", (1,)), *["int32"] * 3]
+    arguments: list[ObjectType | str] = [chunk, whole, ObjectType("int32", (1,)), *["int32"] * 3]
     return builder.function("nt_transpose", arguments, Source("transpose", text), cycles, PROGRAM_BYTES)

@@ -1,8 +1,8 @@
 """Plans of copies: boxes of equal size that pairs of shim channels move, transposed in memtiles or cores.
 
 One box is one object of a fifo, or a few. Where an extent is no multiple of the box the last box overlaps the one
-before it, which writes the same values again, in a later phase, and needs no second object size. Access patterns go over
-the boxes; loops that do not fit into their four dimensions become several transfers.
+before it, which writes the same values again, in a later phase, and needs no second object size. Access patterns go
+over the boxes; loops that do not fit into their four dimensions become several transfers.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class CopyPlan(NamedTuple):
     """How a copy is done.
 
     words: of an object that arrives. dims: order in which a memtile sends it on, as (size, stride) in words; empty for
-    in order. transpose: the box that a core transposes; None if the object goes through a memtile. lanes: what each lane
-    (a pair of shim channels) does.
+    in order. transpose: the box that a core transposes; None if the object goes through a memtile. lanes: what each
+    pair of shim channels does.
     """
 
     words: int
@@ -262,9 +262,8 @@ def plan_subword(copy: Copy, itemsize: int, lanes: int) -> CopyPlan | str:
     height = _tile(row.extent, min(limit // width, LONGEST_RUN), CORE_LANES)
     if height >= TRANSPOSE_ROWS:
         height -= height % TRANSPOSE_ROWS
-        chunk = TRANSPOSE_ROWS * largest_divisor(
-            height // TRANSPOSE_ROWS, max(CHUNK_BYTES // (TRANSPOSE_ROWS * width * itemsize), 1)
-        )
+        most = max(CHUNK_BYTES // (TRANSPOSE_ROWS * width * itemsize), 1)
+        chunk = TRANSPOSE_ROWS * largest_divisor(height // TRANSPOSE_ROWS, most)
     else:
         chunk = height
         width = _tile(column.extent, min(CHUNK_BYTES // (height * itemsize), LONGEST_RUN), CORE_LANES)
