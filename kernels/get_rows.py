@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.columns import Step, core_tiles, gather, pipeline, scatter
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
-from npu_tensor.kernels.layouts import joined
 from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]

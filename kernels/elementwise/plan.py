@@ -22,9 +22,9 @@ from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, WORD
 from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.kernels.layouts import merged
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import merged
 from npu_tensor.spec import contiguous_strides
 
 __all__ = ["RUN", "ElementwisePlan", "StridedOperand", "collapse", "plan"]
@@ -189,10 +189,10 @@ def leading_zeros(strides: Sequence[int]) -> int:
     return next((axis for axis, stride in enumerate(strides) if stride), len(strides))
 
 
-def collapse(shape: tuple[int, ...], layouts: Sequence[Layout]) -> tuple[tuple[int, ...], Sequence[tuple[int, ...]]]:
+def collapse(shape: tuple[int, ...], layouts: Sequence[Layout]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """The shape with as few dimensions as possible, one at least, and the strides of every layout over it."""
     extents, strides = merged(shape, [layout.strides for layout in layouts])
-    return (extents, strides) if extents else ((1,), [(1,)] * len(layouts))
+    return (extents, strides) if extents else ((1,), ((1,),) * len(layouts))
 
 
 # --- choosing a plan

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npu_tensor.kernels.layouts import merged
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
 
 __all__ = ["Dims", "RowLayout", "row_layout"]
 
@@ -82,5 +82,5 @@ def row_layout(layout: Layout, rows: int) -> RowLayout:
 
 
 def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    extents, (steps,) = merged(shape, [strides])
-    return Dims(extents, steps) if extents else Dims((1,), (0,))
+    found = joined(Layout(shape, strides))
+    return Dims((1,), (0,)) if found.shape == (1,) else Dims(found.shape, found.strides)
