@@ -143,6 +143,24 @@ class ObjectFifo:
     dims_to_stream: Dims = ()
     dims_from_stream: tuple[Dims, ...] = ()
 
+    @property
+    def shared_memory(self) -> Tile | None:
+        """The core whose memory holds the objects, if they need no DMA; else None.
+
+        That is so between one producer and one consumer whose cores reach a common memory, unless a DMA has to reorder.
+        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's is taken
+        if both can reach it.
+        """
+        if len(self.consumers) != 1 or self.dims_to_stream or any(self.dims_from_stream):
+            return None
+        producer, consumer = self.producer, self.consumers[0]
+        if producer.kind != "core" or consumer.kind != "core":
+            return None
+        step = (consumer.column - producer.column, consumer.row - producer.row)
+        if step in ((0, 0), (1, 0), (0, 1), (0, -1)):
+            return producer
+        return consumer if step == (-1, 0) else None
+
 
 @dataclass(frozen=True)
 class Link:

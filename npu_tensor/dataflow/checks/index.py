@@ -129,25 +129,8 @@ class Index:
 
     @cached_property
     def shared(self) -> dict[str, Tile]:
-        """The fifos that need no DMA, and the tile whose memory holds their objects.
-
-        That is so between one producer and one consumer whose cores reach a common memory, unless a DMA has to reorder.
-        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's is taken
-        if both can reach it.
-        """
-        homes = {}
-        for fifo in self.design.fifos:
-            if len(fifo.consumers) != 1 or fifo.dims_to_stream or any(fifo.dims_from_stream):
-                continue
-            producer, consumer = fifo.producer, fifo.consumers[0]
-            if producer.kind != "core" or consumer.kind != "core":
-                continue
-            step = (consumer.column - producer.column, consumer.row - producer.row)
-            if step in ((0, 0), (1, 0), (0, 1), (0, -1)):
-                homes[fifo.name] = producer
-            elif step == (-1, 0):
-                homes[fifo.name] = consumer
-        return homes
+        """The fifos that need no DMA, and the tile whose memory holds their objects."""
+        return {fifo.name: home for fifo in self.design.fifos if (home := fifo.shared_memory) is not None}
 
     @cached_property
     def channels(self) -> list[End]:
