@@ -41,7 +41,7 @@ BEGIN: Final = "aie::set_rounding(aie::rounding_mode::conv_even);"
 
 
 class _Code:
-    """What both forms share: the statements of a walk, from expressions for its operands."""
+    """What both forms share: the statements of a pass, from expressions for its operands."""
 
     def __init__(self, row: RowProgram, whole: bool) -> None:
         self.row = row
@@ -69,27 +69,26 @@ class _Code:
     def register(self, number: int) -> str:
         """The C++ type of an instruction's value."""
         dtype = self.program.instructions[number].dtype
-        return (
-            f"aie::mask<{self.lanes}>" if dtype == "bool" else f"aie::vector<{emitter.REGISTERS[dtype]}, {self.lanes}>"
-        )
+        type = "aie::mask<" if dtype == "bool" else f"aie::vector<{emitter.REGISTERS[dtype]}, "
+        return f"{type}{self.lanes}>"
 
-    def given(self, places: Mapping[int, str], start: str, known: Iterable[int]) -> tuple[dict[int, str], list[int]]:
+    def operands(self, places: Mapping[int, str], start: str, known: Iterable[int]) -> tuple[dict[int, str], list[int]]:
         """Expressions for what is not computed by the program, and which of them are the same all along a row.
 
         places: address of an input's vector, by slot. start: position in the row. known: values of the row.
         """
-        given, invariant = {number: f"row{number}" for number in known}, list(known)
+        expressions, invariant = {number: f"row{number}" for number in known}, list(known)
         for number, (primitive, _, dtype, value) in enumerate(self.program.instructions):
             if primitive == "index":
-                given[number] = f"nt::positions<{self.lanes}>({start})"
+                expressions[number] = f"nt::positions<{self.lanes}>({start})"
             elif primitive == "load" and value in places:
-                given[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {self.lanes}>({places[value]})"
+                expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {self.lanes}>({places[value]})"
                 if self.row.inputs[value].access == "row":
                     invariant.append(number)
             elif primitive == "scalar":
                 invariant.append(number)
-                given[number] = self.number(value, dtype)
-        return given, invariant
+                expressions[number] = self.number(value, dtype)
+        return expressions, invariant
 
     def number(self, slot: int, dtype: str) -> str:
         """A scalar in every lane: the length of a row, or a word of the runtime parameters."""
@@ -112,15 +111,15 @@ class _Code:
         start: str,
         count: str,
         known: Iterable[int],
-        found: Iterable[int] = (),
-        kept: Iterable[int] = (),
+        loaded: Iterable[int] = (),
+        stored: Iterable[int] = (),
     ) -> str:
-        """The loop of a walk over `count` elements; adds to `total<n>` and stores to `places[-1 - output]`.
+        """The loop of a pass over `count` elements; adds to `total<n>` and stores to `places[-1 - output]`.
 
-        found: values that an earlier walk stored in `value<n>`. kept: those that this one stores there.
+        loaded: values that an earlier pass stored in `value<n>`. stored: those that this one stores there.
         """
-        given, invariant = self.given(places, start, known)
-        given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in found})
+        given, invariant = self.operands(places, start, known)
+        given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
         code = self.statements(walk_roots(self.program, walk.reductions, walk.outputs), given, invariant)
         lines = [*code.hoisted, f"{self.loop}({count}, [&](int32 start, auto lanes) {{"]
         lines += ["  " + line for line in code.body]
@@ -130,18 +129,18 @@ class _Code:
             if self.program.instructions[operand].dtype == "bool":
                 value = f"nt::cast<int32>({value})"
             lines.append(f"  total{reduction}.add({value}, {start}, lanes);")
-        lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in kept]
+        lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in stored]
         for output in walk.outputs:
             lines.append(f"  nt::store({places[-1 - output]}, {code.values[self.program.outputs[output]]});")
         return "\n".join([*lines, "});"])
 
     def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:
-        """Declarations of the values of a row that are known after a walk, whose states are in `state`."""
+        """Declarations of the values of a row that are known after a pass, whose states are in `state`."""
         walk = self.walks[number]
         lines = [f"const auto row{reduction} = {state}total{reduction}.value();" for reduction in walk.reductions]
         new = [value for value in self.row_values[number] if value not in walk.reductions]
         if new:
-            given, invariant = self.given(places, "0", [*known, *walk.reductions])
+            given, invariant = self.operands(places, "0", [*known, *walk.reductions])
             code = self.statements(new, given, invariant, f"w{number}_")
             lines += _called([*code.hoisted, *code.body])
             lines += [f"const auto row{value} = {code.values[value]};" for value in new]
@@ -151,7 +150,7 @@ class _Code:
         """Statements that store the outputs with one element per row."""
         if not self.per_row:
             return ""
-        given, invariant = self.given(places, "0", known)
+        given, invariant = self.operands(places, "0", known)
         roots = [self.program.outputs[number] for number in self.per_row]
         code = emitter.statements(self.program, given, self.lanes, "full", roots, invariant, self.short)
         lines = _called([*code.hoisted, *code.body])
@@ -159,6 +158,11 @@ class _Code:
             value = code.values[self.program.outputs[output]]
             lines.append(f"nt::store_partial({places[-1 - output]}, {value}, 1);")
         return "{\n" + indent("\n".join(lines), "  ") + "\n}"
+
+    def keep(self, carrier: int) -> list[str]:
+        """The functions that load resident inputs."""
+        source = self.stored(self.row.inputs[carrier])
+        return [keep_function(slot, source, self.stored(self.row.inputs[slot])) for slot in self.row.kept]
 
     def pointers(self, slots: Iterable[int], outputs: Iterable[int]) -> list[str]:
         """Parameters of a function for inputs, and for outputs."""
@@ -176,10 +180,6 @@ def _function(name: str, parameters: Iterable[str], body: str) -> str:
     return f'extern "C" void {name}({", ".join(parameters)}) {{\n{indent(body, "  ")}\n}}\n'
 
 
-def _keep(code: _Code, slot: int, carrier: int) -> str:
-    return keep_function(slot, code.stored(code.row.inputs[carrier]), code.stored(code.row.inputs[slot]))
-
-
 @lru_cache(maxsize=1024)
 def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, ...]) -> Source:
     """nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot): whole rows, one after the other.
@@ -187,7 +187,7 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
     nt_keep<slot>: takes an input that is the same for all rows out of objects of `carrier`.
     Inputs and outputs are in order; numbers are words of `parameters`. pitch: elements from row to row. slot: bytes
     from one output with one element per row to the next. An input of that kind has it in every lane of a vector.
-    values: instructions whose values the first walk that has them keeps for the others. whole: whether the length is
+    values: instructions whose values the first pass that has them keeps for the others. whole: whether the length is
     always a multiple of the lanes.
     """
     code = _Code(row, whole)
@@ -199,13 +199,13 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
     for number, operand in enumerate(row.outputs):
         step = "row * pitch + start" if operand.access == "full" else f"row * (slot / {operand.itemsize})"
         places[-1 - number] = f"out{number} + {step}"
-    body, known, found = [], list[int](), list[int]()
+    body, known, kept = [], list[int](), list[int]()
     for number, walk in enumerate(code.walks):
         evaluated = emitter.needed(row.program, walk_roots(row.program, walk.reductions, walk.outputs), known)
-        kept = [value for value in values if value in evaluated and value not in found]
+        stored = [value for value in values if value in evaluated and value not in kept]
         body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-        body += ["{", indent(code.walk(walk, places, "start", "length", known, found, kept), "  "), "}"]
-        found += kept
+        body += ["{", indent(code.walk(walk, places, "start", "length", known, kept, stored), "  "), "}"]
+        kept += stored
         body.append(code.after(number, places, known, ""))
         known += [*walk.reductions, *code.row_values[number]]
     body.append(code.store_rows(places, known))
@@ -217,8 +217,7 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
         *code.words,
         *("int32 rows", "int32 length", "int32 pitch", "int32 slot"),
     ]
-    copies = [_keep(code, slot, carrier) for slot in row.kept]
-    return Source("rows", "\n".join([HEAD, *copies, _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
+    return Source("rows", "\n".join([HEAD, *code.keep(carrier), _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
 
 
 def partial_bytes(row: RowProgram, walk: Walk) -> int:
@@ -250,7 +249,7 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
     fields += [f"  {code.register(value)} row{value};\n" for values in code.row_values for value in values]
     lines += [f"struct Row {{\n{''.join(fields)}}};", f"static_assert(sizeof(Row) <= {state_bytes(row)});"]
     lines += ["} // namespace", ""]
-    lines += [_keep(code, slot, first_stream(row)) for slot in row.kept]
+    lines += code.keep(first_stream(row))
     known: list[int] = []
     for number, walk in enumerate(code.walks):
         lines += _walk_functions(code, number, walk, known)
@@ -299,13 +298,8 @@ def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> l
     body = [BEGIN, state, "const int32 first = begin + row.position;"]
     body += _rows_known(known)
     body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-    body += [
-        "{",
-        indent(
-            code.walk(walk, places, "first + start", "(length - first < count ? length - first : count)", known), "  "
-        ),
-        "}",
-    ]
+    count = "(length - first < count ? length - first : count)"
+    body += ["{", indent(code.walk(walk, places, "first + start", count, known), "  "), "}"]
     if walk.reductions:
         totals = f"row.totals{number}"
         merges = " ".join(f"{totals}.total{r}.merge(total{r});" for r in walk.reductions)
@@ -316,17 +310,12 @@ def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> l
     parameters += ["int32 begin", "int32 step", "int32 length", "int32 count"]
     functions = [_function(f"nt_walk{number}", parameters, "\n".join(body))]
     rows = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
-    total = [
-        BEGIN,
-        state,
-        *_rows_known(known),
-        code.after(number, {slot: f"in{slot}" for slot in rows}, known, f"row.totals{number}."),
-    ]
+    values = code.after(number, {slot: f"in{slot}" for slot in rows}, known, f"row.totals{number}.")
+    total = [BEGIN, state, *_rows_known(known), values]
     total += [f"row.row{value} = row{value};" for value in code.row_values[number]]
     parameters = [*code.pointers(rows, ()), "int32 *state", *code.words, "int32 length"]
     functions.append(_function(f"nt_total{number}", parameters, "\n".join([*total, "row.position = 0;"])))
     if walk.reductions:
-        totals = f"row.totals{number}"
         give = [state, f"*reinterpret_cast<Totals{number} *>(out) = {totals};", f"{totals} = Totals{number}();"]
         parameters = ["int32 *state", f"{code.stored(row.outputs[0])} *out"]
         functions.append(_function(f"nt_give{number}", parameters, "\n".join(give)))
@@ -336,7 +325,6 @@ def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> l
         merge.append(f"  const auto &other = *reinterpret_cast<const Totals{number} *>(part);")
         merge += [f"  {totals}.total{r}.merge(other.total{r});" for r in walk.reductions]
         merge.append("}")
-        functions.append(
-            _function(f"nt_merge{number}", [f"const {carrier} *in", "int32 *state", "int32 count"], "\n".join(merge))
-        )
+        parameters = [f"const {carrier} *in", "int32 *state", "int32 count"]
+        functions.append(_function(f"nt_merge{number}", parameters, "\n".join(merge)))
     return functions
