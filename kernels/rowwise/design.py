@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
-from npu_tensor.dataflow.columns import (
-    Step,
-    Stream,
-    core_tiles,
-    gather,
-    load_resident,
-    pipeline,
-    scatter,
-)
+from npu_tensor.dataflow.columns import Step, Stream, core_tiles, gather, load_resident, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -33,13 +26,7 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise.plan import STACK, ChunkedRows, WholeRows, pieces
-from npu_tensor.kernels.rowwise.source import (
-    chunks_source,
-    partial_bytes,
-    pass_inputs,
-    rows_source,
-    state_bytes,
-)
+from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
 
 __all__ = ["design"]
 
@@ -56,6 +43,7 @@ class _RowwiseDesign:
     """
 
     def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
+        self.plan = plan
         row = self.row = plan.row
         self.columns = range(plan.columns)
         self.builder = Builder("rowwise", arch, plan.columns)
@@ -70,12 +58,9 @@ class _RowwiseDesign:
         self.streams: list[tuple[dict[int, Stream], list[Stream]]] = []
         for column in self.columns:
             cores = core_tiles(column, plan.cores)
-            self.streams.append(
-                (
-                    {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()},
-                    [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)],
-                )
-            )
+            inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}
+            outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
+            self.streams.append((inputs, outputs))
         self.words = [ObjectType("int32", (len(row.numbers),))] if row.numbers else []
         self.source = source
         carrier = plan.carrier_type
@@ -91,26 +76,28 @@ class _RowwiseDesign:
         arguments: list[ObjectType | str] = [*pointers, *["int32"] * numbers]
         return self.builder.function(f"nt_{name}", arguments, self.source, cycles, program_bytes)
 
-    def core_memory(
-        self, plan: WholeRows | ChunkedRows, tile: Tile
-    ) -> tuple[dict[int, CoreBuffer], list[RuntimeParameter]]:
+    def core_memory(self, tile: Tile) -> tuple[dict[int, CoreBuffer], list[RuntimeParameter]]:
         """The resident inputs of a core, and its words."""
         name = f"{tile.column}_{tile.row}"
-        resident = {
-            slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, plan.resident_type(slot)) for slot in self.keep
-        }
+        types = {slot: self.plan.resident_type(slot) for slot in self.keep}
+        resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
         return resident, [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
 
-    def worker(self, tile: Tile, body: Any) -> None:
-        """Run `body` on a core, with the ends of all its streams."""
-        inputs, outputs = self.streams[tile.column]
-        ends = [stream.cores[tile.row - 2] for stream in (*inputs.values(), *outputs)]
-        self.builder.worker(tile, body, ends, STACK)
+    @abstractmethod
+    def body(self, tile: Tile) -> Callable[..., None]:
+        """The body of a core's worker; its arguments are the ends of all streams."""
 
-    def load(self, plan: WholeRows | ChunkedRows, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
+    def workers(self) -> None:
+        """Those of all cores."""
+        for column, (inputs, outputs) in enumerate(self.streams):
+            for number, tile in enumerate(core_tiles(column, self.plan.cores)):
+                ends = [stream.cores[number] for stream in (*inputs.values(), *outputs)]
+                self.builder.worker(tile, self.body(tile), ends, STACK)
+
+    def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
         """In a worker's body: take the resident inputs from the stream that brings them first."""
         for slot, buffer in resident.items():
-            load_resident(carrier, self.keep[slot], buffer, plan.resident_objects(slot))
+            load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
 
     def fill(self, slot: int, column: int, pattern: AccessPattern) -> Step:
         """Into the stream of an input."""
@@ -120,14 +107,14 @@ class _RowwiseDesign:
         """Out of the stream of an output."""
         return Step(self.streams[column][1][output].host, self.outputs[output], pattern)
 
-    def send_resident(self, carrier: int, patterns: Iterable[tuple[int, AccessPattern]]) -> None:
+    def send_resident(self, patterns: Iterable[tuple[int, AccessPattern]]) -> None:
         """Send resident inputs to all columns, as much at a time as the queues of the shim channels take."""
         rounds: list[list[Step]] = []
         for number, (slot, pattern) in enumerate(patterns):
             if number % QUEUE_DEPTH == 0:
                 rounds.append([])
             for column in self.columns:
-                stream = self.streams[column][0][carrier]
+                stream = self.streams[column][0][self.plan.carrier]
                 rounds[-1].append(Step(stream.host, self.inputs[slot], pattern, wait=True))
         pipeline(self.builder, rounds, 1)
 
@@ -151,6 +138,8 @@ class _RowwiseDesign:
 class _WholeDesign(_RowwiseDesign):
     """Rows that fit into a core's memory."""
 
+    plan: WholeRows
+
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
         source = rows_source(row, plan.task.length % row.lanes == 0, plan.carrier, plan.values)
@@ -158,26 +147,24 @@ class _WholeDesign(_RowwiseDesign):
         pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
         pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.words]
         self.rows = self.function("rows", pointers, 4, plan.batch * plan.cycles(arch), plan.program_bytes)
-        for column in self.columns:
-            for tile in core_tiles(column, plan.cores):
-                self._worker(plan, tile)
+        self.workers()
         patterns = []
         for slot in row.kept:
             elements = plan.resident_type(slot).elements // plan.resident_objects(slot)
             for number in range(plan.resident_objects(slot)):
                 pattern = AccessPattern(number * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
                 patterns.append((slot, pattern))
-        self.send_resident(plan.carrier, patterns)
-        self.schedule([self._transfers(plan)])
+        self.send_resident(patterns)
+        self.schedule([self._transfers()])
 
-    def _worker(self, plan: WholeRows, tile: Tile) -> None:
-        resident, words = self.core_memory(plan, tile)
+    def body(self, tile: Tile) -> Callable[..., None]:
+        plan, (resident, words) = self.plan, self.core_memory(tile)
         name = f"{tile.column}_{tile.row}"
         values = [self.builder.core_buffer(f"value{n}_{name}", tile, plan.value_type) for n in plan.values]
 
         def body(*ends: Any) -> None:
             streams = dict(zip(self.row.streams, ends, strict=False))
-            self.load(plan, streams[plan.carrier], resident)
+            self.load(streams[plan.carrier], resident)
             for _ in range_(plan.rounds):
                 inputs = {**resident, **{slot: end.acquire(1) for slot, end in streams.items()}}
                 results = [end.acquire(1) for end in ends[len(streams) :]]
@@ -186,10 +173,10 @@ class _WholeDesign(_RowwiseDesign):
                 for end in ends:
                     end.release(1)
 
-        self.worker(tile, body)
+        return body
 
-    def _transfers(self, plan: WholeRows) -> list[Step]:
-        steps = []
+    def _transfers(self) -> list[Step]:
+        plan, steps = self.plan, list[Step]()
         for column in self.columns:
             first = column * plan.share
             for slot in self.row.streams:
@@ -207,23 +194,22 @@ class _WholeDesign(_RowwiseDesign):
 class _ChunkedDesign(_RowwiseDesign):
     """Rows that pass through the cores in chunks."""
 
+    plan: ChunkedRows
+
     def __init__(self, plan: ChunkedRows, arch: Arch) -> None:
         row = plan.row
         super().__init__(plan, arch, chunks_source(row, plan.task.length % row.lanes == 0), 2)
-        self.plan = plan
         self.state = ObjectType("int32", (state_bytes(row) // 4,))
         self.per_row = [slot for slot in row.streams if row.inputs[slot].access == "row"]
         self.stored = [number for number, output in enumerate(row.outputs) if output.access == "row"]
         self.functions = self._functions(arch)
-        for column in self.columns:
-            for tile in core_tiles(column, plan.cores):
-                self._worker(tile)
+        self.workers()
         patterns = []
         for slot in row.kept:  # The host buffer has it once for each core of a column.
             objects, elements = plan.resident_objects(slot), plan.resident_type(slot).elements
             part = elements // objects
             patterns.append((slot, AccessPattern(0, (1, objects, plan.cores, part), (0, part, elements, 1))))
-        self.send_resident(plan.carrier, patterns)
+        self.send_resident(patterns)
         if not plan.group:
             self.schedule([self._round(number) for number in range(plan.rounds)])
         else:
@@ -251,9 +237,9 @@ class _ChunkedDesign(_RowwiseDesign):
             declare("store", [*per_row, *(self.results[number] for number in self.stored), *state], 1, 200, 1024)
         return functions
 
-    def _worker(self, tile: Tile) -> None:
+    def body(self, tile: Tile) -> Callable[..., None]:
         plan, row, functions = self.plan, self.row, self.functions
-        resident, words = self.core_memory(plan, tile)
+        resident, words = self.core_memory(tile)
         name = f"state_{tile.column}_{tile.row}"
         state = self.builder.core_buffer(name, tile, self.state, bytes(self.state.nbytes))
         begin, step = 0, plan.chunk
@@ -265,7 +251,7 @@ class _ChunkedDesign(_RowwiseDesign):
             inputs = dict(zip(row.streams, ends, strict=False))
             outputs = ends[len(inputs) :]
             carrier = inputs[plan.carrier]
-            self.load(plan, carrier, resident)
+            self.load(carrier, resident)
             for _ in range_(plan.rounds):
                 per_row = {slot: inputs[slot].acquire(1) for slot in self.per_row}
                 for number, walk in enumerate(plan.walks):
@@ -294,7 +280,7 @@ class _ChunkedDesign(_RowwiseDesign):
                 for slot in per_row:
                     inputs[slot].release(1)
 
-        self.worker(tile, body)
+        return body
 
     # --- transfers
 
@@ -348,12 +334,12 @@ class _ChunkedDesign(_RowwiseDesign):
         for slot in self.per_row:
             elements = self.row.inputs[slot].vector
             for column in self.columns:
-                pattern = AccessPattern.linear(
-                    plan.cores * elements, (number * plan.columns + column) * plan.cores * elements
-                )
                 if plan.group:
                     row = number * plan.batch + column // plan.group
                     pattern = AccessPattern(row * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
+                else:
+                    share = plan.cores * elements
+                    pattern = AccessPattern.linear(share, (number * plan.columns + column) * share)
                 steps.append(self.fill(slot, column, pattern))
         return steps
 
