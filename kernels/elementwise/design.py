@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
-from npu_tensor.dataflow.columns import Step, Stream, core_tiles, gather, issue, load_resident, pipeline, scatter
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, issue, load_resident, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -89,7 +89,7 @@ class _ElementwiseDesign:
             keep.append(self.builder.function(f"nt_keep{slot}", arguments, source, cycles, 256))
         return function, keep
 
-    def _column(self, cores: Sequence[Tile]) -> tuple[list[Stream], list[Stream]]:
+    def _column(self, cores: Sequence[Tile]) -> tuple[list[ColumnStream], list[ColumnStream]]:
         """Streams and workers of a column."""
         inputs = [self._input(tile, number, cores) for number, tile in enumerate(self.tiles)]
         outputs = [gather(self.builder, f"out{number}", type, cores) for number, type in enumerate(self.results)]
@@ -97,7 +97,7 @@ class _ElementwiseDesign:
             self._worker(core, [stream.cores[number] for stream in (*inputs, *outputs)])
         return inputs, outputs
 
-    def _input(self, tile: ObjectType, number: int, cores: Sequence[Tile]) -> Stream:
+    def _input(self, tile: ObjectType, number: int, cores: Sequence[Tile]) -> ColumnStream:
         """The stream of an input channel. Operands that share it alternate in the core's objects, tile by tile."""
         plan, parts, column = self.plan, len(self.plan.channels[number]), cores[0].column
         if parts == 1:
@@ -110,7 +110,7 @@ class _ElementwiseDesign:
         host = self.builder.fifo(name, block, Tile(column, 0), [memtile], dims_from_stream=[dims])
         core = self.builder.fifo(f"{name}_{cores[0].row}", tile, memtile, cores)
         self.builder.forward(host, core)
-        return Stream(host, (core,))
+        return ColumnStream(host, (core,))
 
     def _worker(self, tile: Tile, streams: Sequence[ObjectFifo]) -> None:
         """The core that computes every `plan.cores`-th tile of its column's share."""

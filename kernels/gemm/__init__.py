@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.codegen.words import Word
-from npu_tensor.kernels.gemm.design import Batch, column_elements, design, row_elements
+from npu_tensor.kernels.gemm.design import MatrixBatch, column_elements, design, row_elements
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
-from npu_tensor.kernels.gemm.tiles import Problem, Tiling, search
+from npu_tensor.kernels.gemm.tiles import GemmProblem, Tiling, search
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -82,7 +82,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     if not k:
         return Refusal("a sum of no products")
     transposed = operands.b.strides[-2] < operands.b.strides[-1]
-    problem = Problem(
+    problem = GemmProblem(
         target.array.arch,
         target.columns,
         operand,
@@ -173,14 +173,14 @@ def _swapped(layout: Layout, transposed: bool) -> Layout:
     return Layout((*batch, columns, rows), (*steps, right, down), layout.offset)
 
 
-def _batch(operands: Matrices) -> Batch:
+def _batch(operands: Matrices) -> MatrixBatch:
     """Which matrix of A and of B belongs to each product."""
     strides = []
     for layout in (operands.a, operands.b):
         shape = [extent if stride else 1 for extent, stride in zip(operands.batch, layout.strides, strict=False)]
         steps = zip(contiguous_strides(tuple(shape)), layout.strides, strict=False)
         strides.append(tuple(step if stride else 0 for step, stride in steps))
-    return Batch(operands.batch, *strides)
+    return MatrixBatch(operands.batch, *strides)
 
 
 def _vector(operand: Input, dim: int) -> Layout:
@@ -189,7 +189,7 @@ def _vector(operand: Input, dim: int) -> Layout:
     return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)
 
 
-def _reason(task: Task, problem: Problem, tiling: Tiling) -> str:
+def _reason(task: Task, problem: GemmProblem, tiling: Tiling) -> str:
     """For `explain`: cores, tiles, what the host converts or copies."""
     cores = tiling.rows * tiling.columns
     parts = [f"{problem.operand} products on {cores} {'core' if cores == 1 else 'cores'}"]

@@ -29,7 +29,7 @@ from npu_tensor.kernels.codegen.emitter import REGISTERS
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiles import (
     STACK,
-    Problem,
+    GemmProblem,
     Tiling,
     clear_cycles,
     multiply_cycles,
@@ -37,7 +37,7 @@ from npu_tensor.kernels.gemm.tiles import (
     store_cycles,
 )
 
-__all__ = ["Batch", "column_elements", "design", "row_elements"]
+__all__ = ["MatrixBatch", "column_elements", "design", "row_elements"]
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 MULTIPLY_BYTES: Final = 3072
@@ -45,7 +45,7 @@ SMALL_BYTES: Final = 256
 """Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
 
 
-class Batch(NamedTuple):
+class MatrixBatch(NamedTuple):
     """Extents of the batch, and for each dimension how many matrices of A and of B one step goes on; 0 if none."""
 
     extents: tuple[int, ...] = ()
@@ -53,10 +53,10 @@ class Batch(NamedTuple):
     b: tuple[int, ...] = ()
 
 
-SINGLE: Final = Batch()
+SINGLE: Final = MatrixBatch()
 
 
-def source(problem: Problem, tiling: Tiling, epilogue: Epilogue) -> Source:
+def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     """The functions of a core."""
     r, s, t, rows, columns = problem.blocks
     operand, result = C_TYPES[problem.operand], C_TYPES[problem.result]
@@ -115,7 +115,7 @@ extern "C" void nt_gemm_spread_column(const {operand} *__restrict slice, {total}
     return Source("nt_gemm", text)
 
 
-def _sum_type(problem: Problem) -> str:
+def _sum_type(problem: GemmProblem) -> str:
     return "float" if problem.operand in ("bfloat16", "float32") else "int32"
 
 
@@ -124,19 +124,19 @@ def _matrices(extents: tuple[int, ...], steps: tuple[int, ...]) -> int:
     return 1 + sum(step * (extent - 1) for extent, step in zip(extents, steps, strict=True))
 
 
-def row_elements(problem: Problem, tiling: Tiling) -> int:
+def row_elements(problem: GemmProblem, tiling: Tiling) -> int:
     """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
     _, n, _ = tiling.padded(problem)
     return int(n + tiling.memtile_k * tiling.n * problem.sizes[0] // 4)
 
 
-def column_elements(problem: Problem, tiling: Tiling) -> int:
+def column_elements(problem: GemmProblem, tiling: Tiling) -> int:
     """Words of the host buffer of a column operand: every row of an object of A's fifo reads on behind its first."""
     m, _, _ = tiling.padded(problem)
     return int(m + tiling.memtile_k * problem.sizes[0] // 4)
 
 
-def design(problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch = SINGLE) -> Design:
+def design(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch = SINGLE) -> Design:
     """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, column operands, C [batch, M, N].
 
     All extents are padded.
@@ -153,7 +153,7 @@ class _Maker:
     m, n, k: padded extents. groups: memtiles that serve the cores with A.
     """
 
-    def __init__(self, problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch) -> None:
+    def __init__(self, problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch) -> None:
         self.problem, self.tiling, self.epilogue, self.batch = problem, tiling, epilogue, batch
         self.m, self.n, self.k = tiling.padded(problem)
         self.groups = tiling.rows // tiling.shared

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
 __all__ = [
     "BLOCK_CYCLES",
     "STACK",
-    "Problem",
+    "GemmProblem",
     "Tiling",
     "clear_cycles",
     "multiply_cycles",
@@ -53,7 +53,7 @@ SPLIT_CYCLES: Final = 5
 numbers of each of 16."""
 
 
-class Problem(NamedTuple):
+class GemmProblem(NamedTuple):
     """A batch of products M x K by K x N.
 
     operand: dtype of A and B on the array. result: dtype of C. transposed: whether B is stored as N x K. row_operands,
@@ -119,7 +119,7 @@ class Tiling(NamedTuple):
         """Rows of a core's result that go out in one object: of a whole register block if memtiles share rows of A."""
         return _where(self.shared == 1, blocks.r, blocks.r * blocks.rows)
 
-    def padded(self, problem: Problem) -> tuple[Any, Any, Any]:
+    def padded(self, problem: GemmProblem) -> tuple[Any, Any, Any]:
         """Extents M, N, K in whole tiles."""
         return (
             _up(problem.m, self.rows * self.m),
@@ -127,7 +127,7 @@ class Tiling(NamedTuple):
             _up(problem.k, self.memtile_k),
         )
 
-    def transfers(self, problem: Problem) -> int:
+    def transfers(self, problem: GemmProblem) -> int:
         """How many the host starts in a run."""
         m, n, _ = self.padded(problem)
         tiles = problem.batch * (m // (self.rows * self.m)) * (n // (self.columns * self.n))
@@ -145,7 +145,7 @@ def _up(value: Any, step: Any) -> Any:
     return -(-value // step) * step
 
 
-def multiply_cycles(problem: Problem, n: Any, k: Any) -> Any:
+def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
     """Cycles of one call of the product: a slice of A, rows*r x k, by k x n. Numbers or arrays, as all below.
 
     The sums of a register block are stored while those of the next one are loaded.
@@ -164,12 +164,12 @@ def multiply_cycles(problem: Problem, n: Any, k: Any) -> Any:
     return n // (columns * t) * block
 
 
-def store_cycles(problem: Problem, rows: Any, n: Any) -> Any:
+def store_cycles(problem: GemmProblem, rows: Any, n: Any) -> Any:
     """Cycles of one call that rounds and stores `rows` x n sums."""
     return rows * n // 16 * problem.vector_cycles
 
 
-def clear_cycles(problem: Problem, m: Any, n: Any) -> Any:
+def clear_cycles(problem: GemmProblem, m: Any, n: Any) -> Any:
     """Cycles of one call that sets m x n sums to zero."""
     return m * n * 4 // ARRAYS[problem.arch].store_bytes
 
@@ -180,7 +180,7 @@ def spread_cycles(words: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def search(problem: Problem) -> Tiling | None:
+def search(problem: GemmProblem) -> Tiling | None:
     """The tiles with the least predicted time (dataflow.cost) within all limits; None if none are."""
     m, n, k, steps = _extents(problem.arch, problem.operand)
     # As few rows and columns as hold the problem.
@@ -210,7 +210,7 @@ def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
     return m[fits], n[fits], k[fits], steps[fits]
 
 
-def _fits(problem: Problem, tiles: Tiling) -> Any:
+def _fits(problem: GemmProblem, tiles: Tiling) -> Any:
     """Which tiles keep to the memories and to what the DMAs can walk."""
     size, result_size = problem.sizes
     r, _, t, slices, _ = problem.blocks
@@ -232,7 +232,7 @@ def _fits(problem: Problem, tiles: Tiling) -> Any:
     return fits & (shared * m <= shim.wrap) & (stride <= shim.stride * WORD)
 
 
-def _seconds(problem: Problem, tiles: Tiling) -> Any:
+def _seconds(problem: GemmProblem, tiles: Tiling) -> Any:
     """What dataflow.cost predicts of the designs, with a small share of what does not limit."""
     array = ARRAYS[problem.arch]
     size, result_size = problem.sizes

@@ -11,7 +11,7 @@ from typing import Any
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
-from npu_tensor.dataflow.columns import Step, Stream, core_tiles, gather, load_resident, pipeline, scatter
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, load_resident, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -55,7 +55,7 @@ class _RowwiseDesign:
             (self.outputs if operand.output else self.inputs)[operand.number] = buffer
         types = {slot: plan.object_type(row.inputs[slot], output=False) for slot in row.streams}
         self.results = [plan.object_type(output, output=True) for output in row.outputs]
-        self.streams: list[tuple[dict[int, Stream], list[Stream]]] = []
+        self.streams: list[tuple[dict[int, ColumnStream], list[ColumnStream]]] = []
         for column in self.columns:
             cores = core_tiles(column, plan.cores)
             inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}

@@ -27,8 +27,8 @@ from npu_tensor.dataflow.design import (
 )
 
 __all__ = [
+    "ColumnStream",
     "Step",
-    "Stream",
     "core_tiles",
     "cores_per_column",
     "gather",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class Stream(NamedTuple):
+class ColumnStream(NamedTuple):
     """A stream between the host and cores of one column: the fifo at the shim, and the fifo of each core."""
 
     host: ObjectFifo
@@ -67,30 +67,30 @@ def cores_per_column(array: Array, inputs: int, outputs: int) -> int:
     return max(cores for cores in range(1, array.core_rows + 1) if cores == 1 or cores * most + least <= channels)
 
 
-def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> Stream:
+def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
     """From the host to `cores`, an object of `type` for each: through the memtile unless there is only one core."""
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
     if len(cores) == 1:
         fifo = builder.fifo(name, type, shim, cores, depth)
-        return Stream(fifo, (fifo,))
+        return ColumnStream(fifo, (fifo,))
     parent = builder.fifo(name, _joined(type, len(cores)), shim, [memtile])
     parts = tuple(builder.fifo(f"{name}_{core.row}", type, memtile, [core], depth) for core in cores)
     builder.split(parent, parts)
-    return Stream(parent, parts)
+    return ColumnStream(parent, parts)
 
 
-def gather(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> Stream:
+def gather(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
     """From `cores` to the host, the reverse of `scatter`."""
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
     if len(cores) == 1:
         fifo = builder.fifo(name, type, cores[0], [shim], depth)
-        return Stream(fifo, (fifo,))
+        return ColumnStream(fifo, (fifo,))
     parent = builder.fifo(name, _joined(type, len(cores)), memtile, [shim])
     parts = tuple(builder.fifo(f"{name}_{core.row}", type, core, [memtile], depth) for core in cores)
     builder.join(parts, parent)
-    return Stream(parent, parts)
+    return ColumnStream(parent, parts)
 
 
 def _joined(type: ObjectType, cores: int) -> ObjectType:
