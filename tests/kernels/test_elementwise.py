@@ -25,7 +25,7 @@ from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Call, Design, Loop, Source, Statement
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.graph.nodes import capture
-from npu_tensor.kernels.elementwise import family as elementwise
+from npu_tensor.kernels import elementwise
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
