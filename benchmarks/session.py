@@ -234,8 +234,8 @@ def simulated(contest: Contest, uri: str) -> Found:
     seconds: list[float] = []
 
     def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelSimulated):
-            seconds.append(event.seconds)
+        if isinstance(event, events.KernelRan) and event.simulated:
+            seconds.append(event.simulated.seconds)
 
     try:
         make = contest.contender(library)
