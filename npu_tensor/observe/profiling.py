@@ -29,10 +29,10 @@ from npu_tensor.observe.spans import Spans, StepRun, spans
 from npu_tensor.observe.trace_file import write_trace
 from npu_tensor.runtime.sim.timeline import recorded
 
-__all__ = ["Profile", "Row", "Table", "profile"]
+__all__ = ["Profile", "ProfileRow", "Table", "profile"]
 
 
-class Row(NamedTuple):
+class ProfileRow(NamedTuple):
     """What is known of all runs with one name on one device; times in seconds, of all runs together.
 
     name: op, line, device or plan. start: "cold", of the first run of a plan that was made under this profile, or
@@ -68,13 +68,14 @@ _RATES: Final = {"bytes_per_second": "GB/s", "operations_per_second": "GFLOP/s"}
 LEAST_RATE: Final = 0.01
 """The least GB/s or GFLOP/s that is shown: kernels that do less are done with their launch."""
 _SHOWN: Final = ("name", "device", "start", "runs", *_TIMES, *_RATES)
+_ALWAYS_SHOWN: Final = ("name", "device", "start", "runs", "total")
 _FIGURES: Final = frozenset(("runs", *_TIMES, *_RATES.values()))
 
 
 NOTHING: Final = "nothing ran"
 
 
-class Table(tuple[Row, ...]):
+class Table(tuple[ProfileRow, ...]):
     """Rows, those that took most first. Prints as a table; `rows` has them as dicts."""
 
     @property
@@ -97,7 +98,7 @@ class Table(tuple[Row, ...]):
     def _columns(self) -> list[list[str]]:
         """Headings and cells as text, without the columns in which there is nothing."""
         columns = [(name, [_text(name, getattr(row, name)) for row in self]) for name in _SHOWN]
-        return [[_RATES.get(name, name), *cells] for name, cells in columns if any(cells) or name in Row._fields[:5]]
+        return [[_RATES.get(name, name), *cells] for name, cells in columns if any(cells) or name in _ALWAYS_SHOWN]
 
     def _notes(self) -> list[str]:
         if all(row.predicted is None for row in self):
@@ -200,7 +201,7 @@ class Profile:
         write_trace(path, self._spans, self._threads, self.start)
 
 
-def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[Row]:
+def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[ProfileRow]:
     """Of kernels, one row per key, device and start."""
     groups: defaultdict[tuple[str, str, bool], list[StepRun]] = defaultdict(list)
     for run in runs:
@@ -209,7 +210,7 @@ def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[Row]:
         yield _row(name, device, cold, members)
 
 
-def _planning(plans: Sequence[events.PlanBuilt]) -> Iterator[Row]:
+def _planning(plans: Sequence[events.PlanBuilt]) -> Iterator[ProfileRow]:
     """compile: of kernels, besides what the cold runs of their steps account for."""
     if plans:
         planning = [built.seconds - built.compile_seconds for built in plans]
@@ -219,7 +220,7 @@ def _planning(plans: Sequence[events.PlanBuilt]) -> Iterator[Row]:
         yield _empty("(plan)", "cpu", "cold", each)._replace(plan=sum(planning), compile=sum(rest))
 
 
-def _fetching(fetches: Sequence[events.Phase]) -> Iterator[Row]:
+def _fetching(fetches: Sequence[events.Phase]) -> Iterator[ProfileRow]:
     by_device: defaultdict[str, list[events.Phase]] = defaultdict(list)
     for phase in fetches:
         by_device[phase.device].append(phase)
@@ -230,7 +231,7 @@ def _fetching(fetches: Sequence[events.Phase]) -> Iterator[Row]:
         yield _empty("(fetch)", device, "warm", [phase.seconds for phase in phases])._replace(**times)
 
 
-def _plans(happened: Spans) -> Iterator[Row]:
+def _plans(happened: Spans) -> Iterator[ProfileRow]:
     """Of whole runs, one row per plan and start. What is between the kernels is in the total only."""
     built = {id(each.plan): each for each in happened.plans}
     steps: defaultdict[tuple[int, bool], list[StepRun]] = defaultdict(list)
@@ -255,13 +256,13 @@ def _plans(happened: Spans) -> Iterator[Row]:
         yield whole
 
 
-def _empty(name: str, device: str, start: Literal["cold", "warm"], each: Sequence[float]) -> Row:
+def _empty(name: str, device: str, start: Literal["cold", "warm"], each: Sequence[float]) -> ProfileRow:
     """A row without phases of what took `each` seconds."""
     p50, p95 = np.percentile(each, (50, 95)).tolist()
-    return Row(name, device, start, len(each), sum(each), 0, 0, 0, 0, 0, 0, p50, p95, None, None, None, None)
+    return ProfileRow(name, device, start, len(each), sum(each), 0, 0, 0, 0, 0, 0, p50, p95, None, None, None, None)
 
 
-def _row(name: str, device: str, cold: bool, runs: Sequence[StepRun]) -> Row:
+def _row(name: str, device: str, cold: bool, runs: Sequence[StepRun]) -> ProfileRow:
     row = _empty(name, device, "cold" if cold else "warm", [run.event.seconds for run in runs])
     phases: dict[str, Any] = {name: sum(run.event.phase(name) for run in runs) for name in _PHASES}
     compiling = sum(run.compile_seconds or 0.0 for run in runs)

@@ -16,7 +16,7 @@ from told import Teller, made
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe import profiling
-from npu_tensor.observe.profiling import Profile, Row, Table, profile
+from npu_tensor.observe.profiling import Profile, ProfileRow, Table, profile
 from npu_tensor.observe.spans import spans
 from npu_tensor.planner import selection
 from npu_tensor.runtime.sim.host_compiler import reason
@@ -31,7 +31,7 @@ def heard(*tellers: Teller) -> Profile:
     return found
 
 
-def only(table: Sequence[Row], name: str, start: str) -> Row:
+def only(table: Sequence[ProfileRow], name: str, start: str) -> ProfileRow:
     (row,) = (row for row in table if (row.name, row.start) == (name, start))
     return row
 
