@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise, repeat
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -123,9 +122,12 @@ def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int
         neighbours, sequence = (below, layers[::-1]) if sweep % 2 else (above, layers)
         for fixed, layer in pairwise(sequence):
             place = {box: position for position, box in enumerate(fixed)}
-            # A box without neighbours there stays where it is.
-            own = {box: position * len(fixed) / len(layer) for position, box in enumerate(layer)}
-            means = {box: fmean([place[other] for other in neighbours[box]] or [own[box]]) for box in layer}
+            means = {}
+            for position, box in enumerate(layer):
+                # A box without neighbours there stays where it is.
+                places: list[float] = [place[other] for other in neighbours[box]]
+                places = places or [position * len(fixed) / len(layer)]
+                means[box] = sum(places) / len(places)
             layer.sort(key=means.__getitem__)
         crossings = _crossings(layers, above)
         if crossings < least:
