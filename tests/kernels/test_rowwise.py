@@ -51,7 +51,7 @@ def on_array(uri: str, function: Callable[..., nt.Tensor], *operands: Array) -> 
     simulated: list[events.Event] = []
 
     def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelSimulated):
+        if isinstance(event, events.KernelRan) and event.simulated:
             simulated.append(event)
 
     with nt.default_device(uri), events.listen(note):

@@ -34,7 +34,7 @@ class Phases:
             self._since = now
 
     def tell(self) -> None:
-        """Emit the events: without any lock, as a listener may do anything."""
+        """Emit the phases: without any lock, as a listener may do anything."""
         for event in self._found:
-            events.emit(event)
+            events.emit_part(event)
         self._found.clear()

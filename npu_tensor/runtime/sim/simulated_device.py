@@ -166,7 +166,7 @@ class SimulatedKernel(OfferedKernel):
                 values[output.item] = memory
             phases.tell()
             if events.listeners:
-                events.emit(_event(task, owner.uri, counted, *self.counted(counted), timeline))
+                events.emit_part(_event(task, owner.uri, counted, *self.counted(counted), timeline))
 
         return run
 
