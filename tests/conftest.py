@@ -91,7 +91,7 @@ def _nothing_stays() -> Iterator[None]:
 
 def _assigned() -> dict[str, Any]:
     """The settings that a program has assigned."""
-    return {name: getattr(config, name) for name, origin in config._origins.items() if origin.startswith("config.")}
+    return {name: getattr(config, name) for name in SETTINGS if config.origin(name).startswith("config.")}
 
 
 _read: dict[str, tuple[Any, str]] = {}
@@ -100,10 +100,10 @@ _read: dict[str, tuple[Any, str]] = {}
 
 def _forget_other_environments() -> None:
     """Settings that were read while a test had changed the environment are read again."""
-    for name, origin in list(config._origins.items()):
+    for name, (value, origin) in list(config._values.items()):
         if origin.startswith("config."):
             continue
         if name not in _read:
             _read[name] = SETTINGS[name].from_environment()
-        if _read[name] != (getattr(config, name), origin):
-            config._empty(name)
+        if _read[name] != (value, origin):
+            config.reset(name)
