@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -40,6 +41,37 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
         selection.default_device()  # Asked for the first time, it reads the setting.
         yield
     config.reset()
+
+
+_START: Final = threading.Thread.start
+_RUN: Final = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _threads_inherit_settings() -> Iterator[None]:
+    """Threads of tests see the settings of fixtures, as all threads do with `-X thread_inherit_context` of Python 3.14.
+
+    `own_contexts` undoes it for a test.
+    """
+
+    def start(thread: threading.Thread) -> None:
+        thread._own_context = copy_context()  # type: ignore[attr-defined]
+        _START(thread)
+
+    def run(thread: threading.Thread) -> None:
+        thread._own_context.run(_RUN, thread)  # type: ignore[attr-defined]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        patch.setattr(threading.Thread, "_bootstrap_inner", run)
+        yield
+
+
+@pytest.fixture
+def own_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads have a context of their own, as in programs."""
+    monkeypatch.setattr(threading.Thread, "start", _START)
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", _RUN)
 
 
 @pytest.fixture(scope="session", autouse=True)

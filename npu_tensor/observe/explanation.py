@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, overload
+from typing import Any, Final, NamedTuple, Protocol, cast, overload
 
 from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
@@ -250,7 +250,7 @@ def renamed(words: str, names: Mapping[str, str]) -> str:
 
 
 def _kind(device: str) -> Kind:
-    return parse_uri(device).scheme
+    return cast(Kind, parse_uri(device).scheme)
 
 
 def _kernel_tip(row: Row) -> str:

@@ -363,6 +363,7 @@ def test_scope_covers_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch) 
         _ = settings.threads
 
 
+@pytest.mark.usefixtures("own_contexts")
 def test_a_scope_is_of_its_context_and_an_assignment_is_of_the_process() -> None:
     settings = Config()
     with ThreadPoolExecutor(1) as other:
@@ -376,6 +377,7 @@ def test_a_scope_is_of_its_context_and_an_assignment_is_of_the_process() -> None
         assert (settings.threads, other.submit(lambda: settings.threads).result()) == (5, 5)
 
 
+@pytest.mark.usefixtures("own_contexts")
 def test_threads_of_the_package_see_the_settings_of_who_starts_them() -> None:
     done = Builds()
     with config.scope(build_seconds=61):

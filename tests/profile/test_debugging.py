@@ -166,6 +166,7 @@ def test_reading_the_setting_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> N
     assert (settings.debug, events.listeners) == (1, before)
 
 
+@pytest.mark.usefixtures("own_contexts")
 def test_only_the_threads_of_a_scope_are_listened_to(capsys: pytest.CaptureFixture[str]) -> None:
     with config.scope(debug=1), ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: (nt.ones(3, 67) + 1).realize()).result()
