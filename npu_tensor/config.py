@@ -418,12 +418,14 @@ class Config:
                 getattr(self, name)
 
     def reset(self, *names: str) -> None:
-        """Forget the values of settings, of all by default, so that the environment is read again; not in scopes."""
+        """Forget the values of settings, of all by default, so that the environment is read again, also in a scope."""
+        names = names or tuple(SETTINGS)
+        self._scoped.set({name: value for name, value in self._scoped.get().items() if name not in names})
         with self._lock:
-            for name in names or SETTINGS:
+            for name in names:
                 self._values.pop(name, None)
                 self._refill(name)
-        self._tell(*(names or SETTINGS))
+        self._tell(*names)
 
     def origin(self, name: str) -> str:
         """Where the value of a setting comes from: "default", the variable, or "config.NAME" if a program set it."""

@@ -31,8 +31,8 @@ from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline
-from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
 __all__ = ["SimulatedDevice", "parse", "simulated"]

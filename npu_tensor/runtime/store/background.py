@@ -23,7 +23,7 @@ from npu_tensor._util.forks import in_child
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import Group
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["Build", "Builds", "builds", "finish_builds"]
 

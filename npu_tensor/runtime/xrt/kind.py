@@ -97,7 +97,7 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
     from npu_tensor.runtime.devices.device_uri import device_option, target
     from npu_tensor.runtime.devices.discovery import select
     from npu_tensor.runtime.devices.logical import LogicalDevice
-    from npu_tensor.runtime.store.builtin import no_kernels
+    from npu_tensor.runtime.store.ready_kernels import no_kernels
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice, library
 
     selected = select(uri)
