@@ -16,6 +16,7 @@ from npu_tensor import events
 from npu_tensor._util.forks import all_locks
 from npu_tensor.config import SETTINGS, config
 from npu_tensor.planner import selection
+from npu_tensor.runtime import rates
 from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
@@ -79,6 +80,24 @@ def _interruptible() -> None:
     """A shell lets what it starts in the background ignore interrupts, and so would the programs that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def own_rates(tmp_path: Path) -> Iterator[Path]:
+    """An empty cache directory, with devices opened for it: no figures measured on this machine before."""
+    with config.scope(cache_path=str(tmp_path)):
+        rates.forget()
+        selection.reset()
+        yield tmp_path
+    rates.forget()
+    selection.reset()
+
+
+@pytest.fixture
+def _compiler() -> None:
+    """Skips without a compiler for the simulated NPUs."""
+    if (reason := host_compiler.reason()) is not None:
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
