@@ -18,9 +18,9 @@ from npu_tensor.planner.schedule import plan
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim.simulated_device import SimulatedKernel
-from npu_tensor.runtime.store.artifact import Artifact, Request
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST
+from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.tools.calibrate.probes import no_garbage_collection
 
 from .report import Outcome, benchmark, table

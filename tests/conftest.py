@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -41,6 +42,37 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
         selection.default_device()  # Asked for the first time, it reads the setting.
         yield
     config.reset()
+
+
+_START: Final = threading.Thread.start
+_RUN: Final = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _threads_inherit_settings() -> Iterator[None]:
+    """Threads of tests see the settings of fixtures, as all threads do with `-X thread_inherit_context` of Python 3.14.
+
+    `own_contexts` undoes it for a test.
+    """
+
+    def start(thread: threading.Thread) -> None:
+        thread._own_context = copy_context()  # type: ignore[attr-defined]
+        _START(thread)
+
+    def run(thread: threading.Thread) -> None:
+        thread._own_context.run(_RUN, thread)  # type: ignore[attr-defined]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        patch.setattr(threading.Thread, "_bootstrap_inner", run)
+        yield
+
+
+@pytest.fixture
+def own_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads have a context of their own, as in programs."""
+    monkeypatch.setattr(threading.Thread, "start", _START)
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", _RUN)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -110,7 +142,7 @@ def _nothing_stays() -> Iterator[None]:
 
 def _assigned() -> dict[str, Any]:
     """The settings that a program has assigned."""
-    return {name: getattr(config, name) for name, origin in config._origins.items() if origin.startswith("config.")}
+    return {name: getattr(config, name) for name in SETTINGS if config.origin(name).startswith("config.")}
 
 
 _read: dict[str, tuple[Any, str]] = {}
@@ -119,10 +151,10 @@ _read: dict[str, tuple[Any, str]] = {}
 
 def _forget_other_environments() -> None:
     """Settings that were read while a test had changed the environment are read again."""
-    for name, origin in list(config._origins.items()):
+    for name, (value, origin) in list(config._values.items()):
         if origin.startswith("config."):
             continue
         if name not in _read:
             _read[name] = SETTINGS[name].from_environment()
-        if _read[name] != (getattr(config, name), origin):
-            config._empty(name)
+        if _read[name] != (value, origin):
+            config.reset(name)

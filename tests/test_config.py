@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,9 +17,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 import npu_tensor as nt
+from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.cli.config import config_command
 from npu_tensor.config import SETTINGS, Config, Policy, config
 from npu_tensor.planner.costs import MEASURES
+from npu_tensor.runtime.build.process import build_threads
+from npu_tensor.runtime.sim.own_thread import OwnThread
+from npu_tensor.runtime.store.background import Builds
 
 # The variables that the project promises, with those of other programs that mean the same, the one that wins first.
 PROMISED = {
@@ -95,6 +101,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             monkeypatch.delenv(variable, raising=False)
     config.reset()
     yield
+    monkeypatch.undo()
     config.reset()
     for name, value in assigned.items():
         setattr(config, name, value)
@@ -356,6 +363,32 @@ def test_scope_covers_a_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch) 
         _ = settings.threads
 
 
+@pytest.mark.usefixtures("own_contexts")
+def test_a_scope_is_of_its_context_and_an_assignment_is_of_the_process() -> None:
+    settings = Config()
+    with ThreadPoolExecutor(1) as other:
+        with settings.scope(threads=3):
+            assert (settings.threads, other.submit(lambda: settings.threads).result()) == (3, 0)
+            assert other.submit(copy_context().run, lambda: settings.threads).result() == 3
+            other.submit(setattr, settings, "threads", 5).result()
+            assert (settings.threads, other.submit(lambda: settings.threads).result()) == (3, 5)
+            settings.threads = 4
+            assert (settings.threads, other.submit(lambda: settings.threads).result()) == (4, 5)
+        assert (settings.threads, other.submit(lambda: settings.threads).result()) == (5, 5)
+
+
+@pytest.mark.usefixtures("own_contexts")
+def test_threads_of_the_package_see_the_settings_of_who_starts_them() -> None:
+    done = Builds()
+    with config.scope(build_seconds=61):
+        seen = [uninterrupted(lambda: config.build_seconds)(), OwnThread("test").call(lambda: config.build_seconds)]
+        with build_threads(1) as threads:
+            seen.append(threads.submit(lambda: config.build_seconds).result())
+        done.start("key", lambda: seen.append(config.build_seconds))  # type: ignore[arg-type, func-returns-value]
+        done.finish()
+    assert seen == [61] * 4
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"), [({"jit": "maybe"}, nt.ArgumentError), ({"no_such_setting": 1}, AttributeError)]
 )
@@ -513,9 +546,5 @@ def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_prints_paths_that_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPU_TENSOR_RECORD", os.fsdecode(b"a\xff"))
-    try:
-        assert cells(invoke().output)["NPU_TENSOR_RECORD"][0] == "a\\xff"
-        assert invoke("--json").exit_code == 0
-    finally:
-        monkeypatch.undo()
-        config.reset()  # which ends the recording
+    assert cells(invoke().output)["NPU_TENSOR_RECORD"][0] == "a\\xff"
+    assert invoke("--json").exit_code == 0

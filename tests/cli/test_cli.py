@@ -185,7 +185,7 @@ def test_info_is_not_as_wide_as_the_list_of_features() -> None:
     pytest.importorskip("llvmlite")
     lines = run_command("info").stdout.decode().splitlines()
     (first,) = (number for number, line in enumerate(lines) if line.startswith("features: "))
-    assert max(map(len, lines[first : lines.index("settings")])) <= 100
+    assert max(map(len, lines[first : lines.index("devices")])) <= 100
     assert max(map(len, lines)) < 200
 
 

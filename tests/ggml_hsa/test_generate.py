@@ -24,8 +24,8 @@ from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.generate import Built
-from npu_tensor.runtime.store.artifact import Request
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Request
 
 
 class FakeBackend:

@@ -24,7 +24,7 @@ from npu_tensor.ggml_hsa.executors import open_executor
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store.keys import design_digest
+from npu_tensor.runtime.store.requests import design_digest
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 

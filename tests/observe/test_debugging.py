@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ from told import Teller, made
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.config import config
+from npu_tensor.config import Config, config
 from npu_tensor.dataflow.design import KernelFunction, Source
 from npu_tensor.observe import debugging
 from npu_tensor.planner.plan import Placed
@@ -143,20 +145,36 @@ def test_the_setting_is_followed_also_by_what_was_planned_before(capsys: pytest.
 
 def test_the_environment_is_followed_once_it_counts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     before = list(events.listeners)
-    previous = config.debug, config.origin("debug")
     monkeypatch.setenv("NPU_TENSOR_DEBUG", "1")
     try:
-        config._empty("debug")
+        config.reset("debug")
         assert events.listeners == [*before, debugging._listener]
-        monkeypatch.setenv("NPU_TENSOR_DEBUG", "0")  # was not kept
-        config.read_followed()
-        assert (config.debug, events.listeners) == (0, before)
+        config.debug = 0
+        assert events.listeners == before
         monkeypatch.setenv("NPU_TENSOR_DEBUG", "much")
-        config._empty("debug")
+        config.reset("debug")
+        assert events.listeners == before
         with pytest.raises(nt.ArgumentError, match="NPU_TENSOR_DEBUG"):
             config.read_followed()
     finally:
-        config._fill("debug", *previous)
+        monkeypatch.undo()
+        config.reset("debug")
+
+
+def test_reading_the_setting_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(events.listeners)
+    monkeypatch.setenv("NPU_TENSOR_DEBUG", "1")
+    settings = Config()
+    assert (settings.debug, events.listeners) == (1, before)
+
+
+@pytest.mark.usefixtures("own_contexts")
+def test_only_the_threads_of_a_scope_are_listened_to(capsys: pytest.CaptureFixture[str]) -> None:
+    with config.scope(debug=1), ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: (nt.ones(3, 67) + 1).realize()).result()
+        assert capsys.readouterr().err == ""
+        threads.submit(copy_context().run, lambda: (nt.ones(3, 71) + 1).realize()).result()
+        assert capsys.readouterr().err.startswith("plan: ")
 
 
 def test_code_for_the_processor_is_printed_when_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.tools import self_test
+from npu_tensor.tools.report import machine_information
 from npu_tensor.tools.self_test import FAMILIES, HEADINGS, CaseRow, Report, case_names, selftest
-from npu_tensor.tools.versions import machine_information
 
 
 def test_all_cases_and_the_quick_ones() -> None:

@@ -17,7 +17,7 @@ from npu_tensor.kernels.offer import Offer
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.rates import too_long
-from npu_tensor.runtime.store.artifact import Artifact, Request
+from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.task import Cost, Expense, Task
 
 __all__ = ["OfferedKernel", "OfferingDevice", "known_design", "summary"]

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.runtime.build import simulated as host
-from npu_tensor.runtime.devices.device_uri import SIMULATED, parse_uri, target
+from npu_tensor.runtime.devices.device_uri import parse_uri, target
 from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
@@ -28,10 +28,11 @@ from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack
 from npu_tensor.runtime.npu.phases import Phases
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline
-from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel, Refusal, Step, Task
 
 __all__ = ["SimulatedDevice", "parse", "simulated"]

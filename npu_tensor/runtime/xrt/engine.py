@@ -24,7 +24,7 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import Block, Pool, ResidentBuffer
 from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts

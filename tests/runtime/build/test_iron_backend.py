@@ -24,8 +24,7 @@ from npu_tensor.runtime.build import iron, process
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.build.iron_worker import parameter_offsets
-from npu_tensor.runtime.store.artifact import Request
-from npu_tensor.runtime.store.keys import description, kernel_key
+from npu_tensor.runtime.store.requests import Request, description, kernel_key
 
 HEADERS = Path(npu_tensor.__file__).parent / "kernels" / "include"
 WORDS = {"first": 3, "second": 1}

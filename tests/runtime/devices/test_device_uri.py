@@ -13,7 +13,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Float32, Target
 from npu_tensor.runtime.devices import device_uri
-from npu_tensor.runtime.devices.device_uri import OPTIONS, device_option, parse_uri, split_uris, target
+from npu_tensor.runtime.devices.device_uri import OPTIONS, device_option, parse_uri, split_uris, target, with_default
 
 NPU_SCHEMES = ("npu", "amdgpu", "amdxdna", "xdna", "hsa")
 SPECIFIER = "expected an ordinal (`0`) or a device UUID (`NPU-XX...`)"
@@ -173,7 +173,7 @@ def test_a_target_has_no_more_columns_than_the_array() -> None:
     ],
 )
 def test_an_option_for_uris_that_do_not_have_it(text: str, expected: str) -> None:
-    found = parse_uri(text).with_default("float32", "emulate")
+    found = with_default(parse_uri(text), "float32", "emulate")
     assert found.text == expected
     assert found == parse_uri(expected)
 

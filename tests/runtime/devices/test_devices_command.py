@@ -1,4 +1,4 @@
-"""`npu-tensor devices` and `nt.list_devices`: the table of devices."""
+"""`npu-tensor info` and `nt.list_devices`: the tables of devices and arrays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from fake_npus import PHOENIX, STRIX, Machine
 
-from npu_tensor.cli.devices import devices
+from npu_tensor.cli.info import info
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.functions.device_listing import list_devices
+from npu_tensor.runtime.devices.backends import list_devices
 from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.discovery import select
 from npu_tensor.runtime.xrt import bindings
@@ -27,14 +27,16 @@ HERE = [
 
 
 def invoke(*arguments: str) -> Result:
-    result = CliRunner().invoke(devices, arguments)
+    result = CliRunner().invoke(info, arguments, env={"COLUMNS": "400"})
     assert result.exit_code == 0, result.output
     return result
 
 
-def rows(output: str) -> list[tuple[str, ...]]:
-    """The cells of the table below its headings, identifiers as AIE-ID."""
-    lines = [re.sub("AIE-[0-9a-f]{16}", "AIE-ID", line) for line in output.splitlines() if line.startswith("│")]
+def rows(output: str, table: str = "devices") -> list[tuple[str, ...]]:
+    """The cells of a table below its headings, identifiers as AIE-ID."""
+    text = re.sub("AIE-[0-9a-f]{16}", "AIE-ID", output)
+    lines = text[text.index(f"{table}\n") :].partition("└")[0].splitlines()
+    lines = [line for line in lines if line.startswith("│")]
     return [tuple(cell.strip() for cell in line.strip("│").split("│")) for line in lines]
 
 
@@ -109,6 +111,15 @@ def test_kinds_that_are_not_allowed_are_not_listed(machine: Machine, monkeypatch
     config.reset()
     monkeypatch.setenv("NPU_TENSOR_BACKEND", "npu")
     assert [row[1] for row in rows(invoke().output)] == ["", "npu:0", "npu:1", "npu:2", "npu:3", ""]
+
+
+def test_arrays_are_listed_whatever_this_machine_has(machine: Machine) -> None:
+    output = invoke().output
+    assert [row[:3] for row in rows(output, "arrays")] == [("aie2", "4", "16"), ("aie2p", "8", "32")]
+    assert "here: aie2p (pyxrt: " in output
+    found = json.loads(invoke("--json").output)
+    assert [array["arch"] for array in found["arrays"]] == ["aie2", "aie2p"]
+    assert "Strix" in found["arrays"][1]["names"]
 
 
 def test_a_bad_mask_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
 from npu_tensor.runtime.sim.array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import parse
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

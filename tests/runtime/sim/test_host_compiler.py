@@ -26,8 +26,8 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import compile_source, reason
-from npu_tensor.runtime.store.artifact import Request
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Request
 from npu_tensor.runtime.store.upkeep import clear
 
 pytestmark = pytest.mark.skipif(reason() is not None, reason=str(reason()))

@@ -11,7 +11,7 @@ from typing import Any
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.requests import Request
 
 SECONDS = 60
 """After so long a test that waits has failed."""

@@ -19,10 +19,10 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.artifact import Artifact, Request
 from npu_tensor.runtime.store.background import Builds, builds, finish_builds
 from npu_tensor.runtime.store.kernel_cache import store
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact, Request
 
 pytestmark = pytest.mark.usefixtures("_in_background")
 

@@ -26,9 +26,9 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
-from npu_tensor.runtime.store.artifact import Request
 from npu_tensor.runtime.store.background import builds, finish_builds
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Request
 
 pytestmark = [
     pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),

@@ -23,7 +23,7 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store import builtin
+from npu_tensor.runtime.store import ready_kernels
 from npu_tensor.runtime.store.library import KernelLibrary
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -33,7 +33,7 @@ needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=s
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the package's kernels would lie."""
     path = tmp_path / "builtin_kernels"
-    monkeypatch.setattr(builtin, "DIRECTORY", path)
+    monkeypatch.setattr(ready_kernels, "BUILTIN", path)
     return path
 
 
@@ -81,7 +81,7 @@ def test_targets_are_those_of_the_setting_and_replace_what_was_there(place: Path
     with config.scope(kernel_targets=("AIE2P",)):
         assert make().exit_code == 0
     assert [path.name for path in place.iterdir()] == ["aie2p"]
-    assert builtin.builtin_targets() == ("aie2p",)
+    assert ready_kernels.builtin_targets() == ("aie2p",)
 
 
 def test_a_configuration_without_a_target_replaces_nothing(place: Path, tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_compiler")
 def test_an_array_without_kernels_and_without_a_compiler(place: Path) -> None:
     sentence = f"no kernels for `aie2p`: built-in targets are {{}}; set GGML_HSA_KERNEL_DIR or {{}} ({NO_COMPILER})"
-    assert builtin.no_kernels("aie2p") == sentence.format("none", "install mlir-aie")
+    assert ready_kernels.no_kernels("aie2p") == sentence.format("none", "install mlir-aie")
     add_targets(place, "aie2")
-    assert builtin.no_kernels("aie2p") == sentence.format("aie2", "install mlir-aie")
-    assert builtin.no_kernels("aie2") is None
+    assert ready_kernels.no_kernels("aie2p") == sentence.format("aie2", "install mlir-aie")
+    assert ready_kernels.no_kernels("aie2") is None
 
 
 @pytest.mark.usefixtures("_no_compiler")
@@ -139,17 +139,17 @@ def test_kernels_that_are_there_suffice(place: Path, tmp_path: Path, kind: str) 
     made = {"ready": tmp_path / "ready" / "aie2p", "cached": tmp_path / "cache" / "aie2p-none"}[kind]
     (tmp_path / "ready").mkdir()
     with config.scope(kernel_dirs=(tmp_path / "ready",)):
-        assert builtin.no_kernels("aie2p") is not None
+        assert ready_kernels.no_kernels("aie2p") is not None
         made.mkdir(parents=True)
-        assert builtin.no_kernels("aie2p") is None
-        assert builtin.no_kernels("aie2") is not None
+        assert ready_kernels.no_kernels("aie2p") is None
+        assert ready_kernels.no_kernels("aie2") is not None
 
 
 def test_a_compiler_suffices_unless_building_is_off(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: None)
-    assert builtin.no_kernels("aie2p") is None
+    assert ready_kernels.no_kernels("aie2p") is None
     with config.scope(jit=False):
-        assert str(builtin.no_kernels("aie2p")).endswith("or set NPU_TENSOR_JIT=wait, so that they are built")
+        assert str(ready_kernels.no_kernels("aie2p")).endswith("or set NPU_TENSOR_JIT=wait, so that they are built")
 
 
 def test_a_package_without_kernels_is_no_place_that_is_asked(place: Path) -> None:

@@ -28,10 +28,9 @@ from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectTyp
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store.artifact import ABI, Artifact, Request
-from npu_tensor.runtime.store.keys import description, design_digest, kernel_key
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
+from npu_tensor.runtime.store.requests import ABI, Artifact, Request, description, design_digest, kernel_key
 
 NAME = "neg-256i32-256i32"
 
@@ -218,7 +217,7 @@ def test_a_ready_kernel_has_all_files_of_one_format(
     backend, wanted = FakeBackend(), request()
     directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k")
     backend.formats = formats
-    found = KernelDirectory(directory.parent).find(wanted, backend)
+    found = KernelDirectory(directory.parent).look_up(wanted, backend)
     if reason:
         assert isinstance(found, str)
         assert re.fullmatch(reason, found)
@@ -491,7 +490,7 @@ def test_whatever_lies_in_a_directory_is_a_reason(tmp_path: Path, monkeypatch: p
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert "Permission denied" in str(KernelDirectory(tmp_path / "ready").find(request(), FakeBackend()))
+    assert "Permission denied" in str(KernelDirectory(tmp_path / "ready").look_up(request(), FakeBackend()))
 
 
 @pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

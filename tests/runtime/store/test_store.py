@@ -69,7 +69,7 @@ def test_an_entry_is_its_files_and_a_description(store: Store, root: Path) -> No
 
 def test_an_entry_written_by_hand_is_found(store: Store, root: Path) -> None:
     write_by_hand(root, NAME, KEY, b"by hand")
-    entry = store.find(FOLDER, NAME, KEY)
+    entry = store.load(FOLDER, NAME, KEY)
     assert entry is not None
     assert entry.files[".so"].read_bytes() == b"by hand"
 
@@ -77,12 +77,12 @@ def test_an_entry_written_by_hand_is_found(store: Store, root: Path) -> None:
 def test_keys_are_compared_in_full(store: Store, root: Path) -> None:
     other = KEY[:16] + key_of("b")[16:]
     path = write_by_hand(root, NAME, other, b"of another key")
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     assert put(store, content=b"of this key") == path
-    found = store.find(FOLDER, NAME, KEY)
+    found = store.load(FOLDER, NAME, KEY)
     assert found is not None
     assert found.files[".so"].read_bytes() == b"of this key"
-    assert store.find(FOLDER, NAME, other) is None
+    assert store.load(FOLDER, NAME, other) is None
     assert leftovers(root) == set()
 
 
@@ -90,7 +90,7 @@ def test_an_entry_under_the_file_name_of_another_kernel_is_not_taken_for_it(stor
     path = write_by_hand(root, "other", KEY, b"other")
     for suffix in (".so", ".json"):
         path.with_suffix(suffix).rename(path.with_name(f"{NAME}_{KEY[:16]}{suffix}"))
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
 
 
 def test_an_entry_of_another_format_is_replaced_and_not_called_damaged(
@@ -99,7 +99,7 @@ def test_an_entry_of_another_format_is_replaced_and_not_called_damaged(
     path = write_by_hand(root, NAME, KEY, b"x")
     covered = path.read_text().partition(',\n "checksum"')[0].replace('"format": 1', '"format": 2')
     path.write_text(f'{covered},\n "checksum": "{key_of(covered)}"\n}}\n')
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     put(store)
     assert emitted == []
 
@@ -116,7 +116,7 @@ def test_any_name_makes_a_legal_file_name(store: Store, root: Path, name: str) -
     # A temporary file has the longest name; 143 bytes are what an eCryptfs home directory takes.
     assert len(path.name) + len(".01234567.temporary") <= 143
     assert len(scan(root).items) == 1
-    found = store.find(FOLDER, name, KEY)
+    found = store.load(FOLDER, name, KEY)
     assert found is not None
     assert found.name == name
 
@@ -126,7 +126,7 @@ def test_names_that_look_alike_on_disk_are_not_mixed_up(store: Store, pair: tupl
     for name in pair:
         put(store, name, content=name.encode())
     for name in pair:
-        entry = store.find(FOLDER, name, KEY)
+        entry = store.load(FOLDER, name, KEY)
         assert entry is not None
         assert (entry.name, entry.files[".so"].read_bytes()) == (name, name.encode())
 
@@ -134,7 +134,7 @@ def test_names_that_look_alike_on_disk_are_not_mixed_up(store: Store, pair: tupl
 @pytest.mark.parametrize("key", ["", "ab", KEY.upper(), KEY + "0", "../" + KEY[3:]])
 def test_keys_are_64_digits(store: Store, key: str) -> None:
     with pytest.raises(ArgumentError, match="64"):
-        store.find(FOLDER, NAME, key)
+        store.load(FOLDER, NAME, key)
 
 
 @pytest.mark.parametrize("folder", ["", "cpu", "locks", "../aie2-x", "aie2p-a/b", "aie2p-"])
@@ -148,9 +148,9 @@ def test_the_directory_is_asked_for_at_each_use(tmp_path: Path) -> None:
     with config.scope(cache_path=str(tmp_path / "one")):
         put(store)
     with config.scope(cache_path=str(tmp_path / "two")):
-        assert store.find(FOLDER, NAME, KEY) is None
+        assert store.load(FOLDER, NAME, KEY) is None
     with config.scope(cache_path=str(tmp_path / "one")):
-        assert store.find(FOLDER, NAME, KEY) is not None
+        assert store.load(FOLDER, NAME, KEY) is not None
 
 
 def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list[events.Event]) -> None:
@@ -161,13 +161,13 @@ def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list
         for position in range(len(content)):
             # Another digit, another kind of space: what a JSON parser might not mind.
             path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
-            assert store.find(FOLDER, NAME, KEY) is None, (path.name, position)
+            assert store.load(FOLDER, NAME, KEY) is None, (path.name, position)
             assert not sidecar.exists()
             for original, bytes_ in good.items():
                 original.write_bytes(bytes_)
     found = [event for event in emitted if isinstance(event, events.CacheDamaged)]
     assert len(found) == sum(map(len, good.values()))
-    assert store.find(FOLDER, NAME, KEY) is not None
+    assert store.load(FOLDER, NAME, KEY) is not None
 
 
 @pytest.mark.parametrize("suffix", [".so", ".json", ".log"])
@@ -204,7 +204,7 @@ def test_a_description_that_nobody_wrote_is_damage(store: Store, root: Path, fie
         if lacking:
             del changed[field]
         path.write_text(with_checksum(json.dumps(changed)[:-1]))
-        assert (store.find(FOLDER, NAME, KEY) is None) is (changed != written)
+        assert (store.load(FOLDER, NAME, KEY) is None) is (changed != written)
         assert store.failure(FOLDER, NAME, KEY) is None
 
 
@@ -214,26 +214,26 @@ def test_a_checksum_makes_no_description(
 ) -> None:
     path = write_by_hand(root, NAME, KEY, b"by hand")
     path.write_text(with_checksum(covered))
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     put(store)
     assert [type(event) for event in emitted] == [events.CacheDamaged]
 
 
 def test_a_missing_file_is_damage(store: Store) -> None:
     put(store).with_suffix(".so").unlink()
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     put(store)
 
 
 def test_a_changed_description_is_damage(store: Store) -> None:
     path = put(store)
     path.write_text(path.read_text().replace('"design": "a"', '"design": "b"'))
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
 
 
 def test_files_without_a_description_are_no_entry(store: Store) -> None:
     put(store).unlink()
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     assert store.get_or_build(FOLDER, NAME, KEY, Builder(b"again"), {})[0].files[".so"].read_bytes() == b"again"
 
 
@@ -256,7 +256,7 @@ def test_a_reader_never_takes_a_rebuild_for_damage(store: Store, root: Path, emi
     found = 0
     try:
         while found < 200:
-            found += store.find(FOLDER, NAME, KEY) is not None
+            found += store.load(FOLDER, NAME, KEY) is not None
     finally:
         stop.set()
         writer.join()
@@ -273,7 +273,7 @@ def test_a_failed_build_is_remembered_until_the_key_changes(store: Store) -> Non
         with pytest.raises(BuildError, match=r"stack overflow in core 2,3\n.*NPU_TENSOR_FORCE_RECOMPILE=1"):
             again.get_or_build(FOLDER, NAME, KEY, failing, {})
     assert failing.calls == 1
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     failure = store.failure(FOLDER, NAME, KEY)
     assert failure == ("stack overflow in core 2,3", "warning: none\n")
     assert store.failure(FOLDER, NAME, key_of("b")) is None
@@ -353,12 +353,12 @@ def test_recompiling_is_forced_once_per_store(store: Store, root: Path) -> None:
     for fresh in (Store(root), Store(root)):
         with config.scope(force_recompile=True):
             for key in (KEY, key_of("b")):
-                assert fresh.find(FOLDER, NAME, key) is None
+                assert fresh.load(FOLDER, NAME, key) is None
                 assert fresh.failure(FOLDER, NAME, key) is None
                 builder = Builder()
                 made = [fresh.get_or_build(FOLDER, NAME, key, builder, {})[1] for _ in range(3)]
                 assert (made, builder.calls) == ([True, False, False], 1)
-                assert fresh.find(FOLDER, NAME, key) is not None
+                assert fresh.load(FOLDER, NAME, key) is not None
 
 
 def _directory(path: Path) -> None:
@@ -380,7 +380,7 @@ def test_what_is_no_file_is_not_waited_for(
     library = sidecar.with_suffix(".so")
     library.unlink()
     make(library)
-    assert store.find(FOLDER, NAME, KEY) is None
+    assert store.load(FOLDER, NAME, KEY) is None
     (damaged,) = emitted
     assert isinstance(damaged, events.CacheDamaged)
     assert library.name in damaged.reason
@@ -389,7 +389,7 @@ def test_what_is_no_file_is_not_waited_for(
     if make is not _directory:
         sidecar.unlink()
         make(sidecar)
-        assert store.find(FOLDER, NAME, KEY) is None
+        assert store.load(FOLDER, NAME, KEY) is None
         assert put(store) == sidecar
 
     objects = ObjectCache(store.root / "cpu")

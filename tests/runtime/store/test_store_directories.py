@@ -37,8 +37,8 @@ from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import directories as store_directories
-from npu_tensor.runtime.store.builtin import ready_directories
 from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.ready_kernels import ready_directories
 from npu_tensor.runtime.store.upkeep import clear, collect
 from npu_tensor.runtime.xrt.checked import CheckedKernels
 
@@ -56,9 +56,9 @@ def test_an_unwritable_directory_gives_way_to_a_temporary_one(tmp_path: Path, ow
     assert entry.files[".so"].parent == instead / FOLDER
     assert instead.stat().st_mode & 0o777 == 0o700
     # No further warning: pytest makes errors of them.
-    assert store.find(FOLDER, NAME, KEY) == entry
+    assert store.load(FOLDER, NAME, KEY) == entry
     put(store, "another", key_of("b"))
-    assert Store(root).find(FOLDER, NAME, KEY) == entry
+    assert Store(root).load(FOLDER, NAME, KEY) == entry
 
 
 def test_the_next_process_finds_what_is_in_the_temporary_directory(
@@ -105,7 +105,7 @@ def test_a_temporary_directory_that_others_may_have_made_is_refused(
     # Also where the user has no home, and that directory is the cache itself: what others put there is not loaded.
     if instead.is_dir():
         write_by_hand(instead, "planted", KEY, b"evil")
-        assert Store(instead).find(FOLDER, "planted", KEY) is None
+        assert Store(instead).load(FOLDER, "planted", KEY) is None
 
 
 @pytest.mark.parametrize("plant", [planted_open, planted_by_another])
@@ -119,7 +119,7 @@ def test_a_cache_of_others_is_refused_unless_it_is_trusted(
     object_file = root / "cpu" / f"{KEY}.object"
     object_file.write_bytes(hashlib.sha256(b"evil").digest() + b"evil")
     with config.scope(trust_cache=True):
-        found = Store(root).find(FOLDER, NAME, KEY)
+        found = Store(root).load(FOLDER, NAME, KEY)
         assert found is not None
         assert found.files[".so"].read_bytes() == b"evil"
         assert ObjectCache(root / "cpu").load(KEY) == b"evil"
@@ -161,7 +161,7 @@ def test_a_full_disk_does_not_stop_the_work(small_disk: Path) -> None:
     for name, entry in {"second": second, "third": third}.items():
         assert entry.files[".so"].read_bytes() == (b"2" if name == "second" else b"3") * 200_000
         assert not entry.files[".so"].is_relative_to(small_disk)
-        assert store.find(FOLDER, name, entry.key) == entry
+        assert store.load(FOLDER, name, entry.key) == entry
     assert leftovers(small_disk) == set()
     # As soon as there is space again, it is used.
     clear(small_disk / "cache")
@@ -227,7 +227,7 @@ def test_a_cache_that_can_only_be_read_is_read(
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     store_directories._writable.clear()
     store = Store(root)
-    entry = store.find(FOLDER, NAME, KEY)
+    entry = store.load(FOLDER, NAME, KEY)
     assert entry is not None
     assert entry.files[".so"].parent == sidecar.parent
     assert store.get_or_build(FOLDER, NAME, KEY, Failing(AssertionError()), {}) == (entry, False)
@@ -298,7 +298,7 @@ def _no_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.mark.usefixtures("_no_temporary_directory")
 def test_without_a_directory_for_temporary_files_what_is_there_is_used(store: Store, root: Path) -> None:
     write_by_hand(root, NAME, KEY, b"by hand")
-    assert store.find(FOLDER, NAME, KEY) is not None
+    assert store.load(FOLDER, NAME, KEY) is not None
     with pytest.raises(BuildError, match="No usable temporary directory"):
         store.get_or_build(FOLDER, "another", key_of("b"), Builder(), {})
     assert collect(root, 0).entries == 1

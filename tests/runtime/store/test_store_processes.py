@@ -85,7 +85,7 @@ def use():
     while time.monotonic() < end or not found:
         n = random.randrange(20)
         if random.random() < 0.5:
-            entry = store.find(FOLDER, "kernel", key_of(n))
+            entry = store.load(FOLDER, "kernel", key_of(n))
         else:
             entry, _ = store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
         if entry is not None:
@@ -150,7 +150,7 @@ for case, old_entry in enumerate((False, True)):
             Store(root).get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         store = Store(root)
-        assert (store.find(FOLDER, "kernel", key_of(n)) is not None) == (step == LAST), (case, step)
+        assert (store.load(FOLDER, "kernel", key_of(n)) is not None) == (step == LAST), (case, step)
         entry, built = store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
         check(entry, n)
         assert built == (step < LAST)
@@ -182,7 +182,7 @@ for attempt in range(50):
     os.waitpid(child, 0)
     store = Store(root)
     for n in range(5):
-        found = store.find(FOLDER, "kernel", key_of(n))
+        found = store.load(FOLDER, "kernel", key_of(n))
         if found is not None:
             check(found, n)
         entry, built = store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})

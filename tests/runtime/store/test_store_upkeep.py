@@ -69,7 +69,7 @@ def test_clearing_removes_what_is_ours_and_nothing_else(store: Store, root: Path
     with pytest.raises(BuildError):
         store.get_or_build(FOLDER, "failed", key_of("f"), Failing(BuildError("no")), {})
     put(store, "damaged", key_of("d")).with_suffix(".so").write_bytes(b"")
-    assert store.find(FOLDER, "damaged", key_of("d")) is None
+    assert store.load(FOLDER, "damaged", key_of("d")) is None
     ours = [path for path in root.rglob("*") if path.is_file()]
     for name in (
         "checked-0123456789abcdef.txt",
@@ -114,7 +114,7 @@ def test_what_is_being_built_is_left_alone(store: Store, root: Path) -> None:
     with store_files.locked(root, KEY):
         removed = clear(root)
         assert (removed.entries, removed.busy) == (1, 1)
-        assert store.find(FOLDER, NAME, KEY) is not None
+        assert store.load(FOLDER, NAME, KEY) is not None
         os.utime(next((root / FOLDER).glob("*.json")), (0, 0))
         assert collect(root, 0).entries == 0
     assert clear(root).entries == 1
@@ -130,7 +130,7 @@ def test_files_whose_entry_is_completed_meanwhile_are_no_leftovers(store: Store,
     for leftover in leftovers:
         removed.remove_leftover(root, leftover)
     assert removed == Removed()
-    assert store.find(FOLDER, NAME, KEY) is not None
+    assert store.load(FOLDER, NAME, KEY) is not None
     sidecar.unlink()
     for leftover in leftovers:
         removed.remove_leftover(root, leftover)
@@ -178,7 +178,7 @@ def test_some_directories_are_never_cleared(
 
 CLEARING = f"""{PRELUDE}
 import subprocess
-print("found" if Store(root).find(FOLDER, "kernel", key_of(1)) else "absent", flush=True)
+print("found" if Store(root).load(FOLDER, "kernel", key_of(1)) else "absent", flush=True)
 Store(root).get_or_build(FOLDER, "kernel", key_of(1), build(1), {{}})
 if len(sys.argv) == 3:
     subprocess.run([sys.executable, "-c", sys.orig_argv[2], *sys.argv[1:], "child"], check=True)
@@ -209,8 +209,8 @@ def test_a_directory_that_must_not_be_cleared_is_used_uncleared(
     monkeypatch.setenv("HOME", str(root))
     with config.scope(cache_clear=True):
         with pytest.warns(RuntimeWarning, match="NPU_TENSOR_CACHE_CLEAR"):
-            assert Store(root).find(FOLDER, NAME, KEY) is not None
-        assert Store(root).find(FOLDER, NAME, KEY) is not None
+            assert Store(root).load(FOLDER, NAME, KEY) is not None
+        assert Store(root).load(FOLDER, NAME, KEY) is not None
 
 
 def fill(store: Store, root: Path, count: int, size: int = 10_000) -> list[str]:
@@ -229,7 +229,7 @@ def kept(store: Store, keys: list[str]) -> list[bool]:
 
 def test_the_least_recently_used_go_first_and_whole(store: Store, root: Path, emitted: list[events.Event]) -> None:
     keys = fill(store, root, 10)
-    assert store.find(FOLDER, "kernel", keys[1]) is not None  # used now: the last to go
+    assert store.load(FOLDER, "kernel", keys[1]) is not None  # used now: the last to go
     total = sum(item.bytes for item in scan(root).items)
     # Below the limit means at most nine tenths of it: of 9.5 entries 8 are left, of 6.5 entries 5.
     removed = collect(root, total * 95 // 100)
@@ -304,7 +304,7 @@ def test_old_leftovers_are_collected(store: Store, root: Path, own_temporary_dir
         collect(root, 1 << 40)
         assert {path.name: path.exists() for path in ages} == {path.name: remain for path in ages}
     assert alive.exists()
-    assert store.find(FOLDER, NAME, KEY) is not None
+    assert store.load(FOLDER, NAME, KEY) is not None
 
 
 def dead_process() -> int:
@@ -318,7 +318,7 @@ def test_a_clock_that_was_set_back_does_not_keep_the_cache_full(store: Store, ro
     in_a_year = time.time() + 365 * 86400
     for path in (root / FOLDER).glob("*.json"):
         os.utime(path, (in_a_year, in_a_year))
-    assert store.find(FOLDER, "kernel", keys[0]) is not None  # used now, so it comes before those of the future
+    assert store.load(FOLDER, "kernel", keys[0]) is not None  # used now, so it comes before those of the future
     total = sum(item.bytes for item in scan(root).items)
     assert collect(root, total // 2, spared=60).entries >= 2
     assert kept(store, keys)[0]

@@ -37,8 +37,8 @@ from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store.artifact import Artifact, Request
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.runtime.xrt import bindings, engines, keepalive, residency
 from npu_tensor.runtime.xrt import xrt_device as device
 from npu_tensor.runtime.xrt.keepalive import KeepAlive

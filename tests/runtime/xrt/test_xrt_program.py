@@ -15,7 +15,7 @@ from xrt_designs import ELEMENTS, add, affine
 from npu_tensor.dataflow.design import Design, RuntimeParameter
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt.checked import driver_identity
 from npu_tensor.runtime.xrt.program import Program, read_program
 

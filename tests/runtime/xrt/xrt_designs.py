@@ -13,7 +13,7 @@ from backend import StandinBackend
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
-from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.requests import Request
 
 Ints = npt.NDArray[np.int32]
 
