@@ -27,7 +27,7 @@ from npu_tensor._util.version import VERSION
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.build.simulated import HostBackend
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.artifact import Artifact, Backend, Request
 from npu_tensor.runtime.store.files import file_record, write_atomically
 from npu_tensor.runtime.store.keys import description, kernel_key

@@ -30,11 +30,12 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
 from npu_tensor.graph.nodes import capture
 from npu_tensor.planner import schedule, selection
+from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import directories as store_directories
-from npu_tensor.runtime.xrt import bindings, checked, engine, engines, health, launches, notices, residency, site
+from npu_tensor.runtime.xrt import bindings, buffers, checked, engine, engines, health, launch_step, launches
 from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -307,7 +308,7 @@ def test_a_fault_makes_the_device_suspect_until_a_probe(npu: Machine, faults: li
     with warned(faults, "ERROR"):
         right(one_kernel, 1)
     assert opened.health.state == "suspect"
-    with mock.patch.object(site, "disagreement", wraps=disagreement) as compared:
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
         right(one_kernel, 2)
         assert opened.health.trusted
         assert compared.call_count == 1
@@ -505,7 +506,7 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: Machine) -> None:
 @contextmanager
 def checks() -> Iterator[list[Any]]:
     """What is compared with the CPU meanwhile."""
-    with mock.patch.object(site, "disagreement", wraps=disagreement) as compared:
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
         yield compared.mock_calls
 
 
@@ -639,7 +640,7 @@ def test_lost_and_back(npu: Machine, clock: Clock, faults: list[events.DeviceFau
     compute(0, 4)
     compute(1, 5)
     assert npu.launches == 4
-    with mock.patch.object(residency, "pack", wraps=pack) as packed:
+    with mock.patch.object(buffers, "pack", wraps=pack) as packed:
         for value, array in ((kept, expected), (weights, weights.numpy())):
             again = nt.cat([value, value], 0)
             np.testing.assert_array_equal(again.numpy(), np.concatenate([array, array]))

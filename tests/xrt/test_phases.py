@@ -16,11 +16,11 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import observed
+from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines, notices
+from npu_tensor.runtime.xrt import engine, engines
 from npu_tensor.runtime.xrt.engine import Engine
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
-from npu_tensor.runtime.xrt.recovery import Recovery
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -139,7 +139,7 @@ def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) 
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
     waits: Any = Engine.__new__(Engine)
-    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu", Recovery())
+    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):
         waits.wait(second)

@@ -20,16 +20,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array, Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.cost import LOCK_CYCLES
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.timeline import Span, Timeline
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask
+from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask
 
 __all__ = ["HostClock", "RunClock", "StreamClock", "WorkerClock"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,16 +14,14 @@ from npu_tensor.dataflow.checks.index import Index
 from npu_tensor.dataflow.cost import Channel, Counters
 from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, ObjectType
 from npu_tensor.errors import LaunchError, LaunchTimeout
+from npu_tensor.runtime.sim.clocks import RunClock, StreamClock
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.tile_memory import Bytes, TileMemory
-from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask, HostTransfer, RingSink, RingSource, Stream
+from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask, HostTransfer, RingSink, RingSource
 from npu_tensor.runtime.sim.walk import Walk, object_walk
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.clocks import RunClock
 
 __all__ = ["Leftover", "Machine"]
 
@@ -43,6 +41,47 @@ class Leftover(NamedTuple):
             if count
         ]
         return f"fifo {self.fifo}: {' and '.join(counts)} in {self.tile}"
+
+
+class Stream:
+    """Moves the bytes of a fifo from its producing end to all consuming ends. clock: of a run that is timed.
+
+    A stream has no memory to speak of, so the DMA channels at its ends move in step.
+    """
+
+    clock: StreamClock | None = None
+
+    def __init__(self, fifo: str, source: End, sinks: Sequence[End]) -> None:
+        self.fifo = fifo
+        self.source = source
+        self.sinks = sinks
+        self.nbytes = 0
+        if isinstance(source, RingSource):
+            source.sinks = sinks
+
+    def run(self) -> None:
+        """The coroutine."""
+        source, sinks = self.source, self.sinks
+        while True:
+            source.wait()
+            chunk, start = source.chunk, source.position
+            n = len(chunk) - start
+            for sink in sinks:
+                sink.wait()
+                n = min(n, len(sink.chunk) - sink.position)
+            if self.clock is not None:
+                self.clock.move(source, sinks, n)
+            data = chunk[start : start + n]
+            for sink in sinks:
+                stop = sink.position + n
+                sink.chunk[sink.position : stop] = data
+                sink.position = stop
+                if stop == len(sink.chunk):
+                    sink.finish()
+            self.nbytes += n
+            source.position = start + n
+            if source.position == len(chunk):
+                source.finish()
 
 
 class _Place(NamedTuple):

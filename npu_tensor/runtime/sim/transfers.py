@@ -1,15 +1,16 @@
-"""The DMAs: one coroutine per fifo that leaves its tile moves bytes from the producing end to all consuming ends.
+"""The DMA channels at the ends of streams.
 
-A stream has no memory to speak of, so the DMAs at its ends move in step. Each end shows the bytes of one object, or of
-one piece of a transfer, in stream order as its `chunk`: the memory itself if the walk through it is contiguous, else a
-copy, made when the chunk begins (source) or written back when it is full (sink).
+Each end shows the bytes of one object, or of one piece of a transfer, in stream order as its `chunk`: the memory itself
+if the access through it is contiguous, else a copy, made when the chunk begins (source) or written back when it is full
+(sink).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,10 +24,7 @@ from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.tile_memory import Bytes
 from npu_tensor.runtime.sim.walk import Walk, pattern_walks
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.clocks import StreamClock
-
-__all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "Stream"]
+__all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource"]
 
 _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -38,44 +36,36 @@ class Unfinished(NamedTuple):
     nbytes: int
 
 
-class End:
-    """One end of a stream. position: how much of `chunk` has moved."""
+class End(ABC):
+    """One end of a stream: the fifo whose objects move here, its tile, and how much of `chunk` has moved."""
 
-    @property
-    def place(self) -> Ring | HostTask:
-        """Where the chunk lies: an object of a ring, or a piece of a transfer."""
-        raise NotImplementedError
-
-    def __init__(self) -> None:
+    def __init__(self, fifo: str, tile: Tile) -> None:
+        self.fifo = fifo
+        self.tile = tile
         self.chunk: Bytes = _NOTHING
         self.position = 0
 
     @property
-    def fifo(self) -> str:
-        """Whose objects move here."""
-        raise NotImplementedError
+    @abstractmethod
+    def place(self) -> Ring | HostTask:
+        """Where the chunk lies: an object of a ring, or a piece of a transfer."""
 
-    @property
-    def tile(self) -> Tile:
-        """Where it is."""
-        raise NotImplementedError
-
+    @abstractmethod
     def wait(self) -> None:
         """Wait until the chunk has bytes that may move."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """The chunk has moved completely."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def expects(self) -> bool:
         """Whether something has begun here that more bytes must end."""
-        return self.position < len(self.chunk)
 
+    @abstractmethod
     def unfinished(self) -> Unfinished | None:
         """What has begun to move and not ended."""
-        raise NotImplementedError
 
 
 class _Staging:
@@ -91,21 +81,12 @@ class RingEnd(End):
     """A channel of a core or memtile: one object of each ring in turn (several: the parts of a split or join)."""
 
     def __init__(self, fifo: str, rings: Sequence[Ring], walks: Sequence[Walk]) -> None:
-        super().__init__()
-        self._fifo = fifo
+        super().__init__(fifo, rings[0].tile)
         self._rings = rings
         self._turn = 0
         self._objects = [[slot[: walk.nbytes] for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
         self._views = [[walk.view(slot) for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
         self._stagings = [None if walk.contiguous else _Staging(walk) for walk in walks]
-
-    @property
-    def fifo(self) -> str:
-        return self._fifo
-
-    @property
-    def tile(self) -> Tile:
-        return self._rings[0].tile
 
     @property
     def place(self) -> Ring:
@@ -120,13 +101,13 @@ class RingEnd(End):
 
 
 class RingSource(RingEnd):
-    """Sends objects. sinks: where to."""
+    """Sends objects to `sinks`. Of a join, each is of the fifo that it came from."""
 
     sinks: Sequence[End] = ()
 
-    @property
-    def fifo(self) -> str:
-        return self._rings[self._turn].fifo
+    def __init__(self, fifo: str, rings: Sequence[Ring], walks: Sequence[Walk]) -> None:
+        super().__init__(fifo, rings, walks)
+        self.fifo = rings[0].fifo
 
     def _is_missed(self) -> bool:
         return self._turn > 0 or any(sink.expects for sink in self.sinks)
@@ -148,6 +129,7 @@ class RingSource(RingEnd):
     def finish(self) -> None:
         self._rings[self._turn].consume(1)
         self._next()
+        self.fifo = self._rings[self._turn].fifo
 
     def unfinished(self) -> Unfinished | None:
         return Unfinished(-1, len(self.chunk) - self.position) if self.expects else None
@@ -213,9 +195,7 @@ class HostEnd(End):
     """A channel of a shim tile: works on the tasks in its queue in order. progress: where the host waits."""
 
     def __init__(self, scheduler: Scheduler, fifo: str, tile: Tile, progress: Gate, *, drains: bool) -> None:
-        super().__init__()
-        self._fifo = fifo
-        self._tile = tile
+        super().__init__(fifo, tile)
         self.queue: deque[HostTask] = deque()
         self.progress = progress
         self._drains = drains
@@ -265,14 +245,6 @@ class HostEnd(End):
         return task.moved + (self.position if self.queue[0] is task and self.position < len(self.chunk) else 0)
 
     @property
-    def fifo(self) -> str:
-        return self._fifo
-
-    @property
-    def tile(self) -> Tile:
-        return self._tile
-
-    @property
     def place(self) -> HostTask:
         return self.queue[0]
 
@@ -291,41 +263,3 @@ class HostEnd(End):
 
     def _says(self) -> str | None:
         return f"fifo {self.fifo}: producer waits, no transfer drains it in {self.tile}" if self._drains else None
-
-
-class Stream:
-    """Moves bytes from one end to all others, which all get the same. clock: of a run that is timed."""
-
-    clock: StreamClock | None = None
-
-    def __init__(self, fifo: str, source: End, sinks: Sequence[End]) -> None:
-        self.fifo = fifo
-        self.source = source
-        self.sinks = sinks
-        self.nbytes = 0
-        if isinstance(source, RingSource):
-            source.sinks = sinks
-
-    def run(self) -> None:
-        """The coroutine."""
-        source, sinks = self.source, self.sinks
-        while True:
-            source.wait()
-            chunk, start = source.chunk, source.position
-            n = len(chunk) - start
-            for sink in sinks:
-                sink.wait()
-                n = min(n, len(sink.chunk) - sink.position)
-            if self.clock is not None:
-                self.clock.move(source, sinks, n)
-            data = chunk[start : start + n]
-            for sink in sinks:
-                stop = sink.position + n
-                sink.chunk[sink.position : stop] = data
-                sink.position = stop
-                if stop == len(sink.chunk):
-                    sink.finish()
-            self.nbytes += n
-            source.position = start + n
-            if source.position == len(chunk):
-                source.finish()

@@ -14,13 +14,16 @@ import ctypes
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.runtime.memory import Buffer
+from npu_tensor.dtypes import DType
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
-__all__ = ["Block", "Lease", "OutOfMemory", "Pool", "ResidentBuffer"]
+__all__ = ["Block", "Lease", "Operand", "OutOfMemory", "Pool", "ResidentBuffer", "host_form", "leased_copy"]
 
 PAGE: Final = 4096
 """Bytes; the driver hands out whole pages."""
@@ -141,30 +144,39 @@ def _block_size(nbytes: int) -> int:
     return -(-pages // step) * step * PAGE
 
 
-class Home(Protocol):
-    """A device whose results stay in its memory until somebody looks."""
+class Operand(NamedTuple):
+    """A buffer of a launch.
 
-    def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
-        """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
-        ...
+    item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
+    design needs. direct: whether it holds the tensor just as the tensor's own buffer does. key: for copies of values.
+    result_bytes: of the tensor's own buffer, if it is a result.
+    """
+
+    item: int | None
+    output: bool
+    host: HostOperand
+    dtype: DType | None
+    nbytes: int
+    direct: bool
+    key: int
+    result_bytes: int
 
 
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    home: the device, or None if the CPU has computed it. lease: its block, or None. launch: what computes it, until
-    that has ended. operand: how the block holds the tensor.
+    home: the device, whose `host_copy` says where the host can read it; None if the CPU has computed it. lease: its
+    block, or None. launch: what computes it, until that has ended. operand: how the block holds the tensor.
     """
 
     __slots__ = ("home", "host", "launch", "lease", "operand")
 
-    home: Home | None
     host: Block | Buffer | None
     launch: Any
     lease: Lease | None
-    operand: Any
+    operand: Operand
 
-    def __init__(self, home: Home, lease: Lease, operand: Any) -> None:
+    def __init__(self, home: Any, lease: Lease, operand: Operand) -> None:
         self.home = home
         self.nbytes = operand.result_bytes
         self.lease = lease
@@ -186,3 +198,33 @@ class ResidentBuffer(Buffer):
             host = self.host if home is None else home.host_copy(self)
             assert host is not None
         return host.address
+
+
+def leased_copy(value: Buffer, operand: Operand, pool: Pool) -> Lease:
+    """A host value as a design wants it, made once for each way in which some do. Raises OutOfMemory."""
+    assert operand.dtype is not None
+    try:
+        copies = value.copies
+    except AttributeError:
+        copies = value.copies = {}
+    found: Lease | None = copies.get(operand.key)
+    if found is not None and found.block.pool is pool and found.block.nbytes >= operand.nbytes:
+        return found
+    elements = flat(value, operand.dtype)  # Waits for another device that computes it.
+    lease = pool.take(operand.nbytes)
+    lease.block.host_dirty = True
+    pack(operand.host, elements, lease.block.bytes)
+    copies[operand.key] = lease
+    return lease
+
+
+def host_form(resident: ResidentBuffer, allocator: Allocator) -> Block | Buffer:
+    """Where the host has a result whose block it may read: there, or in a buffer of the tensor's own."""
+    assert resident.lease is not None
+    operand = resident.operand
+    if operand.direct:
+        return resident.lease.block
+    assert operand.dtype is not None
+    buffer = allocator.allocate(resident.nbytes)
+    unpack(operand.host, resident.lease.block.bytes, flat(buffer, operand.dtype))
+    return buffer

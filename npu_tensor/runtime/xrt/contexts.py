@@ -20,10 +20,11 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
+from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.xrt.buffers import Block
 from npu_tensor.runtime.xrt.program import MOST_BUFFERS, Program
 
-__all__ = ["Bound", "Context", "ContextRefused", "Contexts", "write_instructions"]
+__all__ = ["Context", "ContextRefused", "Contexts", "RunObject", "write_instructions"]
 
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -49,8 +50,8 @@ class ContextRefused(Exception):
     """The driver makes no context, also after all of this process were given up."""
 
 
-class Bound:
-    """A run object of a context for one step of a plan, and what its arguments are set to.
+class RunObject:
+    """One of XRT's run objects, for one step of a plan, and what its arguments are set to.
 
     run: None after the context is gone. words: of the runtime parameters in its instructions.
     """
@@ -73,8 +74,8 @@ class Context:
         self.device = device
         self.latest: Any = None
         self.first = 0 if program.is_elf else 3
-        self.bound: WeakSet[Bound] = WeakSet()
-        self.runlists: OrderedDict[tuple[Bound, ...], Any] = OrderedDict()
+        self.run_objects: WeakSet[RunObject] = WeakSet()
+        self.runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
         self._shared: Block | None = None
         if program.is_elf:
             self._image = driver.elf(str(program.path))
@@ -91,19 +92,19 @@ class Context:
         if len(program.sizes) > most:
             raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, and its file declares {most}")
 
-    def bind(self, bound: Bound) -> None:
-        """Give `bound` a run object with its constant arguments."""
+    def make_run(self, run_object: RunObject) -> None:
+        """Make the run with its constant arguments."""
         run = self.driver.run(self.kernel)
         program = self.program
-        bound.arguments = [None] * len(program.sizes)
-        bound.words = None
+        run_object.arguments = [None] * len(program.sizes)
+        run_object.words = None
         if program.instructions is not None:
-            bound.instructions = self._instructions(program.instructions)
+            run_object.instructions = self._instructions(program.instructions)
             run.set_arg(0, OPCODE)
-            run.set_arg(1, bound.instructions.bo)
+            run.set_arg(1, run_object.instructions.bo)
             run.set_arg(2, program.instructions.nbytes)
-        self.bound.add(bound)  # First: an interrupt may come between, and `close` must find every run.
-        bound.run = run
+        self.run_objects.add(run_object)  # First: an interrupt may come between, and `close` must find every run.
+        run_object.run = run
 
     def _instructions(self, words: Words) -> Block:
         """A buffer with the instructions: one for all runs, or one for each if a run changes them."""
@@ -116,31 +117,31 @@ class Context:
             self._shared = block
         return block
 
-    def runlist(self, bounds: tuple[Bound, ...]) -> Any:
+    def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
         """The runlist of these runs, in this order."""
-        found = self.runlists.get(bounds)
-        if found is None:
-            found = self.driver.runlist(self.handle)
-            for bound in bounds:
-                found.add(bound.run)
+        runlist = self.runlists.get(run_objects)
+        if runlist is None:
+            runlist = self.driver.runlist(self.handle)
+            for run_object in run_objects:
+                runlist.add(run_object.run)
             while len(self.runlists) >= MOST_RUNLISTS:
                 self.runlists.popitem(last=False)
-            self.runlists[bounds] = found
+            self.runlists[run_objects] = runlist
         else:
-            self.runlists.move_to_end(bounds)
-        return found
+            self.runlists.move_to_end(run_objects)
+        return runlist
 
     def forget_arguments(self) -> None:
         """Let go of the buffers that runs were given last; they are given some again before they start."""
-        for bound in list(self.bound):
-            bound.arguments = [None] * len(bound.arguments)
+        for run_object in list(self.run_objects):
+            run_object.arguments = [None] * len(run_object.arguments)
 
     def close(self) -> None:
         """Give the context up: first what depends on it, in the order that XRT wants."""
         self.runlists.clear()
-        for bound in list(self.bound):
-            bound.run = bound.instructions = bound.words = None
-            bound.arguments = []
+        for run_object in list(self.run_objects):
+            run_object.run = run_object.instructions = run_object.words = None
+            run_object.arguments = []
         self._shared = None
         self.kernel = self.handle = self._image = None
 
@@ -157,7 +158,7 @@ class Contexts:
     """The loaded programs of one NPU, the one used longest ago first.
 
     load: makes a context; raises RuntimeError if the driver does not. settle: waits until nothing runs in a context.
-    tell: takes an event: its class, the kernel, and how many contexts there are then.
+    notices: of the NPU.
     """
 
     def __init__(
@@ -165,12 +166,12 @@ class Contexts:
         arch: Arch,
         load: Callable[[Program], Context],
         settle: Callable[[Context], None],
-        tell: Callable[[type[events.ContextOpened | events.ContextClosed], str, int], None],
+        notices: Notices,
     ) -> None:
         self._arch = arch
         self._load = load
         self._settle = settle
-        self._tell = tell
+        self._notices = notices
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
     def get(self, program: Program) -> Context:
@@ -199,7 +200,7 @@ class Contexts:
                 time.sleep(pause)
             else:
                 self._loaded[program.key] = context
-                self._tell(events.ContextOpened, program.name, len(self._loaded))
+                self._notices.add(events.ContextOpened(program.name, self._notices.uri, len(self._loaded)))
                 return context
 
     def _evict(self) -> None:
@@ -208,7 +209,7 @@ class Contexts:
             self._settle(context)
             context.close()  # First: an interrupt may come between, and what is left open must be known.
             self._loaded.pop(context.program.key, None)
-            self._tell(events.ContextClosed, context.program.name, len(self._loaded))
+            self._notices.add(events.ContextClosed(context.program.name, self._notices.uri, len(self._loaded)))
 
     def forget_arguments(self) -> None:
         """See `Context.forget_arguments`."""
@@ -216,9 +217,9 @@ class Contexts:
             context.forget_arguments()
 
     @property
-    def bound(self) -> list[Bound]:
+    def run_objects(self) -> list[RunObject]:
         """Those of all loaded programs."""
-        return [bound for context in self._loaded.values() for bound in context.bound]
+        return [run_object for context in self._loaded.values() for run_object in context.run_objects]
 
     def smallest(self) -> Context | None:
         """The one whose program has the smallest buffers."""

@@ -56,7 +56,7 @@ def _leave_to_parent() -> None:
     for engine in _engines.values():
         engine.forked = True
         engine.ready = False
-        kept = [engine, *((bound.run, bound.instructions) for bound in engine.contexts.bound)]
+        kept = [engine, *((run_object.run, run_object.instructions) for run_object in engine.contexts.run_objects)]
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
 
 

@@ -38,10 +38,13 @@ def keep(run: Any, *used: Any) -> None:
 def keep_batch(batch: Batch) -> None:
     """The same for a batch, if it was submitted. Called before its context is closed."""
     if batch.tail is not None or batch.runlist is not None:
-        bounds = [bound for launch in batch.launches for bound in (launch.site.listed, launch.site.tail)]
-        used = [launch.leases for launch in batch.launches], [bound.instructions for bound in bounds]
+        steps = [launch.step for launch in batch.launches]
+        used = (
+            [launch.leases for launch in batch.launches],
+            [(step.chained_run.instructions, step.last_run.instructions) for step in steps],
+        )
         # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it before.
-        run = batch.launches[-1].site.tail.run if batch.tail is None else batch.tail
+        run = steps[-1].last_run.run if batch.tail is None else batch.tail
         fence = batch.phase == "submitting"
         if fence:
             with suppress(RuntimeError):
