@@ -47,7 +47,7 @@ _SOURCE_LINE: Final = re.compile(r"^ *\d* \|.*$", re.MULTILINE)
 
 
 class Group:
-    """Commands that end together: those of the threads that entered it."""
+    """Commands that end together: what is run by the threads that entered it."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -148,9 +148,9 @@ def run(
     if config.jit_verbose or config.debug >= 5:
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
-        said = _tail(log, before).rstrip()
-        transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", said)) is not None
-        raise BuildError(said or f"{shlex.join(command)} failed with exit code {code}", transient=transient)
+        message = _tail(log, before).rstrip()
+        transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", message)) is not None
+        raise BuildError(message or f"{shlex.join(command)} failed with exit code {code}", transient=transient)
 
 
 def _tail(log: Path, start: int) -> str:

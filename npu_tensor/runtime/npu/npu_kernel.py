@@ -33,11 +33,11 @@ def known_design(design: Design) -> Design:
     """The one object that stands for all equal designs: what is found for it is found by identity."""
     with _lock:
         reference = _designs.get(design)
-        known = reference() if reference is not None else None
-        if known is None:
-            known = design
+        shared = reference() if reference is not None else None
+        if shared is None:
+            shared = design
             _designs[design] = ref(design)
-        return known
+        return shared
 
 
 class _CountedDesign:

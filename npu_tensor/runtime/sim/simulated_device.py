@@ -42,10 +42,10 @@ MOST_LOADED: Final = 16
 
 def parse(uri: str) -> Target:
     """What the kernels of a simulated NPU, or of several, are claimed for. Raises DeviceError."""
-    asked = parse_uri(uri)
-    if asked.scheme != "sim":
+    parsed = parse_uri(uri)
+    if parsed.scheme != "sim":
         raise DeviceError(f"{uri} is not a simulated NPU", code="INVALID_ARGUMENT")
-    return target(asked, SIMULATED[asked.selectors[0]])
+    return target(parsed, SIMULATED[parsed.selectors[0]])
 
 
 def simulated(uri: str, allocator: Allocator) -> SimulatedDevice | LogicalDevice:
@@ -88,7 +88,7 @@ class SimulatedDevice(NpuDevice):
 
     @property
     def library(self) -> KernelLibrary:
-        """That of all simulated NPUs."""
+        """Shared by all simulated NPUs."""
         return library()
 
     def load(self, design: Design, artifact: Artifact) -> LoadedDesign:

@@ -1,8 +1,8 @@
 """What every tile of a simulated array does when: kernel calls, waiting, and what its DMA channels move.
 
-    with timeline.recorded() as found:
+    with timeline.recorded() as timelines:
         (x @ w).realize()
-    print(found[0])             # found[0].rows, .svg()
+    print(timelines[0])         # timelines[0].rows, .svg()
 
 Simulated, never measured: see `clocks` for the model and what it leaves out.
 """
@@ -67,10 +67,10 @@ class Timeline:
 
     def lanes(self) -> dict[tuple[Tile, str], list[Span]]:
         """The spans of each lane; a tile's core first, then its channels."""
-        found: defaultdict[tuple[Tile, str], list[Span]] = defaultdict(list)
+        lanes: defaultdict[tuple[Tile, str], list[Span]] = defaultdict(list)
         for span in self.spans:
-            found[span.tile, span.lane].append(span)
-        return dict(sorted(found.items(), key=lambda item: (item[0][0], item[0][1] != "core", item[0][1])))
+            lanes[span.tile, span.lane].append(span)
+        return dict(sorted(lanes.items(), key=lambda item: (item[0][0], item[0][1] != "core", item[0][1])))
 
     def columns(self) -> dict[int, int]:
         """Cycles that the busiest core of each column computes."""

@@ -207,9 +207,9 @@ def leased_copy(value: Buffer, operand: Operand, pool: Pool) -> Lease:
         copies = value.copies
     except AttributeError:
         copies = value.copies = {}
-    found: Lease | None = copies.get(operand.key)
-    if found is not None and found.block.pool is pool and found.block.nbytes >= operand.nbytes:
-        return found
+    copy: Lease | None = copies.get(operand.key)
+    if copy is not None and copy.block.pool is pool and copy.block.nbytes >= operand.nbytes:
+        return copy
     elements = flat(value, operand.dtype)  # Waits for another device that computes it.
     lease = pool.take(operand.nbytes)
     lease.block.host_dirty = True

@@ -29,7 +29,7 @@ __all__ = ["Context", "ContextRefused", "Contexts", "RunObject", "write_instruct
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 MOST_CONTEXTS: Final[dict[Arch, int]] = {"aie2": 6, "aie2p": 16}
-"""Contexts that are kept unless the driver allows fewer: it counts those of all processes."""
+"""Contexts that are kept unless the driver allows fewer: it counts the contexts of all processes."""
 
 MOST_RUNLISTS: Final = 64
 """Per context. A program runs few sequences of kernels again and again."""
@@ -218,7 +218,7 @@ class Contexts:
 
     @property
     def run_objects(self) -> list[RunObject]:
-        """Those of all loaded programs."""
+        """The run objects of all loaded programs."""
         return [run_object for context in self._loaded.values() for run_object in context.run_objects]
 
     def smallest(self) -> Context | None:

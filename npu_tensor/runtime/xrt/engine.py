@@ -93,10 +93,10 @@ class Engine:
 
     def program(self, artifact: Artifact, design: Design) -> Program:
         """The one program of an artefact. Raises BuildError."""
-        found = self.programs.get(artifact.key)
-        if found is None:
-            found = self.programs[artifact.key] = read_program(artifact, design, self.arch)
-        return found
+        program = self.programs.get(artifact.key)
+        if program is None:
+            program = self.programs[artifact.key] = read_program(artifact, design, self.arch)
+        return program
 
     def key(self, form: HostOperand | int) -> int:
         """What stands for a form of a tensor in this NPU's memory."""
@@ -348,8 +348,8 @@ class Engine:
     def _abandon(self, *launches: Launch) -> None:
         """Give up all that has not ended, and the contexts in which it may still run. With the lock.
 
-        Whoever found a lease before does not get it into the queue: the number of faults is another one before and
-        after. Whoever finds one meanwhile sees that its batch is abandoned.
+        A lease that was looked up before does not get into the queue: the number of faults is another one before and
+        after. One that is looked up meanwhile belongs to an abandoned batch, which shows.
         """
         self.faults += 1
         if self._queue or launches:

@@ -1,4 +1,4 @@
-"""The engines of this process, one per NPU, and their end: at that of the process, and in forked ones."""
+"""The engines of this process, one per NPU, and how they end: with the process, and in forked ones."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _leave_to_parent() -> None:
     for engine in _engines.values():
         engine.forked = True
         engine.ready = False
-        kept = [engine, *((run_object.run, run_object.instructions) for run_object in engine.contexts.run_objects)]
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
+        objects = [engine, *((run_object.run, run_object.instructions) for run_object in engine.contexts.run_objects)]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(objects))  # Not even at the end of the process.
 
 
 in_child(_leave_to_parent)

@@ -174,7 +174,7 @@ class LaunchStep(KernelStep):
         return values
 
     def _compare(self, launch: Launch) -> None:
-        """Whether the results of a launch that has ended are those of the CPU."""
+        """Compare the results of a launch that has ended with the CPU's."""
         engine, task = self.engine, self.task
         right = on_host(launch, self._as_read(launch))
         numbers = {output.item: number for number, output in enumerate(task.outputs)}

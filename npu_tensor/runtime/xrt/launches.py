@@ -102,7 +102,7 @@ class Launch:
             result.launch = None
 
     def failed(self, error: Exception) -> None:
-        """Whoever looks at its results gets an error."""
+        """Its results are an error, raised where they are read."""
         self.error = error
         for _, result in self.results:
             result.lease = None

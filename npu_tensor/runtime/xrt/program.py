@@ -91,9 +91,9 @@ def _parameters(artifact: Artifact, design: Design, size: int) -> list[list[int]
         offsets = json.loads(path.read_bytes())
         places = [offsets[parameter.name] for parameter in design.parameters]
         fit = all(len(of_one) == parameter.words for of_one, parameter in zip(places, design.parameters, strict=True))
-        found = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]
+        words = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]
     except (KeyError, TypeError, ValueError):
-        fit, found = False, []
-    if not fit or any(not 0 <= place < size for of_word in found for place in of_word):
+        fit, words = False, []
+    if not fit or any(not 0 <= place < size for of_word in words for place in of_word):
         raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are")
-    return found
+    return words

@@ -108,7 +108,7 @@ class XrtDevice(NpuDevice):
 
     @property
     def library(self) -> KernelLibrary:
-        """That of all NPUs, once this one is opened. Raises DeviceError."""
+        """Shared by all NPUs. Opens this one first. Raises DeviceError."""
         _ = self.engine  # Before anything is compiled for it.
         return library()
 
