@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import itertools
-import os
 import re
 import tempfile
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 import surface_device
 from machine import Fault, Machine, Npu, driver_error
-from npu_values import Array, errors_of, joined, normal, recorded
+from npu_values import Array, Clock, errors_of, joined, normal, recorded
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -38,32 +37,10 @@ from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.xrt import bindings, buffers, checked, engine, engines, health, launch_step, launches
 from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-
-_versions = itertools.count(os.getpid() * 1000)  # Processes of one run share what is on disk.
-
-
-@pytest.fixture(autouse=True)
-def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have found to be right is compared with the CPU again."""
-    version = f"2.24.{next(_versions)}"
-    monkeypatch.setattr(bindings, "xrt_version", lambda: version)
-
-
-class Clock:
-    """Stands for the module time where waits are decided. Nothing here takes time but waiting."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.shortest = 1e-3
-
-    def monotonic(self) -> float:
-        return self.now
-
-    perf_counter = monotonic
-
-    def sleep(self, seconds: float) -> None:
-        self.now += max(seconds, self.shortest)
+pytestmark = [
+    pytest.mark.usefixtures("_unchecked"),
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 from machine import Fault, Machine
+from npu_values import Clock
 from surface_memory import bo
 
 import npu_tensor as nt
@@ -108,17 +109,6 @@ def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, mon
     assert noted[0][-1] == "run"
 
 
-class Clock:
-    """Of a machine on which nothing but waiting takes time."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    monotonic = perf_counter
-
-
 class Waiting(SimpleNamespace):
     """A batch that ends at `ends`. behind: the one it waits for, from second 2 on."""
 
@@ -133,7 +123,7 @@ class Waiting(SimpleNamespace):
 
 
 def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     monkeypatch.setattr(engine, "time", clock)
     monkeypatch.setattr(notices, "time", clock)
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)

@@ -39,21 +39,15 @@ from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.artifact import Artifact, Request
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, buffers, engines, keepalive
+from npu_tensor.runtime.xrt import buffers, engines, keepalive
 from npu_tensor.runtime.xrt import xrt_device as device
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 
-_versions = itertools.count(os.getpid() * 1000)  # Processes of one run share what is on disk.
-
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-
-
-@pytest.fixture(autouse=True)
-def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have found to be right is compared with the CPU again."""
-    version = f"2.25.{next(_versions)}"
-    monkeypatch.setattr(bindings, "xrt_version", lambda: version)
+pytestmark = [
+    pytest.mark.usefixtures("_unchecked"),
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+]
 
 
 @pytest.fixture

@@ -369,7 +369,7 @@ class Engine:
                 if written:
                     self.pool.discard(lease)
         for batch in self._batches:
-            batch.launches = []  # Their sites remember the batch, and must not keep their buffers.
+            batch.launches = []  # Their steps remember the batch, and must not keep their buffers.
         self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
 
