@@ -34,8 +34,8 @@ from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import directories as store_directories
-from npu_tensor.runtime.xrt import bindings, buffers, checked, engine, engines, health, launch_step, launches
-from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
+from npu_tensor.runtime.xrt import bindings, buffers, checked, engines, health, launch_step, launches, npu_engine
+from npu_tensor.runtime.xrt.npu_engine import MOST_FAULTS, NpuEngine
 
 pytestmark = [
     pytest.mark.usefixtures("_unchecked"),
@@ -46,7 +46,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (engine, health, launches, bindings, notices):
+    for module in (npu_engine, health, launches, bindings, notices):
         monkeypatch.setattr(module, "time", made)
     return made
 
@@ -61,7 +61,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> list[events.DeviceFault]:
             found.append(event)
 
     listening = SimpleNamespace(**{**vars(events), "listeners": [found], "emit": emit})
-    for module in (engine, notices):
+    for module in (npu_engine, notices):
         monkeypatch.setattr(module, "events", listening)
     return found
 
@@ -115,7 +115,7 @@ def driver_sync(npu: Machine) -> None:
     npu.driver_sync = True
 
 
-def the_engine(number: int = 0) -> Engine:
+def the_engine(number: int = 0) -> NpuEngine:
     return engines._engines[number]
 
 

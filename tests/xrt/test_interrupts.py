@@ -29,7 +29,7 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines
+from npu_tensor.runtime.xrt import engines, npu_engine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -134,9 +134,9 @@ class Work:
         free: list[bool] = []
 
         def take() -> None:
-            free.append(engine.lock.acquire(blocking=False))
+            free.append(npu_engine.lock.acquire(blocking=False))
             if free[0]:
-                engine.lock.release()
+                npu_engine.lock.release()
 
         other = threading.Thread(target=take)
         other.start()

@@ -19,9 +19,9 @@ from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import observed
 from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines
-from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt import engines, npu_engine
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -124,11 +124,11 @@ class Waiting(SimpleNamespace):
 
 def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0.0)
-    monkeypatch.setattr(engine, "time", clock)
+    monkeypatch.setattr(npu_engine, "time", clock)
     monkeypatch.setattr(notices, "time", clock)
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
-    waits: Any = Engine.__new__(Engine)
+    waits: Any = NpuEngine.__new__(NpuEngine)
     waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):

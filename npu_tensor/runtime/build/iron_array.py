@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import CoreBuffer, Design, Link, ObjectFifo, ObjectType, RuntimeParameter
-from npu_tensor.runtime.build.iron_cores import Placed
+from npu_tensor.runtime.build.iron_cores import PlacedWorker
 from npu_tensor.runtime.build.iron_dialect import Dialect
 from npu_tensor.runtime.build.iron_names import Names, dims_text, dtype_text, list_text, tile_text
 
@@ -53,7 +53,7 @@ class ArrayStatements:
             for child in self._children(link):
                 yield from self._ends(child)
 
-    def workers(self, placed: Sequence[Placed]) -> Iterator[str]:
+    def workers(self, placed: Sequence[PlacedWorker]) -> Iterator[str]:
         """The workers, with their buffers."""
         memory = {item.name: item for item in self._design.core_buffers}
         for worker, core, names, functions, numbers in placed:

@@ -17,7 +17,7 @@ from npu_tensor.dataflow.design import Acquire, Call, Design, Element, Loop, Rel
 from npu_tensor.runtime.build.iron_loops import wrapped
 from npu_tensor.runtime.build.iron_names import distinct
 
-__all__ = ["Core", "Placed", "cores", "peeled"]
+__all__ = ["Core", "PlacedWorker", "cores", "peeled"]
 
 Number = int | float
 
@@ -29,7 +29,7 @@ class Core(NamedTuple):
     text: str
 
 
-class Placed(NamedTuple):
+class PlacedWorker(NamedTuple):
     """A worker: its function, and the names of buffers, the symbols and the numbers that follow its fifos' ends."""
 
     worker: Worker
@@ -88,7 +88,7 @@ class _Peeler:
         return argument._replace(acquire=self._numbers[argument.acquire]) if isinstance(argument, Element) else argument
 
 
-def cores(design: Design, taken: Iterable[str]) -> list[Placed]:
+def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
     """The workers in order. taken: names that no function may have."""
     bodies = [_Body(worker) for worker in design.workers]
     groups: dict[object, list[_Body]] = {}
@@ -103,7 +103,7 @@ def cores(design: Design, taken: Iterable[str]) -> list[Placed]:
     for body in bodies:
         core, slots = functions[body.key]
         numbers = tuple(body.numbers[slot] for slot in slots)
-        placed.append(Placed(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
+        placed.append(PlacedWorker(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
     return placed
 
 

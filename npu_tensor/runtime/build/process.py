@@ -24,7 +24,7 @@ from npu_tensor._util.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["Group", "build_threads", "is_cancelled", "run"]
+__all__ = ["ProcessGroup", "build_threads", "is_cancelled", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
@@ -46,7 +46,7 @@ _SOURCE_LINE: Final = re.compile(r"^ *\d* \|.*$", re.MULTILINE)
 """How compilers show the lines of a program that are wrong, which may say anything."""
 
 
-class Group:
+class ProcessGroup:
     """Commands that end together: what is run by the threads that entered it."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Group:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.group = Group()
+        self.group = ProcessGroup()
 
 
 _thread: Final = _Thread()
@@ -78,7 +78,7 @@ def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
 
     jobs: builds at once; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
     """
-    group = Group()
+    group = ProcessGroup()
     pool = ThreadPoolExecutor(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
     try:
         yield pool

@@ -27,7 +27,7 @@ from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack, unpack, word
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim import host_backend as host
-from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline
 from npu_tensor.runtime.store.artifact import Artifact

@@ -21,10 +21,10 @@ from npu_tensor.dataflow.design import Transfer
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.strided_access import StridedAccess, pattern_accesses
 from npu_tensor.runtime.sim.tile_memory import Bytes
-from npu_tensor.runtime.sim.walk import Walk, pattern_walks
 
-__all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource"]
+__all__ = ["HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "StreamEnd"]
 
 _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -36,7 +36,7 @@ class Unfinished(NamedTuple):
     nbytes: int
 
 
-class End(ABC):
+class StreamEnd(ABC):
     """One end of a stream: the fifo whose objects move here, its tile, and how much of `chunk` has moved."""
 
     def __init__(self, fifo: str, tile: Tile) -> None:
@@ -71,22 +71,23 @@ class End(ABC):
 class _Staging:
     """Memory for one object or piece in stream order."""
 
-    def __init__(self, walk: Walk) -> None:
-        self.key = walk.sizes, walk.itemsize
-        self.flat: Bytes = np.empty(walk.nbytes, np.uint8)
-        self.shaped: np.ndarray[Any, Any] = self.flat.view(f"u{walk.itemsize}").reshape(walk.sizes)
+    def __init__(self, access: StridedAccess) -> None:
+        self.key = access.sizes, access.itemsize
+        self.flat: Bytes = np.empty(access.nbytes, np.uint8)
+        self.shaped: np.ndarray[Any, Any] = self.flat.view(f"u{access.itemsize}").reshape(access.sizes)
 
 
-class RingEnd(End):
+class RingEnd(StreamEnd):
     """A channel of a core or memtile: one object of each ring in turn (several: the parts of a split or join)."""
 
-    def __init__(self, fifo: str, rings: Sequence[Ring], walks: Sequence[Walk]) -> None:
+    def __init__(self, fifo: str, rings: Sequence[Ring], accesses: Sequence[StridedAccess]) -> None:
         super().__init__(fifo, rings[0].tile)
         self._rings = rings
         self._turn = 0
-        self._objects = [[slot[: walk.nbytes] for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
-        self._views = [[walk.view(slot) for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
-        self._stagings = [None if walk.contiguous else _Staging(walk) for walk in walks]
+        pairs = list(zip(rings, accesses, strict=True))
+        self._objects = [[slot[: access.nbytes] for slot in ring.slots] for ring, access in pairs]
+        self._views = [[access.view(slot) for slot in ring.slots] for ring, access in pairs]
+        self._stagings = [None if access.contiguous else _Staging(access) for access in accesses]
 
     @property
     def place(self) -> Ring:
@@ -103,10 +104,10 @@ class RingEnd(End):
 class RingSource(RingEnd):
     """Sends objects to `sinks`. Of a join, each is of the fifo that it came from."""
 
-    sinks: Sequence[End] = ()
+    sinks: Sequence[StreamEnd] = ()
 
-    def __init__(self, fifo: str, rings: Sequence[Ring], walks: Sequence[Walk]) -> None:
-        super().__init__(fifo, rings, walks)
+    def __init__(self, fifo: str, rings: Sequence[Ring], accesses: Sequence[StridedAccess]) -> None:
+        super().__init__(fifo, rings, accesses)
         self.fifo = rings[0].fifo
 
     def _is_missed(self) -> bool:
@@ -164,13 +165,13 @@ class HostTransfer:
 
     def __init__(self, transfer: Transfer, itemsize: int, available: int) -> None:
         self.transfer = transfer
-        self.walks = pattern_walks(transfer.pattern, itemsize)
+        self.accesses = pattern_accesses(transfer.pattern, itemsize)
         self.nbytes = transfer.pattern.elements * itemsize
         self.ddr_bytes = host_bytes(transfer.pattern, itemsize)
-        for walk in self.walks:
-            if walk.start < 0 or walk.end > available:
+        for access in self.accesses:
+            if access.start < 0 or access.end > available:
                 raise BuildError(
-                    f"fifo {transfer.fifo}: a transfer reaches byte {walk.end} of buffer {transfer.buffer}, "
+                    f"fifo {transfer.fifo}: a transfer reaches byte {access.end} of buffer {transfer.buffer}, "
                     f"which has {available}"
                 )
 
@@ -188,10 +189,10 @@ class HostTask:
     @property
     def done(self) -> bool:
         """Whether it has moved everything."""
-        return self.pieces == len(self.transfer.walks)
+        return self.pieces == len(self.transfer.accesses)
 
 
-class HostEnd(End):
+class HostEnd(StreamEnd):
     """A channel of a shim tile: works on the tasks in its queue in order. progress: where the host waits."""
 
     def __init__(self, scheduler: Scheduler, fifo: str, tile: Tile, progress: Gate, *, drains: bool) -> None:
@@ -200,7 +201,7 @@ class HostEnd(End):
         self.progress = progress
         self._drains = drains
         self._idle = Gate(scheduler)
-        self._walk: Walk | None = None
+        self._access: StridedAccess | None = None
         self._staging: _Staging | None = None
 
     def start(self, task: HostTask) -> None:
@@ -216,26 +217,26 @@ class HostEnd(End):
         while not self.queue:
             self._idle.wait(self._says)
         task = self.queue[0]
-        walk = task.transfer.walks[task.pieces]
-        self._walk = walk
-        if walk.contiguous:
-            self.chunk = task.memory[walk.start : walk.end]
+        access = task.transfer.accesses[task.pieces]
+        self._access = access
+        if access.contiguous:
+            self.chunk = task.memory[access.start : access.end]
         else:
-            if self._staging is None or (walk.sizes, walk.itemsize) != self._staging.key:
-                self._staging = _Staging(walk)
+            if self._staging is None or (access.sizes, access.itemsize) != self._staging.key:
+                self._staging = _Staging(access)
             if not self._drains:
-                self._staging.shaped[...] = walk.view(task.memory)
+                self._staging.shaped[...] = access.view(task.memory)
             self.chunk = self._staging.flat
         self.position = 0
 
     def finish(self) -> None:
-        task, walk = self.queue[0], self._walk
-        assert walk is not None
-        if self._drains and not walk.contiguous:
+        task, access = self.queue[0], self._access
+        assert access is not None
+        if self._drains and not access.contiguous:
             assert self._staging is not None
-            walk.view(task.memory)[...] = self._staging.shaped
+            access.view(task.memory)[...] = self._staging.shaped
         task.pieces += 1
-        task.moved += walk.nbytes
+        task.moved += access.nbytes
         if task.done:
             self.queue.popleft()
             self.progress.open()

@@ -23,7 +23,16 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
-__all__ = ["Block", "Lease", "Operand", "OutOfMemory", "Pool", "ResidentBuffer", "host_form", "leased_copy"]
+__all__ = [
+    "BlockPool",
+    "LaunchOperand",
+    "Lease",
+    "OutOfMemory",
+    "ResidentBuffer",
+    "SharedBlock",
+    "host_form",
+    "leased_copy",
+]
 
 PAGE: Final = 4096
 """Bytes; the driver hands out whole pages."""
@@ -33,7 +42,7 @@ class OutOfMemory(Exception):
     """The driver has no memory for a buffer, also after everything that was kept for reuse was given back."""
 
 
-class Block:
+class SharedBlock:
     """A buffer object with its mapping.
 
     bytes: the mapping, as an array. address: of its first byte. free: where the block goes when its lease ends. pool:
@@ -42,7 +51,7 @@ class Block:
 
     __slots__ = ("address", "bo", "bytes", "device_dirty", "free", "host_dirty", "nbytes", "pool")
 
-    def __init__(self, bo: Any, nbytes: int, free: list[Block], pool: Pool | None = None) -> None:
+    def __init__(self, bo: Any, nbytes: int, free: list[SharedBlock], pool: BlockPool | None = None) -> None:
         self.bo = bo
         self.nbytes = nbytes
         self.free = free
@@ -60,14 +69,14 @@ class Lease:
 
     __slots__ = ("block",)
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: SharedBlock) -> None:
         self.block = block
 
     def __del__(self) -> None:
         self.block.free.append(self.block)
 
 
-class Pool:
+class BlockPool:
     """Hands out blocks and keeps those that come back, by size.
 
     create: makes a buffer object of so many bytes; raises RuntimeError or MemoryError if it cannot. limit: bytes of
@@ -78,7 +87,7 @@ class Pool:
         self._create = create
         self._limit = limit
         self._forget = forget
-        self._free: defaultdict[int, list[Block]] = defaultdict(list)
+        self._free: defaultdict[int, list[SharedBlock]] = defaultdict(list)
         self.nbytes = 0
         """Bytes of all blocks that were made and not given back."""
 
@@ -111,7 +120,7 @@ class Pool:
             self.nbytes -= lease.block.nbytes
             lease.block.free = _discarded
 
-    def _new(self, size: int, free: list[Block]) -> Block:
+    def _new(self, size: int, free: list[SharedBlock]) -> SharedBlock:
         if sum(size * len(blocks) for size, blocks in list(self._free.items())) > self._limit:
             self.release()
         try:
@@ -123,13 +132,13 @@ class Pool:
             except (RuntimeError, MemoryError) as error:
                 raise OutOfMemory(f"no buffer of {size} bytes, {self.nbytes} are in use: {error}") from None
         self.nbytes += size
-        return Block(bo, size, free, self)
+        return SharedBlock(bo, size, free, self)
 
 
-class _Discarded(list[Block]):
+class _Discarded(list[SharedBlock]):
     """Keeps nothing."""
 
-    def append(self, block: Block, /) -> None:
+    def append(self, block: SharedBlock, /) -> None:
         pass
 
 
@@ -144,7 +153,7 @@ def _block_size(nbytes: int) -> int:
     return -(-pages // step) * step * PAGE
 
 
-class Operand(NamedTuple):
+class LaunchOperand(NamedTuple):
     """A buffer of a launch.
 
     item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
@@ -171,12 +180,12 @@ class ResidentBuffer(Buffer):
 
     __slots__ = ("home", "host", "launch", "lease", "operand")
 
-    host: Block | Buffer | None
+    host: SharedBlock | Buffer | None
     launch: Any
     lease: Lease | None
-    operand: Operand
+    operand: LaunchOperand
 
-    def __init__(self, home: Any, lease: Lease, operand: Operand) -> None:
+    def __init__(self, home: Any, lease: Lease, operand: LaunchOperand) -> None:
         self.home = home
         self.nbytes = operand.result_bytes
         self.lease = lease
@@ -200,7 +209,7 @@ class ResidentBuffer(Buffer):
         return host.address
 
 
-def leased_copy(value: Buffer, operand: Operand, pool: Pool) -> Lease:
+def leased_copy(value: Buffer, operand: LaunchOperand, pool: BlockPool) -> Lease:
     """A host value as a design wants it, made once for each way in which some do. Raises OutOfMemory."""
     assert operand.dtype is not None
     try:
@@ -218,7 +227,7 @@ def leased_copy(value: Buffer, operand: Operand, pool: Pool) -> Lease:
     return lease
 
 
-def host_form(resident: ResidentBuffer, allocator: Allocator) -> Block | Buffer:
+def host_form(resident: ResidentBuffer, allocator: Allocator) -> SharedBlock | Buffer:
     """Where the host has a result whose block it may read: there, or in a buffer of the tensor's own."""
     assert resident.lease is not None
     operand = resident.operand

@@ -21,8 +21,8 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
 from npu_tensor.runtime.npu.notices import Notices
-from npu_tensor.runtime.xrt.buffers import Block
-from npu_tensor.runtime.xrt.program import MOST_BUFFERS, Program
+from npu_tensor.runtime.xrt.buffers import SharedBlock
+from npu_tensor.runtime.xrt.npu_program import MOST_BUFFERS, NpuProgram
 
 __all__ = ["Context", "ContextRefused", "Contexts", "RunObject", "write_instructions"]
 
@@ -60,15 +60,15 @@ class RunObject:
 
     def __init__(self) -> None:
         self.run: Any = None
-        self.arguments: list[Block | None] = []
-        self.instructions: Block | None = None
+        self.arguments: list[SharedBlock | None] = []
+        self.instructions: SharedBlock | None = None
         self.words: Sequence[int] | None = None
 
 
 class Context:
     """A program that is loaded. latest: the newest batch of launches in it. first: number of its first buffer."""
 
-    def __init__(self, program: Program, driver: Any, device: Any) -> None:
+    def __init__(self, program: NpuProgram, driver: Any, device: Any) -> None:
         self.program = program
         self.driver = driver
         self.device = device
@@ -76,7 +76,7 @@ class Context:
         self.first = 0 if program.is_elf else 3
         self.run_objects: WeakSet[RunObject] = WeakSet()
         self.runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
-        self._shared: Block | None = None
+        self._shared: SharedBlock | None = None
         if program.is_elf:
             self._image = driver.elf(str(program.path))
             self.handle = driver.hw_context(device, self._image)
@@ -106,12 +106,12 @@ class Context:
         self.run_objects.add(run_object)  # First: an interrupt may come between, and `close` must find every run.
         run_object.run = run
 
-    def _instructions(self, words: Words) -> Block:
+    def _instructions(self, words: Words) -> SharedBlock:
         """A buffer with the instructions: one for all runs, or one for each if a run changes them."""
         if self._shared is not None:
             return self._shared
         bo = self.driver.bo(self.device, words.nbytes, self.driver.bo.flags.cacheable, self.kernel.group_id(1))
-        block = Block(bo, words.nbytes, [])
+        block = SharedBlock(bo, words.nbytes, [])
         write_instructions(block, words, self.driver)
         if not self.program.parameters:
             self._shared = block
@@ -146,7 +146,7 @@ class Context:
         self.kernel = self.handle = self._image = None
 
 
-def write_instructions(block: Block, words: Words, driver: Any) -> None:
+def write_instructions(block: SharedBlock, words: Words, driver: Any) -> None:
     """Put instructions where the NPU's controller reads them."""
     block.host_dirty = True
     block.bytes[: words.nbytes] = words.view(np.uint8)
@@ -164,7 +164,7 @@ class Contexts:
     def __init__(
         self,
         arch: Arch,
-        load: Callable[[Program], Context],
+        load: Callable[[NpuProgram], Context],
         settle: Callable[[Context], None],
         notices: Notices,
     ) -> None:
@@ -174,7 +174,7 @@ class Contexts:
         self._notices = notices
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
-    def get(self, program: Program) -> Context:
+    def get(self, program: NpuProgram) -> Context:
         """The context of a program, loaded if it is not. Raises ContextRefused, BuildError, and what the driver raises
         if it is not for want of contexts.
         """

@@ -16,30 +16,30 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, form_of, host_bytes, word
-from npu_tensor.runtime.xrt.buffers import Lease, Operand, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
 from npu_tensor.runtime.xrt.checked import CheckedKernels
-from npu_tensor.runtime.xrt.engine import Engine
 from npu_tensor.runtime.xrt.launches import KernelStep, Launch, on_host
-from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt.npu_program import NpuProgram
 from npu_tensor.runtime.xrt.recovery import is_strict
 from npu_tensor.task import Step, Task
 
 __all__ = ["LaunchStep"]
 
 
-def _operand(engine: Engine, task: Task, host: HostOperand, needed: int) -> Operand:
+def _operand(engine: NpuEngine, task: Task, host: HostOperand, needed: int) -> LaunchOperand:
     nbytes = max(host_bytes(host), needed)
     if host.number is None:
-        return Operand(None, True, host, None, nbytes, False, 0, 0)
+        return LaunchOperand(None, True, host, None, nbytes, False, 0, 0)
     if host.output:
         item, dtype, _, result_bytes, _ = task.outputs[host.number]
-        return Operand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
+        return LaunchOperand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
     source = task.inputs[host.number]
     assert source.dtype is not None
     form = form_of(host, source.dtype)
     # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
     key = engine.key(math.prod(host.layout.shape) * source.dtype.itemsize if form is None else form)
-    return Operand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
+    return LaunchOperand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
 
 
 class LaunchStep(KernelStep):
@@ -48,8 +48,8 @@ class LaunchStep(KernelStep):
     def __init__(
         self,
         kernel: NpuKernel,
-        engine: Engine,
-        program: Program,
+        engine: NpuEngine,
+        program: NpuProgram,
         checked: CheckedKernels,
         compute: Callable[[Task], Step],
     ) -> None:
@@ -104,7 +104,7 @@ class LaunchStep(KernelStep):
             values[item] = result
         return launch
 
-    def _reading(self, operand: Operand, value: Buffer) -> Lease:
+    def _reading(self, operand: LaunchOperand, value: Buffer) -> Lease:
         """Where the NPU finds a value."""
         engine = self.engine
         if operand.host.indexes is not None:

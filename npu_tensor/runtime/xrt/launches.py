@@ -16,12 +16,22 @@ from typing import Any, Final
 from npu_tensor._util.forks import cached_property
 from npu_tensor.config import config
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.xrt.buffers import Block, Lease, ResidentBuffer
+from npu_tensor.runtime.xrt.buffers import Lease, ResidentBuffer, SharedBlock
 from npu_tensor.runtime.xrt.contexts import Context, RunObject, write_instructions
-from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.runtime.xrt.npu_program import NpuProgram
 from npu_tensor.task import Step, Task
 
-__all__ = ["COMPLETED", "PENDING", "Batch", "KernelStep", "Launch", "RunFailed", "on_host", "submit", "sync_to_device"]
+__all__ = [
+    "COMPLETED",
+    "PENDING",
+    "KernelStep",
+    "Launch",
+    "LaunchBatch",
+    "RunFailed",
+    "on_host",
+    "submit",
+    "sync_to_device",
+]
 
 NEW: Final = 1
 COMPLETED: Final = 4
@@ -46,14 +56,16 @@ class KernelStep:
     in a runlist and by itself. latest: the newest batch that has it. queued: whether it waits to be submitted.
     """
 
-    def __init__(self, task: Task, program: Program, writes: Sequence[bool], compute: Callable[[Task], Step]) -> None:
+    def __init__(
+        self, task: Task, program: NpuProgram, writes: Sequence[bool], compute: Callable[[Task], Step]
+    ) -> None:
         self.task = task
         self.program = program
         self.inputs = tuple(source.item for source in task.inputs)
         self.writes = tuple(writes)
         self.chained_run = RunObject()
         self.last_run = RunObject()
-        self.latest: Batch | None = None
+        self.latest: LaunchBatch | None = None
         self.queued = False
         self._compute = compute
 
@@ -85,7 +97,7 @@ class Launch:
         self.inputs = inputs
         self.results = results
         self.words = words
-        self.batch: Batch | None = None
+        self.batch: LaunchBatch | None = None
         self.thread = current_thread()
         self.on_device = False
         self.error: Exception | None = None
@@ -118,14 +130,14 @@ class Launch:
             result.launch = None
 
 
-class Batch:
+class LaunchBatch:
     """Launches that are submitted together.
 
     phase: "submitting", "running", then "done" or "abandoned". One that nobody submits now and that is still in the
     first phase was interrupted. launches: none of one that has ended. program: what all of them run.
     """
 
-    __slots__ = ("_state", "context", "deadline", "launches", "phase", "program", "runlist", "tail")
+    __slots__ = ("_state", "context", "deadline", "last_run", "launches", "phase", "program", "runlist")
 
     context: Context
 
@@ -134,7 +146,7 @@ class Batch:
         self.program = launches[0].step.program
         self.phase = "submitting"
         self.runlist: Any = None
-        self.tail: Any = None
+        self.last_run: Any = None
         self._state = NEW
         self.deadline = 0.0
         for launch in launches:
@@ -150,13 +162,13 @@ class Batch:
     def end(self, phase: str) -> None:
         """Let go of XRT's objects, which would keep a context alive. phase: "done" or "abandoned"."""
         self.phase = phase
-        self.tail = self.runlist = None
+        self.last_run = self.runlist = None
 
     def state(self) -> int:
         """The state of the last launch, as XRT's number. Raises RuntimeError if the device cannot be asked."""
-        tail = self.tail
-        if self._state in PENDING and tail is not None:
-            self._state = int(tail.state())
+        last_run = self.last_run
+        if self._state in PENDING and last_run is not None:
+            self._state = int(last_run.state())
         return self._state
 
     def pause(self, since: float) -> None:
@@ -171,7 +183,7 @@ class Batch:
     def check(self) -> None:
         """Raise RunFailed unless all launches of a batch whose last one has ended have completed."""
         if self.state() != COMPLETED:
-            raise RunFailed(f"the launch ended in state {str(self.tail.state()).rpartition('STATE_')[2]}")
+            raise RunFailed(f"the launch ended in state {str(self.last_run.state()).rpartition('STATE_')[2]}")
         if self.runlist is not None:
             try:
                 self.runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
@@ -180,11 +192,11 @@ class Batch:
                 raise RunFailed(f"the launch ended in state {state[1]}" if state else str(error)) from None
 
 
-def submit(batch: Batch, context: Context, driver: Any) -> None:
+def submit(batch: LaunchBatch, context: Context, driver: Any) -> None:
     """Hand the launches of a batch to XRT. Raises RuntimeError."""
-    *listed, last = batch.launches
+    *chained, last = batch.launches
     run_objects = []
-    for launch in listed:
+    for launch in chained:
         _prepare(launch, launch.step.chained_run, context, driver)
         run_objects.append(launch.step.chained_run)
     _prepare(last, last.step.last_run, context, driver)
@@ -195,11 +207,11 @@ def submit(batch: Batch, context: Context, driver: Any) -> None:
         except RuntimeError:
             batch.runlist = None  # Nothing of it was submitted: it is one chain.
             raise
-    batch.tail = last.step.last_run.run
+    batch.last_run = last.step.last_run.run
     try:
-        batch.tail.start()
+        batch.last_run.start()
     except RuntimeError:
-        batch.tail = None
+        batch.last_run = None
         raise
     batch.deadline = time.monotonic() + config.launch_seconds
     batch.phase = "running"
@@ -214,7 +226,7 @@ def sync_to_device(launches: Sequence[Launch], driver: Any) -> None:
                 _sync(lease.block, driver)
 
 
-def _sync(block: Block, driver: Any) -> None:
+def _sync(block: SharedBlock, driver: Any) -> None:
     block.bo.sync(driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
     block.host_dirty = False
 

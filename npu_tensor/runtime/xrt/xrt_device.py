@@ -26,9 +26,9 @@ from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
-from npu_tensor.runtime.xrt.engine import Engine
 from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.launch_step import LaunchStep
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 from npu_tensor.runtime.xrt.power import set_power_mode
 from npu_tensor.task import Kernel, Step, Task
 
@@ -55,7 +55,7 @@ class XrtDevice(NpuDevice):
         super().__init__(uri, target, allocator)
         self.npu = npu
         self.on_host = on_host
-        self._engine: Engine | None = None
+        self._engine: NpuEngine | None = None
         self._awake_seconds = 0.0
         self._power = "default"
 
@@ -83,7 +83,7 @@ class XrtDevice(NpuDevice):
         return NpuCosts(self.target, npu_rates(self.target.array.device, self.identity), processor_rates())
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> NpuEngine:
         """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
         if self._engine is None:
             self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
@@ -137,10 +137,10 @@ class XrtDevice(NpuDevice):
             self._engine.submit()
 
     def synchronize(self) -> None:
-        """Wait until all that was launched has ended. See `Engine.synchronize`."""
+        """Wait until all that was launched has ended. See `NpuEngine.synchronize`."""
         if self._engine is not None:
             self._engine.synchronize()
 
     def host_copy(self, resident: ResidentBuffer) -> Any:
-        """See `Engine.host_copy`."""
+        """See `NpuEngine.host_copy`."""
         return self.engine.host_copy(resident)

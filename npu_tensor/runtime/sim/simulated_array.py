@@ -22,7 +22,7 @@ from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.clocks import RunClock
 from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, compile_source
-from npu_tensor.runtime.sim.machine import Leftover, Machine
+from npu_tensor.runtime.sim.machine import LeftInFifo, Machine
 from npu_tensor.runtime.sim.own_thread import OwnThread
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
@@ -97,7 +97,7 @@ class LoadedDesign:
         self.array = array
         self.design = design
         self.strict = strict
-        self.leftovers: tuple[Leftover, ...] = ()
+        self.leftovers: tuple[LeftInFifo, ...] = ()
         self.timeline: timeline.Timeline | None = None
         self._entries = entries
         self._machine: Machine | None = array.thread.call(self._start)

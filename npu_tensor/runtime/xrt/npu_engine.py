@@ -29,15 +29,15 @@ from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
-from npu_tensor.runtime.xrt.buffers import Block, Pool, ResidentBuffer, host_form
+from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
 from npu_tensor.runtime.xrt.health import Health
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit, sync_to_device
-from npu_tensor.runtime.xrt.program import Program, read_program
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch, LaunchBatch, RunFailed, submit, sync_to_device
+from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
 
-__all__ = ["Engine", "lock"]
+__all__ = ["NpuEngine", "lock"]
 
 MOST_FAULTS: Final = 3
 """Of one kernel in a row, after which this process leaves it to the CPU."""
@@ -56,7 +56,7 @@ _keys = itertools.count()
 """Keys of copies are different on all NPUs."""
 
 
-class Engine:
+class NpuEngine:
     """One NPU, opened. index: pyxrt's. uri: for messages."""
 
     def __init__(self, index: int, arch: Arch, uri: str, allocator: Allocator) -> None:
@@ -81,9 +81,9 @@ class Engine:
         """When something was last seen to have ended."""
         self.keepalive: KeepAlive | None = None
         self._keys: dict[HostOperand | int, int] = {}
-        self.programs: WeakValueDictionary[str, Program] = WeakValueDictionary()
+        self.programs: WeakValueDictionary[str, NpuProgram] = WeakValueDictionary()
         self._queue: list[Launch] = []
-        self._batches: list[Batch] = []
+        self._batches: list[LaunchBatch] = []
         self.reopen()
 
     @property
@@ -91,7 +91,7 @@ class Engine:
         """How many launches have not ended, as far as is known."""
         return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
 
-    def program(self, artifact: Artifact, design: Design) -> Program:
+    def program(self, artifact: Artifact, design: Design) -> NpuProgram:
         """The one program of an artefact. Raises BuildError."""
         program = self.programs.get(artifact.key)
         if program is None:
@@ -116,8 +116,8 @@ class Engine:
 
     # --- buffers
 
-    def _new_pool(self) -> Pool:
-        return Pool(self._create, config.pool_bytes, self._forget_arguments)
+    def _new_pool(self) -> BlockPool:
+        return BlockPool(self._create, config.pool_bytes, self._forget_arguments)
 
     def _forget_arguments(self) -> None:
         with lock:
@@ -129,7 +129,7 @@ class Engine:
         # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
         return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
 
-    def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
+    def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:
         """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
         self.check_process()
         if resident.launch is not None:
@@ -148,7 +148,7 @@ class Engine:
             self.say()
         return host
 
-    def _sync_from(self, block: Block) -> None:
+    def _sync_from(self, block: SharedBlock) -> None:
         since = time.perf_counter()
         try:
             block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
@@ -192,7 +192,7 @@ class Engine:
             return
         program = self._queue[0].step.program
         earlier = [batch for launch in self._queue if (batch := launch.step.latest) and batch.phase == "running"]
-        batch = Batch(self._queue)
+        batch = LaunchBatch(self._queue)
         self._batches.append(batch)
         self._queue = []
         try:
@@ -219,7 +219,7 @@ class Engine:
             if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
                 self._fault(str(error), program)
 
-    def _load(self, program: Program) -> Context:
+    def _load(self, program: NpuProgram) -> Context:
         if self.device is None:
             raise ContextRefused(self.health.cause)  # It was lost while another context was waited for.
         in_flight.release()  # What has ended meanwhile gives its context back.
@@ -229,7 +229,7 @@ class Engine:
         if context.latest is not None:
             self.wait(context.latest)
 
-    def wait(self, batch: Batch) -> None:
+    def wait(self, batch: LaunchBatch) -> None:
         """Return when the NPU has ended a batch, or is not waited for any more."""
         since = time.perf_counter()
         while batch.phase == "running":
@@ -261,7 +261,7 @@ class Engine:
         if events.listeners:
             self.notices.add_phase("run", since)
 
-    def _complete(self, batch: Batch) -> None:
+    def _complete(self, batch: LaunchBatch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
         for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
             try:
@@ -331,7 +331,7 @@ class Engine:
 
     # --- faults
 
-    def _fault(self, cause: str, program: Program, suspect: bool = True) -> None:
+    def _fault(self, cause: str, program: NpuProgram, suspect: bool = True) -> None:
         """A launch of a program failed. suspect: whether the device may be to blame. With the lock."""
         program.faults += _NOT_OF_A_KERNEL.search(cause) is None
         if program.faults >= MOST_FAULTS and not program.refused:
@@ -353,7 +353,7 @@ class Engine:
         """
         self.faults += 1
         if self._queue or launches:
-            self._batches.append(Batch([*launches, *self._queue]))
+            self._batches.append(LaunchBatch([*launches, *self._queue]))
             self._queue = []
         for batch in self._batches:
             in_flight.keep_batch(batch)
@@ -373,7 +373,7 @@ class Engine:
         self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
 
-    def decline(self, program: Program, cause: str) -> None:
+    def decline(self, program: NpuProgram, cause: str) -> None:
         """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
         lost = _LOST.search(cause) is not None
         if lost:
