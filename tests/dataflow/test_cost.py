@@ -21,7 +21,7 @@ from npu_tensor.dataflow.cost import (
 )
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 
 SOURCE = Source(
     "cost",

@@ -32,7 +32,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Refusal, Task
 from npu_tensor.tensor import RECORDERS, Tensor

@@ -28,7 +28,7 @@ from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Fusion, Refusal, Task
 

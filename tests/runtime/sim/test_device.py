@@ -19,7 +19,7 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
-from npu_tensor.runtime.sim.array import LoadedDesign
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import parse
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel

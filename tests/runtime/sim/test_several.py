@@ -16,7 +16,7 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.array import LoadedDesign
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, simulated
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))

@@ -11,17 +11,18 @@ from unittest import mock
 
 import pytest
 from machine import Fault, Machine
+from npu_values import Clock
 from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
+from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines, notices
-from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt import engines, npu_engine
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
-from npu_tensor.runtime.xrt.recovery import Recovery
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -112,17 +113,6 @@ def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, mon
     assert "run" not in names(run.event.phases[len(before) :])
 
 
-class Clock:
-    """Of a machine on which nothing but waiting takes time."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    monotonic = perf_counter
-
-
 class Waiting(SimpleNamespace):
     """A batch that ends at `ends`. behind: the one it waits for, from second 2 on."""
 
@@ -137,13 +127,13 @@ class Waiting(SimpleNamespace):
 
 
 def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(engine, "time", clock)
+    clock = Clock(0.0)
+    monkeypatch.setattr(npu_engine, "time", clock)
     monkeypatch.setattr(notices, "time", clock)
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
-    waits: Any = Engine.__new__(Engine)
-    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu", Recovery())
+    waits: Any = NpuEngine.__new__(NpuEngine)
+    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):
         waits.wait(second)
