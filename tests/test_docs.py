@@ -21,8 +21,10 @@ from npu_tensor.cli.docs import docs
 from npu_tensor.cli.pages import RECORDED
 from npu_tensor.config import Config
 from npu_tensor.dtypes import DTYPES
+from npu_tensor.ops import registry
 from npu_tensor.runtime.devices.device_uri import OPTIONS
-from npu_tensor.tensor import FUNCTIONS
+
+FUNCTIONS = registry.functions()
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [

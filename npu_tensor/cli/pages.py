@@ -12,14 +12,16 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from npu_tensor import functions  # noqa: F401 - enters them in the registry
 from npu_tensor.cli.interface import interface_page, without_html
 from npu_tensor.config import Config
-from npu_tensor.functions import GGML_NAMES
 from npu_tensor.kernels import DATA_OPS
-from npu_tensor.ops import OPS, Op
+from npu_tensor.ops import OPS, Op, registry
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.devices.device_uri import OPTIONS
-from npu_tensor.tensor import FUNCTIONS, Tensor
+from npu_tensor.tensor import Tensor
+
+FUNCTIONS: Final = registry.functions()
 
 __all__ = [
     "COMPOSITE_HEADINGS",
@@ -83,7 +85,7 @@ def op_row(op: Op) -> tuple[str, ...]:
 
 def composite_row(name: str) -> tuple[str, str, str]:
     """The cells of a function that is made of several ops under COMPOSITE_HEADINGS."""
-    return name, GGML_NAMES.get(name, ""), _first_line(FUNCTIONS[name])
+    return name, registry.PUBLIC[name].ggml, _first_line(FUNCTIONS[name])
 
 
 def composites() -> list[str]:
