@@ -64,7 +64,13 @@ def operator_recorder(op: Op, name: str, *, reflected: bool = False) -> Callable
     function = _compiled_late(op, name, lambda: _operator_source(op, name, reflected))
     function.__module__, function.__qualname__ = "npu_tensor", f"Tensor.{name}"
     function.__doc__ = f"As {op.name}: {op.doc}"
+    function.__signature__ = _OPERATOR_SIGNATURES[len(op.operands) - 1]  # type: ignore[attr-defined]
     return function
+
+
+_SELF: Final = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Tensor")
+_OTHER: Final = inspect.Parameter("other", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Any")
+_OPERATOR_SIGNATURES: Final = (inspect.Signature([_SELF]), inspect.Signature([_SELF, _OTHER]))
 
 
 def _variadic(op: Op) -> Callable[..., Any]:
