@@ -197,7 +197,7 @@ def test_help_of_commands_needs_no_more_than_the_package_and_click() -> None:
     loaded = modules_after_commands()
     assert {"npu_tensor.cli.config", "npu_tensor.benchmarks.command", "click"} <= loaded
     assert loaded.isdisjoint({"rich", "networkx", "llvmlite", "importlib.metadata", "statistics", "runpy"})
-    at_work = {"calibrate", "demo", "doctor", "pregen", "profiling", "self_test", "cli.pages"}
+    at_work = {"calibrate", "demo", "doctor", "pregen", "profiling", "self_test"}
     assert loaded.isdisjoint({f"npu_tensor.{name}" for name in at_work})
     assert not any(name.startswith(("npu_tensor.runtime.cpu.", "npu_tensor.runtime.sim.")) for name in loaded)
 

@@ -72,8 +72,7 @@ def interface_page() -> str:
     lines = [
         "# Interface",
         "",
-        "Generated from the docstrings; regenerate with `npu-tensor docs --write`. The functions and methods that "
-        "record ops are in [ops.md](ops.md).",
+        "The functions and methods that record ops are in [ops.md](ops.md).",
     ]
     for heading, documented in _sections().items():
         lines += ["", f"## {heading}"]
