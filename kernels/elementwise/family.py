@@ -14,6 +14,7 @@ from npu_tensor.kernels.elementwise.plan import Operand, Plan, collapse
 from npu_tensor.kernels.elementwise.source import Formula
 from npu_tensor.kernels.elementwise.tiling import plan
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
@@ -78,7 +79,7 @@ def _words(program: Program, numbers: list[int]) -> list[tuple[int, Literal["int
     return words
 
 
-def _precision(task: Task, target: Target) -> emitter.Precision:
+def _precision(task: Task, target: Target) -> Precision:
     """Half unless a float32 result is asked for that is more exact than its operands."""
     exact = target.float32 == "emulate" and any(output.dtype is float32 for output in task.outputs)
     return "full" if exact else "half"

@@ -22,9 +22,9 @@ from npu_tensor.kernels.rowwise.program import (
     rough_values,
     row_values,
     short_loads,
-    walk_roots,
     walks,
 )
+from npu_tensor.ops.analysis import Precision, needed
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
 __all__ = [
@@ -123,9 +123,8 @@ class _Code:
         """
         given, invariant = self.given(places, start, known)
         given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in found})
-        roots = walk_roots(self.program, walk.reductions, walk.outputs)
-        precision: emitter.Precision = "half" if self.rough.issuperset(roots) else "full"
-        code = emitter.statements(self.program, given, self.lanes, precision, roots, invariant, self.short)
+        precision: Precision = "half" if self.rough.issuperset(walk.roots) else "full"
+        code = emitter.statements(self.program, given, self.lanes, precision, walk.roots, invariant, self.short)
         lines = [*code.hoisted, f"{self.loop}({count}, [&](int32 start, auto lanes) {{"]
         lines += ["  " + line for line in code.body]
         for reduction in walk.reductions:
@@ -146,7 +145,7 @@ class _Code:
         new = [value for value in self.row_values[number] if value not in walk.reductions]
         if new:
             given, invariant = self.given(places, "0", [*known, *walk.reductions])
-            precision: emitter.Precision = "half" if self.rough.issuperset(new) else "full"
+            precision: Precision = "half" if self.rough.issuperset(new) else "full"
             code = emitter.statements(
                 self.program, given, self.lanes, precision, new, invariant, self.short, f"w{number}_"
             )
@@ -216,7 +215,7 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
         places[-1 - number] = f"out{number} + {step}"
     body, known, found = [], list[int](), list[int]()
     for number, walk in enumerate(code.walks):
-        evaluated = emitter.needed(row.program, walk_roots(row.program, walk.reductions, walk.outputs), known)
+        evaluated = needed(row.program, walk.roots, known)
         kept = [value for value in values if value in evaluated and value not in found]
         body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
         body += ["{", indent(code.walk(walk, places, "start", "length", known, found, kept), "  "), "}"]

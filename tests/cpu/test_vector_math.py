@@ -10,7 +10,8 @@ import pytest
 import torch
 from kernel_harness import LEVELS, run, target
 
-from npu_tensor.ops.expression import PRIMITIVES, Builder, Program, Symbol
+from npu_tensor.ops.expression import Builder, Program, Symbol
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.object_file import read_symbols

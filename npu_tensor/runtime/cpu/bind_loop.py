@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.ops.analysis import PER_ELEMENT, frequencies
+from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
@@ -86,16 +87,10 @@ def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], o
     if not along or across:
         return False
     strides = iter(space.inner_strides[outputs:])
-    moving = {slot for slot, source in enumerate(inputs) if source.layout is not None and next(strides)}
-    varies: list[bool] = []
-    for primitive, arguments, _, value in program.instructions:
-        if primitive == "load":
-            varies.append(value in moving)
-        else:
-            within_row = any(varies[argument] for argument in arguments) and not PRIMITIVES[primitive].reduces
-            varies.append(primitive == "index" or within_row)
+    fixed = {slot for slot, source in enumerate(inputs) if source.layout is not None and not next(strides)}
+    frequency = frequencies(program, fixed)
     return all(
-        varies[value] or not stride
+        frequency[value] == PER_ELEMENT or not stride
         for value, stride in zip(program.outputs, space.inner_strides[:outputs], strict=True)
     )
 

@@ -18,7 +18,7 @@ from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.runtime.cpu.loop_base import Operand
-from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel, refusal
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.memory import Allocator
@@ -118,14 +118,10 @@ class CpuDevice:
             return composed if isinstance(composed, Refusal) else ComposedKernel(self, task, composed)
         assert task.program is not None
         programs = [task.program, *(prologue.program for prologue in task.prologues if prologue)]
-        for primitive, _, dtype, _ in (x for program in programs for x in program.instructions):
-            if dtype == "float64" and primitive in _FLOAT32_ONLY:
-                return Refusal(f"{primitive} is compiled for float32, not for float64")
-            if primitive == "pow" and not dtype.startswith("float"):
-                return Refusal("integer powers have no compiled form")
+        for program in programs:
+            reason = refusal(program)
+            if reason is not None:
+                return Refusal(reason)
         if task.kind == "matmul":
             return ProductKernel(self, task)
         return LoopKernel(self, task)
-
-
-_FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow"})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from npu_tensor.ops.analysis import ONCE, PER_ELEMENT, frequencies, needed, reduces
 from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import cast, emit_program
-from npu_tensor.runtime.cpu.program_analysis import ONCE, ProgramAnalysis, needed_instructions
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
 
@@ -76,8 +77,17 @@ class LoopBase:
         self.emitter = Emitter(spec.target)
         inputs = spec.operands[len(spec.program.outputs) :]
         row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary()}
-        self.analysis = ProgramAnalysis(spec.program, frozenset(row_slots))
+        self.frequency = frequencies(spec.program, row_slots)
         self.known: dict[int, Value] = {}
+
+    def flops(self, roots: Iterable[int], known: Collection[int] = ()) -> int:
+        """Floating-point operations per element that evaluate `roots`."""
+        instructions = self.program.instructions
+        return sum(
+            PRIMITIVES[instructions[number].primitive].flops
+            for number in needed(self.program, roots, known)
+            if self.frequency[number] == PER_ELEMENT and number not in known
+        )
 
     def loads_vary(self) -> bool:
         """Whether even operands with "row" access have to be loaded for every element."""
@@ -254,11 +264,12 @@ class LoopBase:
     ) -> dict[int, Value]:
         """`known` and all that `roots` need which changes no more often than `frequency` says."""
         result = dict(known)
-        needed = needed_instructions(self.program, roots, result)
         fixed = [
             number
-            for number in needed
-            if self.analysis.frequency[number] <= frequency and not self.analysis.reduces(number)
+            for number in needed(self.program, roots, result)
+            if number not in result
+            and self.frequency[number] <= frequency
+            and not reduces(self.program.instructions[number])
         ]
         zero = self.emitter.constant(0, "i64")
         self.evaluate(fixed, result, Place(pointers, zero, zero, zero, None))

@@ -20,16 +20,37 @@ Four forms, all of which can be split between threads by `begin` and `end`:
 
 from __future__ import annotations
 
-from npu_tensor.ops.expression import PRIMITIVES, Program
+from typing import Final
+
+from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
 from npu_tensor.runtime.cpu.loop_base import ACCESSES, NUMBERS, LoopSpec, Operand
 from npu_tensor.runtime.cpu.map_kernel import MapKernel
+from npu_tensor.runtime.cpu.primitives import ELEMENTWISE
+from npu_tensor.runtime.cpu.reductions import REDUCTIONS
 from npu_tensor.runtime.cpu.row_kernel import SHORT_VECTORS, RowKernel
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.tile_kernel import TileKernel
 from npu_tensor.runtime.cpu.values import MEMORY_ELEMENT, register_dtype
 
-__all__ = ["length_class", "loop_kernel"]
+__all__ = ["length_class", "loop_kernel", "refusal"]
+
+_COMPILED: Final = frozenset((*ELEMENTWISE, *REDUCTIONS, "load", "scalar", "constant", "index"))
+
+
+def refusal(program: Program) -> str | None:
+    """Why a program has no compiled form, or None."""
+    for primitive, _, dtype, _ in program.instructions:
+        if primitive not in _COMPILED:
+            return f"{primitive} has no compiled form"
+        if primitive in vector_math.FUNCTIONS and dtype != "float32":
+            if dtype == "float64":
+                return f"{primitive} is compiled for float32, not for float64"
+            return "integer powers have no compiled form"  # All others are functions of floats only.
+    return None
+
 
 
 def length_class(program: Program, length: int, lanes: int, columns: bool = False) -> int | None:
