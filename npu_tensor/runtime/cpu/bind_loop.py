@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +21,9 @@ from npu_tensor.runtime.cpu.cpu_cost import grain
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.loop_base import Operand
 from npu_tensor.runtime.cpu.loop_kernel import length_class
+from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.task import Input, Output, Step
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
 __all__ = ["bind_loop", "number_types"]
 
@@ -37,7 +35,7 @@ MOST_TRANSPOSED = 4
 
 
 def bind_loop(
-    owner: CpuDevice,
+    owner: Processor,
     program: Program,
     shape: tuple[int, ...],
     rows: int,
@@ -181,7 +179,7 @@ def _meta(
 
 
 def _step(
-    owner: CpuDevice,
+    owner: Processor,
     kernel: Address,
     meta: np.ndarray[Any, Any],
     n: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
@@ -17,13 +17,11 @@ from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.gemm import Computed
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS
+from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
 __all__ = ["ComposedKernel", "LoopKernel", "ProductKernel"]
 
@@ -33,12 +31,12 @@ class LoopKernel:
 
     device = "cpu"
 
-    def __init__(self, device: CpuDevice, task: Task) -> None:
-        self.owner = device
+    def __init__(self, processor: Processor, task: Task) -> None:
+        self.owner = processor
         self.task = task
         assert task.program is not None
         self.name = "fused map" if task.kind == "map" else "row"
-        self.reason = f"compiled, {device.target.lanes} lanes" + (", fused" if len(task.ops) > 1 else "")
+        self.reason = f"compiled, {processor.target.lanes} lanes" + (", fused" if len(task.ops) > 1 else "")
         self.origin = "none"
 
     @cached_property
@@ -75,12 +73,12 @@ class ComposedKernel:
 
     device = "cpu"
 
-    def __init__(self, device: CpuDevice, task: Task, composed: Composed) -> None:
-        self.owner = device
+    def __init__(self, processor: Processor, task: Task, composed: Composed) -> None:
+        self.owner = processor
         self.task = task
         self.composed = composed
         self.name = "map" if len(composed.tasks) == 1 else f"{len(composed.tasks)} loops"
-        self.reason = f"compiled, {device.target.lanes} lanes"
+        self.reason = f"compiled, {processor.target.lanes} lanes"
         self.origin = "none"
 
     @cached_property
@@ -101,8 +99,8 @@ class ProductKernel:
     device = "cpu"
     name = "gemm"
 
-    def __init__(self, device: CpuDevice, task: Task) -> None:
-        self.owner = device
+    def __init__(self, processor: Processor, task: Task) -> None:
+        self.owner = processor
         self.task = task
         call = task.call
         assert call is not None
@@ -221,7 +219,7 @@ class _Copy:
         return copied
 
 
-def _bind_copy(owner: CpuDevice, source: Input, item: int) -> tuple[_Copy, Input]:
+def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[_Copy, Input]:
     assert source.layout is not None
     assert source.dtype is not None
     shape = source.layout.shape
@@ -238,7 +236,7 @@ def _unused_item(task: Task) -> int:
     return 1 + max([source.item for source in task.inputs] + [output.item for output in task.outputs])
 
 
-def _bind_composed(owner: CpuDevice, composed: Composed) -> Step:
+def _bind_composed(owner: Processor, composed: Composed) -> Step:
     """Several loops in place of one; constants and results of all but the last loop live in values of their own."""
     results = composed.tasks[-1].outputs
     constants = {item: Buffer.from_array(array) for item, array in composed.constants.items()}
