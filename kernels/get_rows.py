@@ -22,9 +22,10 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.movement.copies import joined, pattern
+from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]

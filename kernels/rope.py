@@ -27,10 +27,11 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.dtypes import bfloat16, float16, float32
 from npu_tensor.kernels.codegen.cycles import CASTS, CYCLES
-from npu_tensor.kernels.movement.copies import joined, pattern
+from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]

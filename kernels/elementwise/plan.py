@@ -21,6 +21,7 @@ from typing import NamedTuple
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import merged
 
 __all__ = ["Operand", "Plan", "carrier", "collapse", "leading_zeros"]
 
@@ -117,7 +118,7 @@ class Plan(NamedTuple):
     def _streamed(self, operand: Operand, output: bool) -> HostOperand:
         # The innermost dimension stays apart if it is padded.
         cut = len(self.shape) - (self.pitch != self.shape[-1])
-        outer, (steps,) = _merge(self.shape[:cut], [operand.strides[:cut]])
+        outer, (steps,) = merged(self.shape[:cut], [operand.strides[:cut]])
         shape = (*(outer or (1,)), *self.shape[cut:])
         strides = (*(steps or (0,)), *operand.strides[cut:])
         return _padded(operand, output, shape, strides, self.pitch if cut < len(self.shape) else None, self.elements)
@@ -167,24 +168,9 @@ def leading_zeros(strides: Sequence[int]) -> int:
     return next((axis for axis, stride in enumerate(strides) if stride), len(strides))
 
 
-def _merge(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Without dimensions of extent 1, and with neighbours joined that every operand walks in equal steps."""
-    extents: list[int] = []
-    steps: list[tuple[int, ...]] = []
-    for axis, extent in enumerate(shape):
-        step = tuple(own[axis] for own in strides)
-        if extent == 1:
-            continue
-        if extents and all(outer == inner * extent for outer, inner in zip(steps[-1], step, strict=True)):
-            extents[-1] *= extent
-            steps[-1] = step
-        else:
-            extents.append(extent)
-            steps.append(step)
-    return tuple(extents), [tuple(step[number] for step in steps) for number in range(len(strides))]
-
-
-def collapse(shape: tuple[int, ...], layouts: Sequence[Layout]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+def collapse(
+    shape: tuple[int, ...], layouts: Sequence[Layout]
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """The shape with as few dimensions as possible, one at least, and the strides of every layout over it."""
-    extents, strides = _merge(shape, [layout.strides for layout in layouts])
-    return (extents, strides) if extents else ((1,), [(1,)] * len(layouts))
+    extents, strides = merged(shape, [layout.strides for layout in layouts])
+    return (extents, strides) if extents else ((1,), ((1,),) * len(layouts))
