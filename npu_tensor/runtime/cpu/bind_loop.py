@@ -19,7 +19,7 @@ from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
-from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
 from npu_tensor.runtime.cpu.loop_kernel import length_class
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
@@ -53,7 +53,7 @@ def bind_loop(
     operands, order = _operands(program, space, inputs, outputs, fixed, columns, tiles)
     length = None if space.runs else length_class(program, space.inner, owner.target.lanes, columns)
     flat = streaming and not space.outer
-    kernel = owner.loop(program, operands, len(space.outer), flat, columns, length, space.runs)
+    kernel = owner.loop(LoopSpec(program, operands, len(space.outer), flat, columns, length, space.runs))
     meta = _meta(space, operands, order, fixed)
     elements = math.prod(space.outer) * space.inner
     n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements

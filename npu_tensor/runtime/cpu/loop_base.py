@@ -39,15 +39,23 @@ class Operand(NamedTuple):
 
 
 class LoopSpec(NamedTuple):
-    """What a kernel is generated from; see loop_kernel."""
+    """What a loop kernel is compiled for. `loop_kernel` says what the forms are.
 
-    name: str
+    operands: the outputs, then the slots that loads and scalars name. outer: the number of outer dimensions; without
+    any there is a single row. nontemporal: a map without outer dimensions may write past the caches, for outputs larger
+    than these. columns: asks for the column form, which needs outer dimensions; there, outputs with one value per row
+    are stored once and those with one per element along the inner dimension. length: promises the inner length. Rows of
+    a few vectors are then kept in registers; and where expensive intermediate values are to be kept for a second walk
+    over a row, the promise spares the code for rows that are too long for that, about half of the compilation. runs:
+    the number of outer dimensions that belong to the row, in the form of rows; no length is promised then.
+    """
+
     program: Program
     operands: tuple[Operand, ...]
     outer: int
-    target: Target
-    nontemporal: bool
-    length: int | None
+    nontemporal: bool = False
+    columns: bool = False
+    length: int | None = None
     runs: int = 0
 
 
@@ -69,12 +77,12 @@ class Place(NamedTuple):
 class LoopBase:
     """A kernel of one form. Subclasses say in `body` how positions are walked over."""
 
-    def __init__(self, spec: LoopSpec) -> None:
+    def __init__(self, spec: LoopSpec, target: Target) -> None:
         self.spec = spec
         self.program = spec.program
         self.operands = spec.operands
         self.outer = spec.outer
-        self.emitter = Emitter(spec.target)
+        self.emitter = Emitter(target)
         inputs = spec.operands[len(spec.program.outputs) :]
         row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary()}
         self.frequency = frequencies(spec.program, row_slots)
@@ -97,9 +105,7 @@ class LoopBase:
         self.read_arguments()
         self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, [])
         self.body()
-        return self.emitter.module(
-            self.emitter.function(f"@{self.spec.name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)")
-        )
+        return self.emitter.module(self.emitter.function("@kernel(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"))
 
     def body(self) -> None:
         raise NotImplementedError

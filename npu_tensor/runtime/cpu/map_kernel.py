@@ -58,7 +58,7 @@ class MapKernel(LoopBase):
                 e.intrinsic("llvm.x86.sse.sfence", result="void", overloads=())
             return []
 
-        if self.spec.nontemporal and self.streams(unroll):
+        if self.spec.nontemporal and self.outer == 0 and self.streams(unroll):
             e.branch(self.aligned(pointers, first), past_caches, usual)
         else:
             usual()

@@ -14,7 +14,7 @@ from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
-from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
@@ -65,23 +65,12 @@ class Processor:
     def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
         return Gemm(self.engine, self.target, shape, **more)
 
-    def loop(self, program: Program, *form: Any) -> Address:
-        """The address of a compiled kernel. form: operands to runs of `loop_kernel`, without the target."""
-        return self._loops(program.constants, program, *form)
+    def loop(self, spec: LoopSpec) -> Address:
+        """The address of a compiled kernel."""
+        return self._loops(spec.program.constants, spec)
 
-    def _compiled_loop(
-        self,
-        constants: tuple[str, ...],
-        program: Program,
-        operands: tuple[Operand, ...],
-        outer: int,
-        streaming: bool,
-        columns: bool,
-        length: int | None,
-        runs: int,
-    ) -> Address:
-        ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length, runs)
-        return self.engine.compile(ir, "kernel")["kernel"]
+    def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
+        return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
 
     @contextmanager
     def compiling(self, kernel: Any) -> Iterator[None]:
