@@ -19,6 +19,7 @@ __all__ = [
     "CacheDamaged",
     "CacheEvicted",
     "CacheHit",
+    "CodeGenerated",
     "ContextClosed",
     "ContextOpened",
     "DeviceFault",
@@ -100,6 +101,15 @@ class BuildFinished(Event):
     backend: str
     seconds: float
     error: str = ""
+
+
+@dataclass(frozen=True)
+class CodeGenerated(Event):
+    """Code of kernels for the processor was generated. language: of `text`. name: of the functions in it."""
+
+    language: str
+    name: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True)

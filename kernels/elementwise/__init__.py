@@ -13,6 +13,7 @@ from npu_tensor.kernels.elementwise.design import design
 from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand, collapse, plan
 from npu_tensor.kernels.elementwise.source import Formula
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim"]
@@ -65,7 +66,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     )
 
 
-def _precision(task: Task, target: Target) -> emitter.Precision:
+def _precision(task: Task, target: Target) -> Precision:
     """Half unless a float32 result is asked for that is more exact than its operands."""
     exact = target.float32 == "emulate" and any(output.dtype is float32 for output in task.outputs)
     return "full" if exact else "half"

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.words import keep_function, runtime_word
 from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
 __all__ = ["Formula", "keep_text", "map_text", "short_loads"]
@@ -26,7 +27,7 @@ class Formula(NamedTuple):
     program: Program
     slots: tuple[int, ...]
     lanes: int
-    precision: emitter.Precision
+    precision: Precision
 
     @property
     def words(self) -> int:

@@ -8,6 +8,7 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import cycles, emitter
 from npu_tensor.kernels.codegen.words import Word, runtime_word
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Input, Refusal, Task
 
 __all__ = ["Epilogue", "Reads", "epilogue"]
@@ -62,7 +63,7 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     reason = emitter.refusal(program, given)
     if reason is not None:
         return Refusal(reason)
-    precision: emitter.Precision = "full" if task.outputs[0].dtype.name in ("float32", "float16") else "half"
+    precision: Precision = "full" if task.outputs[0].dtype.name in ("float32", "float16") else "half"
     program_bytes = cycles.program_bytes(program, precision)
     if program_bytes > PROGRAM_BYTES - ROW_BYTES * len(reads.rows) - COLUMN_BYTES * len(reads.columns):
         return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")

@@ -11,6 +11,7 @@ from typing import Final
 
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import emitter
+from npu_tensor.kernels.codegen.cycles import has_code
 from npu_tensor.kernels.codegen.storage import host_dtypes
 from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.offer import Offer, Target
@@ -18,7 +19,8 @@ from npu_tensor.kernels.rowwise.cost import code_bytes
 from npu_tensor.kernels.rowwise.design import design
 from npu_tensor.kernels.rowwise.layout import RowLayout, row_layout
 from npu_tensor.kernels.rowwise.plan import FUNCTION_BYTES, RowTask, plan_rows
-from npu_tensor.kernels.rowwise.program import Access, Operand, RowProgram, narrow, reduces, varying
+from npu_tensor.kernels.rowwise.program import Access, Operand, RowProgram, narrow, varying
+from npu_tensor.ops.analysis import reduces
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
@@ -100,7 +102,8 @@ def _unable(program: Program) -> str | None:
     for number, instruction in enumerate(program.instructions):
         if reduces(instruction):
             operand = program.instructions[instruction.operands[0]].dtype
-            if operand not in emitter.REGISTERS or (operand == "bool" and instruction.dtype == "bool"):
+            summed = "int32" if operand == "bool" and instruction.dtype != "bool" else operand
+            if not has_code(instruction.primitive, summed):
                 return f"{instruction.primitive} of {operand} is left to the CPU"
         if reduces(instruction) or instruction.primitive in ("load", "scalar", "index"):
             given.append(number)

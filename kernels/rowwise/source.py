@@ -23,9 +23,9 @@ from npu_tensor.kernels.rowwise.program import (
     rough_values,
     row_values,
     short_loads,
-    walk_roots,
     walks,
 )
+from npu_tensor.ops.analysis import Precision, needed
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
 __all__ = ["chunks_source", "first_stream", "partial_bytes", "pass_inputs", "rows_source", "state_bytes"]
@@ -101,7 +101,7 @@ class _Code:
         self, roots: Sequence[int], given: Mapping[int, str], invariant: Collection[int], prefix: str = "v"
     ) -> emitter.Statements:
         """What computes `roots`, roughly where small errors vanish."""
-        precision: emitter.Precision = "half" if self.rough.issuperset(roots) else "full"
+        precision: Precision = "half" if self.rough.issuperset(roots) else "full"
         return emitter.statements(self.program, given, self.lanes, precision, roots, invariant, self.short, prefix)
 
     def walk(
@@ -120,7 +120,7 @@ class _Code:
         """
         given, invariant = self.operands(places, start, known)
         given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
-        code = self.statements(walk_roots(self.program, walk.reductions, walk.outputs), given, invariant)
+        code = self.statements(walk.roots, given, invariant)
         lines = [*code.hoisted, f"{self.loop}({count}, [&](int32 start, auto lanes) {{"]
         lines += ["  " + line for line in code.body]
         for reduction in walk.reductions:
@@ -201,7 +201,7 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
         places[-1 - number] = f"out{number} + {step}"
     body, known, kept = [], list[int](), list[int]()
     for number, walk in enumerate(code.walks):
-        evaluated = emitter.needed(row.program, walk_roots(row.program, walk.reductions, walk.outputs), known)
+        evaluated = needed(row.program, walk.roots, known)
         stored = [value for value in values if value in evaluated and value not in kept]
         body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
         body += ["{", indent(code.walk(walk, places, "start", "length", known, kept, stored), "  "), "}"]

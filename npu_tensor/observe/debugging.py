@@ -18,7 +18,7 @@ from npu_tensor import events
 from npu_tensor._util.units import duration
 from npu_tensor.config import config
 
-__all__ = ["follow", "show", "show_code"]
+__all__ = ["follow", "show"]
 
 _sources: set[Any] = set()
 """C++ that was printed; kernels of many shapes share it."""
@@ -34,8 +34,10 @@ def show(event: events.Event) -> None:
             _print(_ran(event))
         case events.PlanBuilt() if level >= 3:
             _print("\n".join(_placement(event.plan)))
-            for source in _new_sources(event.plan):
-                show_code("C++", source.name, source.text)
+            for source in _new_sources(event.plan) if level >= 4 else ():
+                _print(_code("C++", source.name, source.text))
+        case events.CodeGenerated() if level >= 4:
+            _print(_code(event.language, event.name, event.text))
 
 
 _listener = partial(show)
@@ -47,15 +49,13 @@ def follow() -> None:
     events.keep_listening(_listener, config.in_use("debug"))
 
 
-def show_code(language: str, name: str, text: str) -> None:
-    """Print code that this process has generated, if `config.debug` asks for it."""
-    if config.debug >= 4:
-        _print(f"--- {language} of {name}, {len(text.splitlines())} lines\n{text.rstrip()}\n---")
-
-
 def _print(text: str) -> None:
     if text:
         print(text, file=sys.stderr)
+
+
+def _code(language: str, name: str, text: str) -> str:
+    return f"--- {language} of {name}, {len(text.splitlines())} lines\n{text.rstrip()}\n---"
 
 
 def _line(event: events.Event) -> str:

@@ -160,7 +160,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "planner.selection": lambda _: Case((selection.lock,), lambda: (nt.ones(3) * 2 + 1).tolist()),
     "ggml_hsa.kernel_log": recorder,
     "runtime.build.progress": bar,
-    "runtime.cpu.cpu_device": cpu_pool,
+    "runtime.cpu.processor": cpu_pool,
     "runtime.devices.host": lambda _: Case((host._lock,), lambda: (host.host_devices(), host.allocator())),
     "runtime.devices.logical": logical,
     "runtime.npu.npu_kernel": offer,
@@ -294,7 +294,7 @@ def test_two_threads_get_the_same_pool(monkeypatch: pytest.MonkeyPatch) -> None:
         assert may_end.wait(SECONDS)
         return object()
 
-    monkeypatch.setattr("npu_tensor.runtime.cpu.cpu_device.Pool", make)
+    monkeypatch.setattr("npu_tensor.runtime.cpu.processor.Pool", make)
     device = CpuDevice(memory.Allocator())
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(device.pool)) for _ in range(2)]

@@ -50,7 +50,6 @@ LAYERS = (
 )
 TO_BE_MENDED = {
     "npu_tensor.graph.aliasing": "npu_tensor.planner",
-    "npu_tensor.runtime.cpu.engine": "npu_tensor.observe",
     "npu_tensor.observe.explain": "npu_tensor.tensor",
 }
 """Imports that go up, by module: none may be added."""

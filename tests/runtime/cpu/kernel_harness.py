@@ -11,7 +11,7 @@ import numpy as np
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.target import Target, host_target
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
@@ -37,7 +37,7 @@ def _engine(level: str) -> Engine:
 
 @cache
 def _compiled(level: str, program: Program, operands: tuple[Operand, ...], outer: int, options: tuple[Any, ...]) -> Any:
-    text = loop_kernel("kernel", program, operands, outer, target(level), **dict(options))
+    text = loop_kernel(LoopSpec(program, operands, outer, **dict(options)), target(level))
     address = _engine(level).compile(text, "kernel")["kernel"]
     function = _KERNEL(address)
     function.address = address  # keeps the code

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
 import pytest
 
+import npu_tensor
 from npu_tensor._util.affinity import available_cores
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS, symbol_addresses
-from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.cpu.pool import ARCHITECTURES, Pool
+from npu_tensor.runtime.cpu.target import Target, host_target
+
+POOL_SOURCE = Path(npu_tensor.__file__).parent / "runtime" / "cpu" / "pool.c"
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 
@@ -553,7 +560,7 @@ def test_launch_does_not_leak_references(native: Native) -> None:
 
 
 def test_without_futex_loops_run_in_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npu_tensor.runtime.cpu.pool._FUTEX_SYSCALL", {})
+    monkeypatch.setattr("npu_tensor.runtime.cpu.pool.ARCHITECTURES", ())
     native = Native()
     native.pool.set_threads(4)
     assert (native.pool.parallel, native.pool.threads) == (False, 1)
@@ -570,3 +577,35 @@ def test_launch_outlives_its_pool() -> None:
     launch(kernel, 0, 100, 1, ctypes.addressof(counters))
     assert list(counters) == [1] * 100
     assert launch.__name__ == "launch"
+
+
+# ---------------------------------------------------------------------- the source in C
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_ir_is_that_of_the_source_and_compiles(architecture: str) -> None:
+    """`python scripts/pool_ir.py` after a change of pool.c, on any machine."""
+    text = POOL_SOURCE.with_name(f"pool.{architecture}.ll").read_text("utf-8")
+    assert hashlib.sha256(POOL_SOURCE.read_bytes()).hexdigest() in text.splitlines()[0]
+    target = Target(f"{architecture}-unknown-linux-gnu", "generic", frozenset())
+    module = llvmlite.binding.parse_assembly(text)
+    module.verify()
+    assert target.create_target_machine().emit_object(module)
+
+
+def test_no_data_race_under_thread_sanitizer(tmp_path: Path) -> None:
+    def run(name: str, *sources: Path) -> subprocess.CompletedProcess[str]:
+        """What the program writes, or its compiler if that fails."""
+        program = tmp_path / name
+        command = ["cc", "-fsanitize=thread", "-g", "-O1", "-pthread", *sources, "-o", program]
+        built = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return built if built.returncode else subprocess.run([program], capture_output=True, text=True, timeout=60)
+
+    if sys.platform != "linux" or shutil.which("cc") is None:
+        pytest.skip("needs Linux and a C compiler")
+    (tmp_path / "nothing.c").write_text("int main(void) { return 0; }")
+    nothing = run("nothing", tmp_path / "nothing.c")
+    if nothing.returncode:
+        pytest.skip(f"no ThreadSanitizer: {nothing.stderr[:200]}")
+    result = run("pool", Path(__file__).with_name("pool_under_tsan.c"), POOL_SOURCE)
+    assert (result.returncode, result.stdout) == (0, "3 workers\n"), result.stderr

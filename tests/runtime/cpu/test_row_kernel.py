@@ -13,7 +13,7 @@ import pytest
 from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Builder, Program, Symbol
-from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
 from npu_tensor.runtime.cpu.loop_kernel import length_class, loop_kernel
 from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
@@ -624,14 +624,14 @@ TOTAL = program(lambda x: [emit("row_sum", x), x * 2], "float32")
 )
 def test_contradictions_are_refused(formula: Program, operands: tuple[Operand, ...], outer: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        loop_kernel("kernel", formula, operands, outer, target(""))
+        loop_kernel(LoopSpec(formula, operands, outer), target(""))
 
 
 @pytest.mark.parametrize(("formula", "outer"), [(NEGATIVE, 0), (TOTAL, 1)])
 def test_transposed_operands_are_those_of_maps_with_rows(formula: Program, outer: int) -> None:
     operands = (*[CONTIGUOUS] * len(formula.outputs), Operand("float32", "transposed"))
     with pytest.raises(ValueError, match="transposed"):
-        loop_kernel("kernel", formula, operands, outer, target(""))
+        loop_kernel(LoopSpec(formula, operands, outer), target(""))
 
 
 @pytest.mark.parametrize(
@@ -641,12 +641,12 @@ def test_transposed_operands_are_those_of_maps_with_rows(formula: Program, outer
 def test_rows_of_the_row_form_consist_of_runs(formula: Program, options: dict[str, Any]) -> None:
     operands = (*[CONTIGUOUS] * len(formula.outputs), CONTIGUOUS)
     with pytest.raises(ValueError, match="runs"):
-        loop_kernel("kernel", formula, operands, 1, target(""), **{"runs": 1, **options})
+        loop_kernel(LoopSpec(formula, operands, 1, **{"runs": 1, **options}), target(""))
 
 
 def test_the_column_form_needs_rows() -> None:
     with pytest.raises(ValueError, match="outer dimension"):
-        loop_kernel("kernel", TOTAL, (CONTIGUOUS,) * 3, 0, target(""), columns=True)
+        loop_kernel(LoopSpec(TOTAL, (CONTIGUOUS,) * 3, 0, columns=True), target(""))
 
 
 # ---------------------------------------------------------------------- targets
@@ -676,7 +676,7 @@ def test_lengths_of_one_class_share_their_code(made: Program, columns: bool, lev
     lengths = {*LENGTHS, *range(1, 5 * lanes), 4095, 4096, 4097, 16383, 16384, 16385, 20000, 65536, 65537}
 
     def text(length: int | None) -> str:
-        return loop_kernel("kernel", made, operands, 1, target(level), columns=columns, length=length)
+        return loop_kernel(LoopSpec(made, operands, 1, columns=columns, length=length), target(level))
 
     for length in lengths - {0}:
         known = length_class(made, length, lanes, columns)

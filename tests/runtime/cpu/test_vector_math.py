@@ -10,8 +10,9 @@ import pytest
 import torch
 from kernel_harness import LEVELS, run, target
 
-from npu_tensor.ops.expression import PRIMITIVES, Builder, Program, Symbol
-from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.ops.expression import Builder, Program, Symbol
+from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.object_file import read_symbols
 from npu_tensor.runtime.cpu.primitives import UnsupportedProgram
@@ -191,7 +192,7 @@ def test_exact_functions_equal_numpy(level: str, dtype: str, name: str) -> None:
 @pytest.mark.parametrize("name", FLOAT64_REFERENCES)
 def test_functions_of_float64_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedProgram, match="float64"):
-        loop_kernel("kernel", unary(name, "float64"), (Operand("float64", "contiguous"),) * 2, 0, target(""))
+        loop_kernel(LoopSpec(unary(name, "float64"), (Operand("float64", "contiguous"),) * 2, 0), target(""))
 
 
 # ---------------------------------------------------------------------- 16-bit floats
@@ -315,7 +316,7 @@ def test_no_primitive_becomes_a_library_call(name: str, dtype: str) -> None:
             Operand(memory, "contiguous"),
             Operand(memory, "strided"),
         )
-        module = llvm.parse_assembly(loop_kernel("kernel", everything(dtype), operands, 1, machine_target))
+        module = llvm.parse_assembly(loop_kernel(LoopSpec(everything(dtype), operands, 1), machine_target))
         module.triple = machine_target.triple
         module.data_layout = str(machine.target_data)
         module.verify()
