@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "BuildFinished",
@@ -53,7 +53,8 @@ class Event:
 class PlanBuilt(Event):
     """A graph of a new structure was planned. `plan` is the finished Plan.
 
-    seconds: in all. compile_seconds: of them, until every kernel was found or compiled.
+    seconds: in all. compile_seconds: of them, until every kernel was found or compiled. graph: what was planned, a
+    networkx.DiGraph that nothing else keeps.
     """
 
     nodes: int
@@ -61,6 +62,7 @@ class PlanBuilt(Event):
     seconds: float
     plan: object = field(default=None, repr=False, compare=False)
     compile_seconds: float = 0.0
+    graph: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from npu_tensor import events
 from npu_tensor._util.forks import new_lock
@@ -24,12 +24,16 @@ from npu_tensor._util.version import VERSION
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa.ops_json import entry_for
+from npu_tensor.jit import forget_plans
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.store.files import write_atomically
 from npu_tensor.task import Refusal
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["follow", "record_kernels"]
 
@@ -41,14 +45,16 @@ MOST_REASONS: Final = 5
 def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
     """Write a configuration of all NPU kernels that are used in the block to `path`, at its end, also if it raises.
 
-    Kernels that all threads use count, those planned before and those of captured functions too. A file that is there
-    is replaced. Warns, and says why, if there are none. Raises ArgumentError if the file cannot be written.
+    Kernels that all threads use count: every graph is planned anew, and functions under jit are called again for it. A
+    file that is there is replaced. Warns, and says why, if there are none. Raises ArgumentError if the file cannot be
+    written.
     """
     recorder = _Recorder(Path(path).absolute())
     if not recorder.path.parent.is_dir():
         raise ArgumentError(f"{recorder.path} cannot be written: there is no such directory")
     try:
         with events.listen(recorder.listen):
+            _plan_anew()
             yield
     finally:
         recorder.write()
@@ -68,6 +74,13 @@ def follow(path: str) -> None:
         return
     _current = _of_setting.setdefault(file, _Recorder(file))
     events.listeners.append(_current.listen)
+    _plan_anew()
+
+
+def _plan_anew() -> None:
+    """Forget all plans: a recorder hears of a graph when it is planned."""
+    selection.reset_plans()
+    forget_plans()
 
 
 @atexit.register
@@ -78,7 +91,7 @@ def _end() -> None:
     if recorder is None:
         return
     events.listeners.remove(recorder.listen)
-    if recorder.plans and recorder.process == os.getpid():  # Not a child, which would replace it with less.
+    if recorder.heard_plans and recorder.process == os.getpid():  # Not a child, which would replace it with less.
         try:
             recorder.write()
         except ArgumentError as error:
@@ -86,27 +99,26 @@ def _end() -> None:
 
 
 class _Recorder:
-    """Gathers the kernels of all plans that are made or run. process: the one that may write the file."""
+    """Gathers the kernels of all plans that are made. process: the one that may write the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process = os.getpid()
         self._lock = new_lock()
-        self.plans: dict[int, Plan] = {}
+        self.heard_plans = False
         self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
         self._names: set[tuple[str, str]] = set()
         self._refusals: dict[str, None] = {}
 
     def listen(self, event: events.Event) -> None:
-        if isinstance(event, (events.PlanBuilt, events.KernelRan)):
-            plan = event.plan
-            if isinstance(plan, Plan) and id(plan) not in self.plans:
-                with self._lock:
-                    self.plans[id(plan)] = plan
-                    for placed in plan.placed:
-                        self._add(plan, placed)
+        if isinstance(event, events.PlanBuilt):
+            assert isinstance(event.plan, Plan)
+            with self._lock:
+                self.heard_plans = True
+                for placed in event.plan.placed:
+                    self._add(event.graph, placed)
 
-    def _add(self, plan: Plan, placed: Placed) -> None:
+    def _add(self, graph: nx.DiGraph, placed: Placed) -> None:
         """Ask the devices as the scheduler did: of one that could not build the kernel the plan knows no more."""
         if any(refusal.by_cost for refusal in placed.refusals):
             return
@@ -121,7 +133,7 @@ class _Recorder:
             known = (target.array.arch, *target[1:], kernel_name(task), tensor_descs(task), op_params(task))
             if known not in self._entries:
                 try:
-                    self._entries[known] = self._named(entry_for(plan.graph, task, target))
+                    self._entries[known] = self._named(entry_for(graph, task, target))
                 except NpuTensorError as error:
                     self._refusals[f"{task.name}: {error}"] = None
             if device.uri == placed.kernel.device:
@@ -149,7 +161,7 @@ class _Recorder:
             warn(f"{self.path} has no kernels: {self._why_none()}")
 
     def _why_none(self) -> str:
-        if not self.plans:
+        if not self.heard_plans:
             return "nothing was computed"
         if self._refusals:
             given = [*self._refusals][:MOST_REASONS]

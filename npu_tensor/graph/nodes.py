@@ -235,12 +235,13 @@ def _line_number(code: CodeType, offset: int) -> int:
 class Capture(NamedTuple):
     """The structure below some nodes.
 
-    signature: hashable; equal for equal structures. nodes: to be computed, in topological order, each with its item
-    number. leaves: data nodes and numbers in the order in which the signature meets them, each with its item number.
+    key: hashable; equal for equal structures. Of one op on data it is the call: item i is operand i, the result comes
+    last. nodes: to be computed, in topological order, each with its item
+    number. leaves: data nodes and numbers in the order in which the key meets them, each with its item number.
     keep: items whose value must exist afterwards. inputs_of: the operands of each node at the time of the capture.
     """
 
-    signature: tuple[Any, ...]
+    key: Any
     nodes: list[tuple[int, Node]]
     leaves: list[tuple[int, Any]]
     keep: frozenset[int]
@@ -317,7 +318,10 @@ def capture(roots: Sequence[Node], recorded: dict[Node, tuple[Any, ...]] | None 
         next_item += 1
     keep.update(numbers[root] for root in roots if root in inputs_of)
     frozen = frozenset(keep)
-    return Capture((frozen, *signature), nodes, leaves, frozen, inputs_of)
+    key: Any = (frozen, *signature)
+    if len(nodes) == 1 and (call := nodes[0][1].call) is not None and len(call.operands) == len(leaves):
+        key = call
+    return Capture(key, nodes, leaves, frozen, inputs_of)
 
 
 def depends_on_placeholder(node: Node) -> bool:

@@ -30,7 +30,7 @@ from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.selection import before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor, internal_files
 
-__all__ = ["Jitted", "jit"]
+__all__ = ["Jitted", "forget_plans", "jit"]
 
 internal_files.add(__file__)
 
@@ -58,8 +58,8 @@ def _forget_latest() -> None:
         jitted._latest = miss
 
 
-def _forget_all() -> None:
-    """Replays hold the devices that they are for."""
+def forget_plans() -> None:
+    """Forget all replays, which hold their plans and the devices that they are for."""
     for jitted in _living():
         jitted._replays.clear()
         jitted._provisional.clear()
@@ -67,7 +67,7 @@ def _forget_all() -> None:
 
 
 selection_changed.append(_forget_latest)
-before_reset.append(_forget_all)
+before_reset.append(forget_plans)
 
 
 class Jitted(Generic[P, R]):

@@ -7,13 +7,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from npu_tensor.errors import NpuTensorError
-from npu_tensor.events import listeners
 from npu_tensor.graph.nodes import Data, Node
 from npu_tensor.jit.trace import Captured, Derived, Result
 from npu_tensor.jit.trees import rebuild
-from npu_tensor.planner.plan import Plan
-from npu_tensor.planner.schedule import launch_error, out_of_memory
 from npu_tensor.planner.schedule import realize as realize_nodes
 from npu_tensor.tensor import Tensor, internal_files, views_of
 
@@ -39,14 +35,9 @@ def compile_replay(found: Captured) -> Replay:
         "MISS": MISS,
         "Data": Data,
         "Tensor": Tensor,
-        "NpuTensorError": NpuTensorError,
         "new": Tensor.__new__,
         "ref": weakref.ref,
-        "launch_error": launch_error,
-        "out_of_memory": out_of_memory,
-        "listeners": listeners,
-        "plan": found.plan,
-        "timings": None if found.plan is None else found.plan.timings,
+        "run": None if found.plan is None else found.plan.run,
         "recorded": found.recorded,
         "realize": realize_nodes,
         "views_of": views_of,
@@ -54,7 +45,7 @@ def compile_replay(found: Captured) -> Replay:
     }
     lines = ["def replay(tensors):", *_signature_lines(found, namespace)]
     if found.plan is not None:
-        lines += [*_value_lines(found, namespace), *_run_lines(found.plan, namespace)]
+        lines += [*_value_lines(found, namespace), "    run(values, recorded)"]
     lines += _result_lines(found, namespace)
     exec(compile("\n".join(lines), FILE_NAME, "exec"), namespace)
     return cast(Replay, namespace["replay"])
@@ -91,28 +82,6 @@ def _computed(value: str, node: str) -> Iterator[str]:
     yield f"    if {value} is None:"
     yield f"        realize(({node},))"
     yield f"        {value} = {node}.value"
-
-
-def _run_lines(made: Plan, namespace: dict[str, Any]) -> list[str]:
-    """Plan.run spelled out."""
-    lines = ["    try:", "        if listeners or timings.wanted: plan.run(values, True, recorded)", "        else:"]
-    for number, (step, last_uses) in enumerate(made.steps):
-        namespace[f"step{number}"] = step
-        lines.append(f"            step{number}(values)")
-        lines += [f"            values[{item}] = None" for item in last_uses]
-    lines += [f"            values[{item}] = values[{base}]" for item, base in made.aliases] + ["            pass"]
-    for number, device in enumerate(made.asynchronous):
-        namespace[f"synchronize{number}"] = device.synchronize
-        lines.append(f"            synchronize{number}()")
-    return [
-        *lines,
-        "    except NpuTensorError:",
-        "        raise",
-        "    except MemoryError as error:",
-        "        raise out_of_memory(error, plan, values, recorded) from error",
-        "    except Exception as error:",
-        "        raise launch_error(error, [op.line for _, op in recorded]) from error",
-    ]
 
 
 def _result_lines(found: Captured, namespace: dict[str, Any]) -> Iterator[str]:

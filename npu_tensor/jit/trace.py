@@ -30,17 +30,18 @@ BLANK = Tensor.__new__(Tensor)
 
 
 class Recorded(NamedTuple):
-    """What stays of a node: where it was recorded."""
+    """What stays of a node: its op and where it was recorded."""
 
+    call: Call | None
     line: str
 
 
 class Graph(NamedTuple):
-    """What a function has recorded, and what it is planned for. lasting: see `Costs`."""
+    """What a function has recorded, and what it is planned for. persistent: see `Costs`."""
 
     found: Capture
     devices: Selection
-    lasting: frozenset[int]
+    persistent: frozenset[int]
 
     def plan(self) -> Plan:
         """From the cache, unless that one is outdated."""
@@ -109,8 +110,8 @@ def capture_call(
     )
     if not roots:
         return Captured(specs, None, [], (), (), results, result, ())
-    lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
-    graph = Graph(found, devices, lasting)
+    persistent = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
+    graph = Graph(found, devices, persistent)
     made = graph.plan()
     template: list[Any] = [None] * made.size
     arguments: list[tuple[int, int]] = []
@@ -126,7 +127,7 @@ def capture_call(
             outside.append((item, handle))
         else:
             template[item] = leaf.value
-    recorded = tuple((item, Recorded(node.line)) for item, node in found.nodes)
+    recorded = tuple((item, Recorded(node.call, node.line)) for item, node in found.nodes)
     return Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded, graph)
 
 

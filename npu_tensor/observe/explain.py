@@ -3,21 +3,21 @@
     y = (x @ w).relu()
     table = nt.explain(y)
     print(table)  # also table.rows for pandas, table.svg(), table.mermaid(), table.save("graph.svg")
-    y.realize()
+    with table.measure():
+        y.realize()
     print(table)  # now with measured times
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from npu_tensor.graph.nodes import Capture, Node, capture, digraph, recorded_for
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
-from npu_tensor.planner.plan import Placed, Plan, Timings
+from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.schedule import plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.task import Refusal
@@ -25,16 +25,13 @@ from npu_tensor.tensor import Tensor, pending
 
 __all__ = ["explain", "explain_plans"]
 
-TIMED_RUNS = 10
-"""After an explanation: the first run of a program is slower than others, and timing an NPU makes it wait."""
-
 
 def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
     """Where the pending ops of `tensors` will run and why; empty if there are none.
 
-    Makes the plan and compiles its kernels, so that running it later takes no time for that. The next ten runs of a
-    graph of this structure are timed kernel by kernel, and the explanation has the latest times. A function that
-    `jit` has captured has a method `explain` of its own.
+    Makes the plan and compiles its kernels, so that running it later takes no time for that. What runs inside
+    `with explanation.measure():` is timed kernel by kernel. A function that `jit` has captured has a method `explain`
+    of its own.
 
     device: what must run every op, as for `Tensor.realize`. Raises DeviceError with the op and the reason if it cannot,
     ArgumentError for what is no tensor.
@@ -54,9 +51,7 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
 
 
 def explain_plans(found: Capture, planned: Sequence[tuple[Capture, Plan]], chosen: Selection) -> Explanation:
-    """What the plans of a graph's parts say about its ops, and the times of their next runs."""
-    for _, made in planned:
-        made.timings.wanted = TIMED_RUNS
+    """What the plans of a graph's parts say about its ops."""
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
     switching = {device.uri: device.switch.seconds for device in accelerators}
@@ -65,7 +60,8 @@ def explain_plans(found: Capture, planned: Sequence[tuple[Capture, Plan]], chose
     for part, made in planned:
         nodes = dict(part.nodes)
         members += [sorted(rank[nodes[item]] for item in entry.task.items) for entry in made.placed]
-    placed = [entry for _, made in planned for entry in made.placed]
+    plans = [made for _, made in planned]
+    placed = [entry for made in plans for entry in made.placed]
     step_of = {number: step for step, numbers in enumerate(members) for number in numbers}
     rows = []
     for number, (_, node) in enumerate(found.nodes):
@@ -82,20 +78,8 @@ def explain_plans(found: Capture, planned: Sequence[tuple[Capture, Plan]], chose
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
     items, edges = [item for item, _ in found.nodes], list(digraph(found).edges)
-    times = _Times(tuple(made.timings for _, made in planned))
-    work = Work(items, leaves(found), edges, members, placed, times, switching)
+    work = Work(items, leaves(found), edges, members, plans, switching)
     return Explanation(rows, work)
-
-
-class _Times(NamedTuple):
-    """The times of several plans, as those of one."""
-
-    parts: tuple[Timings, ...]
-
-    @property
-    def seconds(self) -> list[float | None]:
-        """By step, of all plans one after the other."""
-        return [seconds for part in self.parts for seconds in part.seconds]
 
 
 def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:

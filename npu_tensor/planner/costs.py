@@ -48,8 +48,8 @@ class DeviceValue(NamedTuple):
 class Costs:
     """How the placements of one graph are compared.
 
-    resident: where values from outside are. lasting: items from outside that stay the same from run to run, so that
-    bringing them to a device does not count.
+    resident: where values from outside are. persistent: items from outside that stay the same from run to run, as what
+    a function under jit reads, so that bringing them to a device does not count.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Costs:
         accelerators: Sequence[Accelerator],
         measure: Measure,
         resident: Sequence[DeviceValue],
-        lasting: Collection[int],
+        persistent: Collection[int],
     ) -> None:
         self.accelerators = accelerators
         self.measure = measure
         weigh = self.weigh = measure.weigh
         self.switches = tuple(weigh(device.switch) for device in accelerators)
-        self.lasting = lasting
+        self.persistent = persistent
         self.resident = {
             value.item: (number, weigh(device.fetch(value.nbytes)))
             for value in resident
@@ -107,7 +107,7 @@ class Costs:
 
         here: what the graph weighs on the processor.
         """
-        jobs = [job(*each, self.weigh, self.lasting) for each in zip(tasks, answers, host, strict=True)]
+        jobs = [job(*each, self.weigh, self.persistent) for each in zip(tasks, answers, host, strict=True)]
         text, last = self.measure.text, len(self.accelerators)
         refusals = []
         for number, device in enumerate(self.accelerators):
@@ -137,7 +137,7 @@ class Costs:
         Of these answers at most one per task is a kernel: that of the device which should run it.
         """
         answers = [[self._launchable(answer) for answer in given] for given in answers]
-        jobs = [job(*each, self.weigh, self.lasting) for each in zip(tasks, answers, host, strict=True)]
+        jobs = [job(*each, self.weigh, self.persistent) for each in zip(tasks, answers, host, strict=True)]
         found = place(jobs, self.switches, wanted, self.resident)
         chosen = []
         for position in found.order:
@@ -171,13 +171,13 @@ def job(
     answers: Sequence[Kernel | Refusal],
     host: Kernel,
     weigh: Callable[[Expense], float],
-    lasting: Collection[int] = (),
+    persistent: Collection[int] = (),
 ) -> Job:
     """A task as `placement` knows it: what it weighs on each accelerator that takes it, and on the processor.
 
-    lasting: see `Costs`.
+    persistent: see `Costs`.
     """
-    there = (None if isinstance(each, Refusal) else _answer(task, each.cost, weigh, lasting) for each in answers)
+    there = (None if isinstance(each, Refusal) else _answer(task, each.cost, weigh, persistent) for each in answers)
     return Job(
         tuple(operand.item for operand in task.inputs),
         tuple(output.item for output in task.outputs),
@@ -185,9 +185,9 @@ def job(
     )
 
 
-def _answer(task: Task, cost: Cost, weigh: Callable[[Expense], float], lasting: Collection[int]) -> Answer:
+def _answer(task: Task, cost: Cost, weigh: Callable[[Expense], float], persistent: Collection[int]) -> Answer:
     reads = tuple(
-        Movement(0.0 if operand.item in lasting else weigh(move.expense), move.form)
+        Movement(0.0 if operand.item in persistent else weigh(move.expense), move.form)
         for operand, move in zip(task.inputs, cost.reads, strict=True)
     )
     writes = tuple(Movement(weigh(move.expense), move.form) for move in cost.writes)

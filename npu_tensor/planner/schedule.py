@@ -8,102 +8,86 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npu_tensor import events
-from npu_tensor._util.interrupts import import_whole
-from npu_tensor._util.units import size
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, OutOfMemoryError, reworded
-from npu_tensor.graph.nodes import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet, recorded_for
-from npu_tensor.ops.declare import Call, describe, keep
+from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.graph.nodes import PLACEHOLDER, Capture, Node, capture, no_value_yet, recorded_for
 from npu_tensor.planner import selection
 from npu_tensor.planner.costs import MARGIN, Costs, DeviceValue
 from npu_tensor.planner.fuse import Cutter, Tasks
 from npu_tensor.planner.liveness import last_uses, with_donors
 from npu_tensor.planner.parts import parts
-from npu_tensor.planner.plan import Located, Placed, Plan, Timings
+from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.runtime.devices.host import host_devices, host_kernel
-from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.store.background import builds, finish_builds
 from npu_tensor.task import Accelerator, AsynchronousDevice, Kernel, Refusal, Task
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["launch_error", "out_of_memory", "plan", "realize", "shorten"]
+__all__ = ["plan", "realize", "shorten"]
 
 MAX_PLANS = 4096
 """Plans kept; the oldest goes first. A plan of one op takes about 50 kB with its graph and code."""
-
-LASTING_RUNS = 2
-"""A value from outside that so many runs have read is expected to be read by more, as weights are: what is computed
-anew for every run is read by one, and by a second one where it is looked at as well."""
 
 
 class _Draft(NamedTuple):
     """A plan whose kernels are not bound yet.
 
-    lasting_counts: whether it might be another one for other lasting values. size: of the list of values. work: the
-    tasks in the order in which they will run, with the answers of the accelerators. Those of the host's devices are
-    asked when it is their turn.
+    size: of the list of values. work: the tasks in the order in which they will run, with the answers of the
+    accelerators. Those of the host's devices are asked when it is their turn.
     """
 
     accelerators: tuple[Accelerator, ...]
     graph: nx.DiGraph
-    lasting_counts: bool
     size: int
     cut: Tasks
     work: list[tuple[Task, Sequence[Kernel | Refusal]]]
 
 
-def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int] | None = None) -> Plan:
+def plan(found: Capture, chosen: Selection | None = None, persistent: frozenset[int] = frozenset()) -> Plan:
     """The plan of a captured structure, from the cache or new. Other threads may plan while kernels are built.
 
-    chosen: for other devices than the default ones. lasting: see `Costs`; None for what some runs have read already.
+    chosen: for other devices than the default ones. persistent: see `Costs`.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:
         with selection.lock:
             selection.accelerators(chosen)  # Only then it is known whether costs count.
     resident: tuple[DeviceValue, ...] = ()
-    structure = found.signature
+    key: Any = found.key
     if chosen.measure is not None:
         resident = tuple(_resident(found.leaves))
-        if lasting is None:
-            lasting = _lasting(found.leaves)
-        structure = (structure, resident)
-    ready = _kept(chosen, structure, lasting)
+        if resident or persistent:
+            key = (key, resident, persistent)
+    ready = chosen.plans.get(key)
     if ready is not None and not ready.outdated:
         return ready
     config.read_followed()
     start, ended = time.perf_counter(), builds.finished
     with selection.lock:
-        draft, plans = _draft(found, chosen, resident, lasting or frozenset()), chosen.plans
+        draft, plans = _draft(found, chosen, resident, persistent), chosen.plans
     drafted = time.perf_counter()
     exact = chosen.key.without_host or config.fallback == "error"
     _prepare(draft, all_takers=exact)
     if exact:
         finish_builds()  # The CPU must not stand in for what is being built.
-    signature = (structure, lasting) if draft.lasting_counts else structure
     with selection.lock:
-        ready = plans.get(signature)
+        ready = plans.get(key)
         if ready is None or ready.outdated:
             ready = _bound(draft, chosen, ended)
             if events.listeners:
                 now = time.perf_counter()
                 events.emit(
-                    events.PlanBuilt(len(found.nodes), len(ready.steps), now - start, ready, now - drafted)
+                    events.PlanBuilt(
+                        len(found.nodes), len(ready.steps), now - start, ready, now - drafted, draft.graph
+                    )
                 )
-            while len(plans) >= MAX_PLANS and signature not in plans:
+            while len(plans) >= MAX_PLANS and key not in plans:
                 plans.pop(next(iter(plans)))
-            plans[signature] = ready
+            plans[key] = ready
     return ready
-
-
-def _kept(chosen: Selection, structure: tuple[Any, ...], lasting: frozenset[int] | None) -> Plan | None:
-    """The plan of a structure that holds whatever lasts, or that for these lasting values."""
-    made = chosen.plans.get(structure)
-    return chosen.plans.get((structure, lasting)) if made is None else made
 
 
 def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
@@ -114,27 +98,11 @@ def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
             yield DeviceValue(item, home, 0 if fetched else leaf.value.nbytes)
 
 
-def _lasts(value: Any) -> bool:
-    return getattr(value, "runs", 0) >= LASTING_RUNS
-
-
-def _lasting(leaves: Iterable[tuple[int, Any]]) -> frozenset[int]:
-    return frozenset(item for item, leaf in leaves if isinstance(leaf, Node) and _lasts(leaf.value))
-
-
-def _count_run(values: Iterable[Any]) -> None:
-    """Note that a run has read some values, as far as they are in the processor's memory."""
-    for value in values:
-        if isinstance(value, Buffer) and value.home is None and not _lasts(value):
-            value.runs = getattr(value, "runs", 0) + 1
-
-
 def _draft(
-    found: Capture, chosen: Selection, resident: Sequence[DeviceValue], lasting: frozenset[int]
+    found: Capture, chosen: Selection, resident: Sequence[DeviceValue], persistent: frozenset[int]
 ) -> _Draft:
     cutter = Cutter(found)
     accelerators = selection.accelerators(chosen)
-    lasting_counts = False
     answers: Sequence[Sequence[Kernel | Refusal]]
     if not accelerators:
         cut = cutter.cut(host_devices()[0].fusion)
@@ -144,11 +112,11 @@ def _draft(
         *_, cut = cutter.cuts(accelerators[0].fusion, asked.takes)
         answers = [asked.claims(task) for task in cut.tasks]
     else:
-        cut, answers, lasting_counts = _by_cost(cutter, Costs(accelerators, chosen.measure, resident, lasting))
+        cut, answers = _by_cost(cutter, Costs(accelerators, chosen.measure, resident, persistent))
     elsewhere = {position for position, given in enumerate(answers) if any(map(_takes, given))}
     work = with_donors(cut.tasks, cut.kept, elsewhere)
     size = len(found.leaves) + len(found.nodes)
-    return _Draft(accelerators, cutter.graph, lasting_counts, size, cut, list(zip(work, answers, strict=True)))
+    return _Draft(accelerators, cutter.graph, size, cut, list(zip(work, answers, strict=True)))
 
 
 class _Asked:
@@ -170,10 +138,10 @@ class _Asked:
         return any(not isinstance(answer, Refusal) or answer.pending for answer in self.claims(task))
 
 
-def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Kernel | Refusal]], bool]:
+def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Kernel | Refusal]]]:
     """The best of everything on the processor, in tasks as large as that takes them, and placements.
 
-    Placed are the tasks of each cut for the first accelerator. The last value says whether what lasts was weighed.
+    Placed are the tasks of each cut for the first accelerator.
     """
     alone = cutter.cut(host_devices()[0].fusion)
     host = [host_kernel(task) for task in alone.tasks]
@@ -181,7 +149,7 @@ def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Ker
     # An op that no device has a kernel for is to be told of, however little it costs.
     unasked = costs.unasked(len(alone.tasks), on_host) if config.fallback == "allow" else None
     if unasked is not None:
-        return alone, unasked, False
+        return alone, unasked
     asked = _Asked(costs.accelerators)
     others = [*cutter.cuts(costs.accelerators[0].fusion, asked.takes)]
     weighed = [_weighed(cut, asked) for cut in others]
@@ -197,8 +165,8 @@ def _by_cost(cutter: Cutter, costs: Costs) -> tuple[Tasks, Sequence[Sequence[Ker
             costs.declined(_in_parts(_claims(task, costs.accelerators), by_parts, taken, task.items), kernel)
             for task, kernel in zip(alone.tasks, host, strict=True)
         ]
-        return alone, declined, True
-    return cut._replace(tasks=[cut.tasks[position] for position in order]), answers, True
+        return alone, declined
+    return cut._replace(tasks=[cut.tasks[position] for position in order]), answers
 
 
 def _weighed(
@@ -244,9 +212,6 @@ def _prepare(draft: _Draft, all_takers: bool) -> None:
 
 def _bound(draft: _Draft, chosen: Selection, ended: int) -> Plan:
     """ended: builds that had ended before the kernels were asked for."""
-    import_whole("networkx")
-    import networkx as nx
-
     placed = tuple(_place(task, answers, draft.accelerators, chosen) for task, answers in draft.work)
     dying = last_uses([entry.task for entry in placed], draft.cut.kept)
     steps = tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True))
@@ -254,18 +219,8 @@ def _bound(draft: _Draft, chosen: Selection, ended: int) -> Plan:
     asynchronous = tuple(
         device for device in draft.accelerators if isinstance(device, AsynchronousDevice) and device.uri in used
     )
-    timings = Timings([None] * len(steps))
     pending = any(refusal.pending for entry in placed for refusal in entry.refusals)
-    return Plan(
-        nx.freeze(draft.graph),
-        placed,
-        steps,
-        draft.cut.aliases,
-        draft.size,
-        asynchronous,
-        timings,
-        ended if pending else None,
-    )
+    return Plan(placed, steps, draft.cut.aliases, draft.size, asynchronous, ended if pending else None)
 
 
 def _place(
@@ -363,40 +318,31 @@ def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
 def _realize_part(found: Capture, wait: bool, chosen: Selection) -> None:
     if not found.nodes:
         return
-    lasting = frozenset() if chosen.measure is None else _lasting(found.leaves)
-    made = plan(found, chosen, lasting)
+    made = plan(found, chosen)
     values: list[Any] = [None] * made.size
     for item, leaf in found.leaves:
         value = leaf.value if isinstance(leaf, Node) else leaf
         if value is PLACEHOLDER:
             raise no_value_yet()
         values[item] = value
-    if chosen.measure is not None:
-        _count_run(values)  # which are those from outside
-    _run(made, values, found.nodes, wait)
+    made.run(values, found.nodes, wait)
     for item, node in found.nodes:
         value = values[item]
         if value is not None and item in found.keep:
             node.value = value
             node.inputs = ()
         node.depth = 0
-    if len(found.nodes) != 1:
-        return
-    ((_, last),) = found.nodes
-    # A plan by cost is kept for operands that the host has. Another thread may have forgotten all plans meanwhile.
-    structure = found.signature if chosen.measure is None else (found.signature, ())
-    stays = _kept(chosen, structure, lasting) is made and not made.provisional
-    if stays and last.call is not None and len(last.call.operands) == made.size - 1:
-        keep(chosen.single_plans, (last.call, *sorted(lasting)) if lasting else last.call, made)
 
 
 def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
-    """The short way for one op whose operands are all data: most of what a user does line by line."""
-    made = chosen.single_plans.get(node.call)
-    if made is None and chosen.measure is None:
+    """The short way for one op whose operands are all data: most of what a user does line by line.
+
+    The key of its plan is its call, see `Capture.key`.
+    """
+    made = chosen.plans.get(node.call)
+    if made is None or made.builds_before is not None:
         return False
     values: list[Any] = []
-    lasting: list[int] = []
     inputs = node.inputs
     if node.value is not None:  # another thread was faster; it sets the value before it drops the inputs
         return True
@@ -405,58 +351,12 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
             operand = operand.value
             if operand is None or operand is PLACEHOLDER:
                 return False
-            if chosen.measure is not None:
-                if getattr(operand, "home", None) is not None:
-                    return False
-                if _lasts(operand):
-                    lasting.append(len(values))
+            if chosen.measure is not None and getattr(operand, "home", None) is not None:
+                return False  # Where it lies counts.
         values.append(operand)
-    if lasting:
-        made = chosen.single_plans.get((node.call, *lasting))
-    if made is None:
-        return False
-    if chosen.measure is not None:
-        _count_run(values)
     values.append(None)
-    _run(made, values, ((len(inputs), node),), wait)
+    made.run(values, ((len(inputs), node),), wait)
     node.value = values[-1]
     node.inputs = ()
     node.depth = 0
     return True
-
-
-def _run(made: Plan, values: list[Any], nodes: Sequence[tuple[int, Node]], wait: bool) -> None:
-    """Run a plan; a step that fails raises LaunchError, but errors that the user's values or memory cause."""
-    try:
-        made.run(values, wait, nodes)
-    except NpuTensorError as error:
-        lines = dict.fromkeys(node.line for _, node in nodes if node.call is error.call)
-        raise reworded(error, f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__
-    except MemoryError as error:
-        raise out_of_memory(error, made, values, nodes) from error
-    except Exception as error:
-        raise launch_error(error, [node.line for _, node in nodes]) from error
-
-
-def out_of_memory(
-    error: MemoryError, made: Plan, values: Sequence[Any], recorded: Iterable[tuple[int, Located]]
-) -> OutOfMemoryError:
-    """What to raise when a step had no memory; names the largest result of its task. values: as the plan left them."""
-    # What a step has computed is there until a later one has read it, so the first one behind all that is there failed.
-    outputs = [placed.task.outputs for placed in made.placed]
-    computed = [n for n, results in enumerate(outputs) if any(values[output.item] is not None for output in results)]
-    failed = min(max(computed, default=-1) + 1, len(outputs) - 1)
-    result = max(outputs[failed], key=lambda output: output.nbytes)
-    call: Call = made.graph.nodes[result.item]["call"]
-    line = next((found.line for item, found in recorded if item == result.item), "")
-    where = f"{LOCATED}{line})" if line else ""
-    return OutOfMemoryError(
-        f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
-        f"{size(call.spec.nbytes)}{where}"
-    )
-
-
-def launch_error(error: Exception, lines: Iterable[str]) -> LaunchError:
-    """What to raise when a step failed; names the lines that recorded its plan's ops."""
-    shown = ", ".join(dict.fromkeys(filter(None, lines)))
-    return LaunchError(f"{type(error).__name__}: {error} (ops recorded at {shown})")

@@ -49,16 +49,13 @@ class Selection:
     """Devices in order of preference, and the plans made for them.
 
     accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
-    for the first one that takes a task. plans: by structure, or by structure and lasting values where these count.
-    single_plans: plans of one op on data, by call, and by the operands that last if there are any: item i is operand i,
-    the result comes last.
+    for the first one that takes a task. plans: by structure, and by what else a placement depends on.
     """
 
     key: Key
     accelerators: tuple[Accelerator, ...] | None = None
     measure: Measure | None = None
-    plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict, repr=False)
-    single_plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
+    plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
 
 lock = new_lock()
@@ -194,7 +191,7 @@ def reset_plans() -> None:
     """Forget all plans; those of functions captured by jit stay."""
     with lock:
         for selection in _selections.values():
-            selection.plans, selection.single_plans = {}, {}  # Those that are being made do not come back.
+            selection.plans = {}  # Those that are being made do not come back.
 
 
 _fallback: Fallback | None = None
