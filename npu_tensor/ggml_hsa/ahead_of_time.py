@@ -19,9 +19,11 @@ from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, arch_of, configured_arch
 from npu_tensor.errors import ArgumentError, BuildError, CaptureError
 from npu_tensor.ggml_hsa.generate import BACKENDS, Folder, TargetName, built_from
-from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, Watch, capture, watches
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, Watch, watches
+from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.fuse import Cutter
+from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_uri import SIMULATED, parse_uri
 from npu_tensor.runtime.devices.device_uri import target as target_of
@@ -149,7 +151,7 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
 
     found: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for cut in Cutter(capture(results)).cuts(FUSION, takes):
+    for cut in cuts(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
         refused.clear()
         for task in cut.tasks:
             offer = kernels.claim(task, target)

@@ -27,6 +27,7 @@ from npu_tensor.ggml_hsa.ops_json import entry_for
 from npu_tensor.jit import forget_plans
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner import selection
+from npu_tensor.planner.measures import Declined
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.store.files import write_atomically
@@ -120,7 +121,7 @@ class _Recorder:
 
     def _add(self, graph: nx.DiGraph, placed: Placed) -> None:
         """Ask the devices as the scheduler did: of one that could not build the kernel the plan knows no more."""
-        if any(refusal.by_cost for refusal in placed.refusals):
+        if any(isinstance(refusal, Declined) for refusal in placed.refusals):
             return
         for device in selection.accelerators(selection.current()):
             target = getattr(device, "target", None)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from npu_tensor.graph.nodes import Data, Node
 from npu_tensor.jit.trace import Captured, Derived, Result
 from npu_tensor.jit.trees import rebuild
-from npu_tensor.planner.schedule import realize as realize_nodes
+from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.tensor import Tensor, internal_files, views_of
 
 __all__ = ["MISS", "Replay", "compile_replay", "miss"]

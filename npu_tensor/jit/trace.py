@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor.graph.aliasing import View
-from npu_tensor.graph.nodes import PLACEHOLDER, Capture, Data, Node, Watch, capture, outside_change, watches
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, Watch, outside_change, watches
+from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call
 from npu_tensor.planner.plan import Plan
-from npu_tensor.planner.schedule import plan
-from npu_tensor.planner.schedule import realize as realize_nodes
+from npu_tensor.planner.planner import plan
+from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, internal_files, wrap
@@ -39,7 +40,7 @@ class Recorded(NamedTuple):
 class Graph(NamedTuple):
     """What a function has recorded, and what it is planned for. persistent: see `Costs`."""
 
-    found: Capture
+    found: Structure
     devices: Selection
     persistent: frozenset[int]
 
@@ -212,7 +213,7 @@ def _realize_older(roots: list[Node], watch: Watch) -> None:
     realize_nodes(older)
 
 
-def _capture_results(roots: list[Node]) -> Capture:
+def _capture_results(roots: list[Node]) -> Structure:
     """What a function has recorded for its results. CaptureError if a tensor outside the function names a part of it.
 
     For some moments, that may be a frame of the function itself: sampling profilers hold the frames of other threads.
@@ -221,7 +222,7 @@ def _capture_results(roots: list[Node]) -> Capture:
     for seconds in (0, 1e-3, 1e-2, 1e-1):
         if seconds:
             time.sleep(seconds)
-        found = capture(roots)
+        found = structure_of(roots)
         kept = [node for item, node in found.nodes if item in found.keep and node not in roots]
         escaped = [node for node in kept if node.tensor is not None]
         if not escaped:

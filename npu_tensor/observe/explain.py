@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npu_tensor.graph.nodes import Capture, Node, capture, digraph, recorded_for
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure, digraph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
+from npu_tensor.planner.measures import Declined
 from npu_tensor.planner.parts import parts
 from npu_tensor.planner.plan import Placed, Plan
-from npu_tensor.planner.schedule import plan
+from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.task import Refusal
 from npu_tensor.tensor import Tensor, pending
@@ -40,17 +42,17 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
     if not nodes:
         return Explanation()
     chosen = selection.current() if device is None else selection.forced(device)
-    recorded = recorded_for(nodes)
+    recorded = pending_ops(nodes)
     planned = []
     before: set[Node] = set()
     for results in parts(recorded, nodes):
-        part = capture(results, recorded_for(results, before))
+        part = structure_of(results, pending_ops(results, before))
         planned.append((part, plan(part, chosen)))
         before.update(results)
-    return explain_plans(capture(nodes, recorded), planned, chosen)
+    return explain_plans(structure_of(nodes, recorded), planned, chosen)
 
 
-def explain_plans(found: Capture, planned: Sequence[tuple[Capture, Plan]], chosen: Selection) -> Explanation:
+def explain_plans(found: Structure, planned: Sequence[tuple[Structure, Plan]], chosen: Selection) -> Explanation:
     """What the plans of a graph's parts say about its ops."""
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
@@ -100,9 +102,9 @@ def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:
     )
 
 
-def _refused(refusal: Refusal, place: str | None) -> str:
+def _refused(refusal: Refusal | Declined, place: str | None) -> str:
     """A reason that begins with what it is a reason for. place: URI of the device; None for compiled code."""
-    if refusal.by_cost:
+    if isinstance(refusal, Declined):
         return f"not on {refusal.reason}"  # which begins with the URI
     if place is None:
         return f"not compiled: {refusal.reason}"

@@ -12,6 +12,7 @@ from npu_tensor._util.units import size
 from npu_tensor.errors import LaunchError, NpuTensorError, OutOfMemoryError, reworded
 from npu_tensor.graph.nodes import LOCATED
 from npu_tensor.ops.declare import Call, describe
+from npu_tensor.planner.measures import Declined
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
@@ -36,7 +37,7 @@ class Placed(NamedTuple):
     task: Task
     kernel: Kernel
     step: Step
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Refusal | Declined, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import Fallback, Policy, config
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
-from npu_tensor.planner.costs import MEASURES, Measure
+from npu_tensor.planner.measures import MEASURES, Measure
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.backends import close_devices, open_device, preferred_uris
 from npu_tensor.runtime.devices.device_uri import DeviceUri, split_uris

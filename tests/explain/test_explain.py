@@ -17,6 +17,7 @@ from npu_tensor import events
 from npu_tensor.observe.explain import _kernel_row
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
+from npu_tensor.planner.measures import MEASURES, Declined
 from npu_tensor.planner.placement import Answer, Job, weight
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.sim import host_compiler
@@ -187,10 +188,13 @@ def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     [
         (Refusal("no kernel"), "not on npu: no kernel"),
         (Refusal("being built", pending=True), "not yet on npu: being built"),
-        (Refusal("npu by cost: 2 us there, 1 us here", by_cost=True), "not on npu by cost: 2 us there, 1 us here"),
+        (
+            Declined("npu", MEASURES["latency"], "launch", 2e-6, 1e-6),
+            "not on npu by predicted cost: a launch alone takes 2.0 us there, the whole graph 1.0 us on the CPU",
+        ),
     ],
 )
-def test_reasons_say_what_they_are_reasons_for(refusal: Refusal, why: str) -> None:
+def test_reasons_say_what_they_are_reasons_for(refusal: Refusal | Declined, why: str) -> None:
     kernel = SimpleNamespace(device="cpu", name="k", origin="none", reason="NumPy", cost=Cost(Expense(1, 1, 1), 8))
     refusals = (refusal, Refusal("odd shape"))
     placed = cast(Placed, SimpleNamespace(kernel=kernel, refusals=refusals))

@@ -11,8 +11,9 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import Policy, config
-from npu_tensor.graph.nodes import Capture, Node, capture
-from npu_tensor.planner import schedule, selection
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure, structure_of
+from npu_tensor.planner import run, selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.host import host_step
 from npu_tensor.runtime.memory import Buffer
@@ -293,12 +294,12 @@ def test_one_op_on_data_takes_the_short_way(accelerator: Make, monkeypatch: pyte
     weights = ones(16)
     captures: list[Sequence[Node]] = []
 
-    def counted(nodes: Sequence[Node], *recorded: Any) -> Capture:
+    def counted(nodes: Sequence[Node], *recorded: Any) -> Structure:
         captures.append(nodes)
-        return capture(nodes, *recorded)
+        return structure_of(nodes, *recorded)
 
     inputs = [ones(16) for _ in range(4)]
-    monkeypatch.setattr(schedule, "capture", counted)
+    monkeypatch.setattr(run, "structure_of", counted)
     for x in inputs:
         assert (weights * x).tolist() == [1.0] * 16
     assert len(captures) == 1
