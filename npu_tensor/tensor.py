@@ -26,10 +26,10 @@ from npu_tensor.graph.nodes import (
     Node,
     no_value_yet,
     recorded_at,
-    watches,
 )
 from npu_tensor.graph.recorders import compile_recorder
 from npu_tensor.graph.structure import depends_on_placeholder, described_graph, structure_of
+from npu_tensor.graph.tracing import watches
 from npu_tensor.observe import printing
 from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
 from npu_tensor.ops.rules import comparison
@@ -346,7 +346,7 @@ def wrap(node: Node) -> Tensor:
     tensor._node = node
     node.handle = weakref.ref(tensor)
     if watches and (watch := watches.get(get_ident())) is not None:
-        watch.made.add(node)
+        watch.created.add(node)
     return tensor
 
 

@@ -48,9 +48,7 @@ LAYERS = (
     ("__main__",),
 )
 TO_BE_MENDED = {
-    "npu_tensor.graph.aliasing": "npu_tensor.planner",
     "npu_tensor.runtime.cpu.engine": "npu_tensor.observe",
-    "npu_tensor.observe.explain": "npu_tensor.tensor",
     "npu_tensor": "npu_tensor.ggml_hsa.kernel_log",
 }
 """Imports that go up, by module: none may be added."""

@@ -21,14 +21,11 @@ __all__ = [
     "PLACEHOLDER",
     "Data",
     "Node",
-    "Watch",
     "current_order",
     "no_value_yet",
-    "outside_change",
     "recorded_at",
     "source_line",
     "source_text",
-    "watches",
 ]
 
 
@@ -132,53 +129,6 @@ class Data(Node):
         self.spec = spec
         self.value = value
         self.handle = None
-
-
-class Watch:
-    """What a function does while `jit` captures it, so that a change of a handle from outside is refused.
-
-    before: order number at the start. made: data nodes that the function created. changes: the lines, as code object
-    and offset, that tried to change a handle from outside.
-    """
-
-    __slots__ = ("_outside", "before", "changes", "made")
-
-    def __init__(self) -> None:
-        self.before = current_order()
-        self.made: set[Node] = set()
-        self.changes: list[tuple[CodeType, int] | None] = []
-        self._outside: set[Node] = set()
-
-    def is_outside(self, node: Node) -> bool:
-        """Whether the node existed before the function was called, or derives the value of a handle that did."""
-        return (node.order < self.before and node not in self.made) or node in self._outside
-
-    def outside_since(self, order: int, node: Node) -> None:
-        """Count a node, and what it is made of that was recorded since `order`, as older than the function."""
-        stack = [node]
-        while stack:
-            node = stack.pop()
-            if node.order > order and node not in self._outside:
-                self._outside.add(node)
-                stack += [operand for operand in node.inputs if isinstance(operand, Node)]
-
-    def refuse(self, where: tuple[CodeType, int] | None) -> CaptureError:
-        """The error of changing a handle from outside. The capture fails also if the function catches it."""
-        self.changes.append(where)
-        return outside_change(where)
-
-
-def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
-    """The error of a captured function that changes a handle from outside on a line."""
-    line = f", at {source_line(*where)}: {source_text(*where)}" if where else ""
-    return CaptureError(
-        f"jit cannot replay a change of a tensor outside the function, or of an argument{line}. "
-        "Return the new value instead"
-    )
-
-
-watches: dict[int, Watch] = {}
-"""By thread identifier, the function that is being captured there. Empty nearly always, which is cheap to test."""
 
 
 def source_line(code: CodeType, offset: int) -> str:

@@ -65,12 +65,14 @@ def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[N
     return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
 
 
-def structure_of(roots: Sequence[Node], pending: dict[Node, tuple[Any, ...]] | None = None) -> Structure:
+def structure_of(
+    roots: Sequence[Node], pending: dict[Node, tuple[Any, ...]] | None = None, only_roots: bool = False
+) -> Structure:
     """Describe everything that must be computed for `roots`.
 
     Kept are the roots, every intermediate result that a living Tensor names, and what is computed for the second time,
     since there is more than one reader. A view is kept through what it views.
-    pending: the result of `pending_ops` for the roots, where that is known.
+    pending: the result of `pending_ops` for the roots, where that is known. only_roots: keep nothing else.
     """
     inputs_of = pending_ops(roots) if pending is None else pending
     key: list[Any] = []
@@ -103,7 +105,7 @@ def structure_of(roots: Sequence[Node], pending: dict[Node, tuple[Any, ...]] | N
         nodes.append((next_item, node))
         operands.append(tuple(references))
         numbers[node] = next_item
-        if node.depth == 0 or node.tensor is not None:
+        if not only_roots and (node.depth == 0 or node.tensor is not None):
             kept = next_item
             while node in inputs_of and node.call is not None and node.call.op.kind == "view":
                 node = inputs_of[node][0]

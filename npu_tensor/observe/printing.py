@@ -22,8 +22,9 @@ from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
 from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.aliasing import Storage, View
-from npu_tensor.graph.nodes import PLACEHOLDER, Node, watches
+from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import depends_on_placeholder
+from npu_tensor.graph.tracing import watches
 from npu_tensor.planner.selection import default_device
 
 __all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
