@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor import events
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner.schedule import plan
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.host_backend import HostBackend
@@ -40,7 +40,7 @@ def requests() -> list[Request]:
     found = []
     with nt.default_device(DEVICE):
         for expression in (x + x, (x * x).gelu(approximate="tanh")):
-            (placed,) = plan(capture([expression._node])).placed
+            (placed,) = plan(structure_of([expression._node])).placed
             kernel = accelerators(current())[0].claim(placed.task)
             assert isinstance(kernel, NpuKernel)
             found.append(kernel.request)

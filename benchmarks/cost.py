@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner import schedule, selection
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.planner import planner, selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.host import host_kernel
 from npu_tensor.tools.calibrate import calibrate
@@ -88,8 +88,8 @@ def cases() -> list[Case]:
 
 def _ready(case: Case) -> tuple[Plan, list[Any]]:
     """The plan of a case, and its values."""
-    found = capture([case.record()._node])
-    made = schedule.plan(found)
+    found = structure_of([case.record()._node])
+    made = planner.plan(found)
     values: list[Any] = [None] * made.size
     for item, leaf in found.leaves:
         values[item] = getattr(leaf, "value", leaf)

@@ -19,7 +19,7 @@ from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -120,7 +120,7 @@ def tasks_of(workload: Workload) -> list[Task]:
     """What the scheduler makes of a workload for the simulated NPU."""
     dtype = as_dtype(workload.dtype)
     operands = [nt.zeros(*shape, dtype=dtype).realize() for shape in workload.shapes]
-    return cut(capture([workload.compute(*operands)._node]), SimulatedDevice.fusion).tasks
+    return cut(structure_of([workload.compute(*operands)._node]), SimulatedDevice.fusion).tasks
 
 
 def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,12 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 import npu_tensor as nt
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner.costs import MEASURES, job
-from npu_tensor.planner.fuse import Cutter, cut
+from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.planner.fuse import cut, cuts
+from npu_tensor.planner.fuse.lower import lower
+from npu_tensor.planner.measures import MEASURES
 from npu_tensor.planner.placement import weight
+from npu_tensor.planner.placing import job
 from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
@@ -39,23 +41,23 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     do half of the work or more: of matrix products, if there are any.
     """
     device = SimulatedDevice(f"sim:{generation}", allocator())
-    found = capture([result._node])
+    found = structure_of([result._node])
 
     def takes(task: Task) -> bool:
         return not isinstance(device.claim(task), Refusal)
 
-    *_, (tasks, _, kept) = Cutter(found).cuts(device.fusion, takes)
+    *_, (tasks, _, kept) = cuts(lower(digraph(found, merge=True)), device.fusion, takes)
     new = {tensor._node for tensor in fresh}
-    lasting = {item for item, leaf in found.leaves if leaf not in new}
+    persistent = frozenset(item for item, leaf in found.leaves if leaf not in new)
     answers = [device.claim(task) for task in tasks]
     taken = [not isinstance(answer, Refusal) for answer in answers]
     work = _work(tasks)
     if 2 * sum(compress(work, taken)) < sum(work) or not any(taken):
         reasons = dict.fromkeys(answer.reason for answer in answers if isinstance(answer, Refusal))
         return "; ".join(reasons) or "nothing is computed"
-    weigh = MEASURES["latency"].weigh
     jobs = [
-        job(task, [answer], host_kernel(task), weigh, lasting) for task, answer in zip(tasks, answers, strict=True)
+        job(task, [answer], host_kernel(task), MEASURES["latency"], persistent)
+        for task, answer in zip(tasks, answers, strict=True)
     ]
     places = [NPU if there else CPU for there in taken]
     seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), kept)
@@ -64,7 +66,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
 
 def predicted_on_cpu(result: nt.Tensor) -> float:
     """Seconds of computing a pending tensor on this machine's processor."""
-    tasks = cut(capture([result._node]), host_devices()[0].fusion).tasks
+    tasks = cut(structure_of([result._node]), host_devices()[0].fusion).tasks
     return sum(host_kernel(task).cost.expense.seconds for task in tasks)
 
 

@@ -23,6 +23,7 @@ from npu_tensor._util.version import VERSION as _VERSION
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.functions import Generator, manual_seed
+from npu_tensor.functions.explaining import explain
 from npu_tensor.functions.resources import (
     default_device,
     empty_cache,
@@ -36,7 +37,6 @@ from npu_tensor.functions.resources import (
 from npu_tensor.jit import jit
 from npu_tensor.observe import debugging as _debugging
 from npu_tensor.observe import logs as _logs
-from npu_tensor.observe.explain import explain
 from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices

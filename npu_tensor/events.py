@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 __all__ = [
     "BuildFinished",
@@ -69,7 +69,8 @@ class KernelBuilt(Part):
 class PlanBuilt(Event):
     """A graph of a new structure was planned. `plan` is the finished Plan.
 
-    seconds: in all. compile_seconds: of them, until every kernel was found or compiled. kernels: one per step.
+    seconds: in all. compile_seconds: of them, until every kernel was found or compiled. kernels: one per step. graph:
+    what was planned, a networkx.DiGraph that nothing else keeps.
     """
 
     nodes: int
@@ -78,6 +79,7 @@ class PlanBuilt(Event):
     plan: object = field(default=None, repr=False, compare=False)
     compile_seconds: float = 0.0
     kernels: tuple[KernelBuilt, ...] = ()
+    graph: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

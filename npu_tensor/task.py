@@ -141,13 +141,9 @@ class Fusion(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a device does not take a task. by_cost: it could, but is predicted to take longer than another one.
-
-    pending: it will, when its kernel is built.
-    """
+    """Why a device does not take a task. pending: it will, when its kernel is built."""
 
     reason: str
-    by_cost: bool = False
     pending: bool = False
 
 

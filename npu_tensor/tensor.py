@@ -26,20 +26,18 @@ from npu_tensor.graph.nodes import (
     PLACEHOLDER,
     Data,
     Node,
-    capture,
-    depends_on_placeholder,
-    digraph,
     located,
     no_value_yet,
-    watches,
 )
+from npu_tensor.graph.structure import depends_on_placeholder, described_graph, structure_of
+from npu_tensor.graph.tracing import watches
 from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.ops.declare import Call, Op, Operand, describe, keep
 from npu_tensor.ops.recorders import STEPS
 from npu_tensor.planner import selection
-from npu_tensor.planner.schedule import realize as _realize_nodes
-from npu_tensor.planner.schedule import shorten
+from npu_tensor.planner.run import realize as _realize_nodes
+from npu_tensor.planner.run import shorten
 from npu_tensor.runtime import dlpack
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec
@@ -122,8 +120,8 @@ class Tensor(Methods):
 
     @property
     def graph(self) -> Any:
-        """The ops still to run, as a new networkx.DiGraph; see npu_tensor.graph.nodes.digraph for its attributes."""
-        return digraph(capture([self._node]))
+        """The ops still to run, as a new networkx.DiGraph; see npu_tensor.graph.structure.described_graph."""
+        return described_graph(structure_of([self._node]))
 
     def dim(self) -> int:
         """Number of dimensions."""
@@ -359,7 +357,7 @@ def wrap(node: Node) -> Tensor:
     tensor._node = node
     node.handle = weakref.ref(tensor)
     if watches and (watch := watches.get(get_ident())) is not None:
-        watch.made.add(node)
+        watch.created.add(node)
     return tensor
 
 

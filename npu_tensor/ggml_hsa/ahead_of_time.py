@@ -10,18 +10,20 @@ Where the NPU is, NPU_TENSOR_KERNEL_DIR=kernels lets programs use them.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, arch_of, configured_arch
-from npu_tensor.errors import ArgumentError, BuildError, CaptureError
+from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa.generate import BACKENDS, Folder, TargetName, built_from
-from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, Watch, capture, watches
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.planner.fuse import Cutter
+from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.device_uri import target as target_of
@@ -30,7 +32,7 @@ from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request, design_digest
 from npu_tensor.task import Refusal, Task
-from npu_tensor.tensor import Tensor, wrap
+from npu_tensor.tensor import Tensor
 
 __all__ = ["Compilation", "CompiledKernel", "compile"]
 
@@ -71,7 +73,7 @@ def compile(
     compiler and, after all others are built, for the kernels that cannot be.
     """
     backend, kind = _backend_and_target(target)
-    found, refused = _requests(_recorded(function, inputs, keywords), kind)
+    found, refused = _requests(_traced(function, inputs, keywords), kind)
     library = KernelLibrary(BACKENDS[backend]())
     reason = library.backend.missing()
     if reason is not None:
@@ -111,31 +113,13 @@ def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
     return "iron", target_of(parse_uri(f"npu{mark}{options}"), ARRAYS[arch_of(name)])
 
 
-def _recorded(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Node]:
+def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Node]:
     """What the function returns for tensors without values."""
-    operands = [wrap(Data(each._node.spec, PLACEHOLDER)) if isinstance(each, Tensor) else each for each in inputs]
-    thread = threading.get_ident()
-    watch = watches[thread] = Watch()  # A function within that is jitted becomes part of this one.
-    try:
-        result = function(*operands, **keywords)
-    finally:
-        del watches[thread]
-    if watch.changes:
-        raise CaptureError(
-            "compile cannot follow a change of a tensor outside the function, or of an argument; return the new value"
-        )
-    nodes = [tensor._node for tensor in _tensors(result)]
-    if not nodes:
+    operands = [placeholder(each) if isinstance(each, Tensor) else each for each in inputs]
+    _, result, outputs = call_traced(function, operands, keywords)
+    if not outputs:
         raise ArgumentError(f"the function must return tensors, not {type(result).__name__}")
-    return nodes
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(part)
+    return [output._node for output in outputs]
 
 
 def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
@@ -149,7 +133,7 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
 
     found: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for cut in Cutter(capture(results)).cuts(FUSION, takes):
+    for cut in cuts(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
         refused.clear()
         for task in cut.tasks:
             offer = kernels.claim(task, target)

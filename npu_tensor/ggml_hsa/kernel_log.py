@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from npu_tensor import events
 from npu_tensor._util.forks import new_lock
@@ -24,12 +24,17 @@ from npu_tensor._util.version import VERSION
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa.ops_json import entry_for
+from npu_tensor.jit import forget_plans
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner import selection
+from npu_tensor.planner.measures import Declined
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.store.files import write_atomically
 from npu_tensor.task import Refusal
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["follow", "record_kernels"]
 
@@ -41,14 +46,16 @@ MOST_REASONS: Final = 5
 def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
     """Write a configuration of all NPU kernels that are used in the block to `path`, at its end, also if it raises.
 
-    Kernels that all threads use count, those planned before and those of captured functions too. A file that is there
-    is replaced. Warns, and says why, if there are none. Raises ArgumentError if the file cannot be written.
+    Kernels that all threads use count: every graph is planned anew, and functions under jit are called again for it. A
+    file that is there is replaced. Warns, and says why, if there are none. Raises ArgumentError if the file cannot be
+    written.
     """
     recorder = _Recorder(Path(path).absolute())
     if not recorder.path.parent.is_dir():
         raise ArgumentError(f"{recorder.path} cannot be written: there is no such directory")
     try:
         with events.listen(recorder.listen):
+            _plan_anew()
             yield
     finally:
         recorder.write()
@@ -58,6 +65,8 @@ def follow() -> None:
     """Record into the file that `config.record` names, where it names one; write what was recorded for others."""
     _write()
     events.keep_listening(_listener, config.in_use("record"))
+    if config.in_use("record"):
+        _plan_anew()
 
 
 def _listener(event: events.Event) -> None:
@@ -74,6 +83,12 @@ def _listener(event: events.Event) -> None:
         recorder.listen(event)
 
 
+def _plan_anew() -> None:
+    """Forget all plans: a recorder hears of a graph when it is planned."""
+    selection.reset_plans()
+    forget_plans()
+
+
 @atexit.register
 def _write() -> None:
     """Write what was recorded for the setting. A program that computes nothing leaves no file."""
@@ -88,7 +103,8 @@ def _write() -> None:
 class _Recorder:
     """Gathers the kernels of all plans that are made or run.
 
-    process: the one that may write the file. unsaved: whether there are plans that the file does not have.
+    process: the one that may write the file. planned: whether any plan was made. unsaved: whether there are plans that
+    the file does not have.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,24 +112,22 @@ class _Recorder:
         self.process = os.getpid()
         self.unsaved = False
         self._lock = new_lock()
-        self.plans: dict[int, Plan] = {}
+        self.planned = False
         self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
         self._names: set[tuple[str, str]] = set()
         self._refusals: dict[str, None] = {}
 
     def listen(self, event: events.Event) -> None:
-        if isinstance(event, (events.PlanBuilt, events.KernelRan)):
-            plan = event.plan
-            if isinstance(plan, Plan) and id(plan) not in self.plans:
-                with self._lock:
-                    self.plans[id(plan)] = plan
-                    self.unsaved = True
-                    for placed in plan.placed:
-                        self._add(plan, placed)
+        if isinstance(event, events.PlanBuilt):
+            assert isinstance(event.plan, Plan)
+            with self._lock:
+                self.planned = self.unsaved = True
+                for placed in event.plan.placed:
+                    self._add(event.graph, placed)
 
-    def _add(self, plan: Plan, placed: Placed) -> None:
+    def _add(self, graph: nx.DiGraph, placed: Placed) -> None:
         """Ask the devices as the scheduler did: of one that could not build the kernel the plan knows no more."""
-        if any(refusal.by_cost for refusal in placed.refusals):
+        if any(isinstance(refusal, Declined) for refusal in placed.refusals):
             return
         for device in selection.accelerators(selection.current()):
             target = getattr(device, "target", None)
@@ -126,7 +140,7 @@ class _Recorder:
             known = (target.array.arch, *target[1:], kernel_name(task), tensor_descs(task), op_params(task))
             if known not in self._entries:
                 try:
-                    self._entries[known] = self._named(entry_for(plan.graph, task, target))
+                    self._entries[known] = self._named(entry_for(graph, task, target))
                 except NpuTensorError as error:
                     self._refusals[f"{task.name}: {error}"] = None
             if device.uri == placed.kernel.device:
@@ -155,7 +169,7 @@ class _Recorder:
             warn(f"{self.path} has no kernels: {self._why_none()}")
 
     def _why_none(self) -> str:
-        if not self.plans:
+        if not self.planned:
             return "nothing was computed"
         if self._refusals:
             given = [*self._refusals][:MOST_REASONS]

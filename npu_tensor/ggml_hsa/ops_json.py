@@ -20,7 +20,7 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.single_task import capture_task, placeholder, single_task
-from npu_tensor.graph.nodes import Node, operands
+from npu_tensor.graph.nodes import Node
 from npu_tensor.kernels.offer import Float32, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call
@@ -73,11 +73,11 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
             references[item] = add("reshape", [references[item]], {"shape": spec.shape})
     stored = {output.item for output in task.outputs}
     for item in _needed(graph, stored, set(sources)):
-        call = graph.nodes[item].get("call")
-        if call is None:
-            references[item] = {"number": graph.nodes[item]["number"].__name__}
-            continue
-        given = [references[source] for source in operands(graph, item)]
+        call: Call = graph.nodes[item]["call"]
+        given = [
+            references[source] if isinstance(operand, Spec) else {"number": operand.__name__}
+            for source, operand in zip(graph.nodes[item]["inputs"], call.operands, strict=True)
+        ]
         references[item] = add(call.op.name, given, _attributes(call))
         if item in stored and item != max(stored):
             ops[-1]["keep"] = True
@@ -85,14 +85,14 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
 
 
 def _needed(graph: nx.DiGraph, results: set[int], sources: set[int]) -> list[int]:
-    """The items that lead from sources to results, in the order of recording."""
+    """The ops that lead from sources to results, in the order of recording."""
     found: set[int] = set()
     stack = list(results)
     while stack:
         item = stack.pop()
-        if item not in found and item not in sources:
+        if item not in found and item not in sources and "call" in graph.nodes[item]:
             found.add(item)
-            stack += operands(graph, item)
+            stack += graph.nodes[item]["inputs"]
     return sorted(found)
 
 

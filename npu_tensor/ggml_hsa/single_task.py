@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, capture
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import FUSION
 from npu_tensor.ops.declare import Layout, Op, Operand, Resolution
 from npu_tensor.planner.fuse import cut
@@ -60,7 +61,7 @@ def capture_task(
 
 def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
     """The one task that computes some nodes from operands. ArgumentError if there are several, or none."""
-    found = capture(results)
+    found = structure_of(results)
     leaves = [leaf for _, leaf in found.leaves if isinstance(leaf, Node)]
     roots = [_root(operand) for operand in operands]
     foreign = next((leaf for leaf in leaves if leaf not in roots), None)

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final
 
 from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
-from npu_tensor.graph.nodes import Data, Node, Watch, current_order, watches
+from npu_tensor.graph.nodes import Data, Node, current_order
+from npu_tensor.graph.tracing import Watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
-from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
@@ -316,10 +316,11 @@ SMALL_PART = 4096
 def view_node(call: Call, viewed: Node, depth: int, where: Any) -> Node:
     """The node of a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
 
-    A plan for every place that a program looks at would cost far more than to share the memory.
+    A plan for every place that a program looks at would cost far more than to share the memory. Of what a device has
+    copied the view is recorded: the copy is of the whole value, and kernels read parts of it.
     """
     value = viewed.value
-    if call.start is None or type(value) is not Buffer or watches:
+    if call.start is None or type(value) is not Buffer or watches or hasattr(value, "copies"):
         return Node(call, (viewed,), call.spec, depth, where)
     start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
     if nbytes == value.nbytes:
@@ -328,6 +329,4 @@ def view_node(call: Call, viewed: Node, depth: int, where: Any) -> Node:
         part = allocator().allocate(nbytes)
         ctypes.memmove(part.address, value.address + start, nbytes)
         return Data(call.spec, part)
-    if selection.active.accelerators:  # An NPU keeps copies of whole values, and reads parts of them.
-        return Node(call, (viewed,), call.spec, depth, where)
     return Data(call.spec, value.part(start, nbytes))

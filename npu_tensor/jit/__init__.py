@@ -16,21 +16,21 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.nodes import watches
+from npu_tensor.graph.tracing import watches
 from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
-from npu_tensor.jit.trace import Captured, capture_call
+from npu_tensor.jit.trace import Trace, trace_call
 from npu_tensor.jit.trees import call_text, flatten
 from npu_tensor.observe.explain import explain_plans
 from npu_tensor.observe.explanation import Explanation
-from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.selection import before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor
 
-__all__ = ["Jitted", "jit"]
+__all__ = ["Jitted", "forget_plans", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,8 +56,8 @@ def _forget_latest() -> None:
         jitted._latest = miss
 
 
-def _forget_all() -> None:
-    """Replays hold the devices that they are for."""
+def forget_plans() -> None:
+    """Forget all replays, which hold their plans and the devices that they are for."""
     for jitted in _living():
         jitted._replays.clear()
         jitted._provisional.clear()
@@ -65,7 +65,7 @@ def _forget_all() -> None:
 
 
 selection_changed.append(_forget_latest)
-before_reset.append(_forget_all)
+before_reset.append(forget_plans)
 
 
 class Jitted(Generic[P, R]):
@@ -74,9 +74,10 @@ class Jitted(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._body = _named_as_part(function)
         self._replays: dict[Any, Replay] = {}
         # Those whose plans lack kernels that are being built: the function is not called again when these are there.
-        self._provisional: dict[Any, Captured] = {}
+        self._provisional: dict[Any, Trace] = {}
         self._latest: Replay = miss
         self._captures = 0
         self._methods: dict[int, Jitted[Any, R]] = {}
@@ -91,17 +92,16 @@ class Jitted(Generic[P, R]):
         """The number of signatures captured so far; of a method, those of all instances that still live."""
         return self._captures + sum(method.captures for method in tuple(self._methods.values()))
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """As functions are pickled: by name where that leads here, else by value, which takes cloudpickle.
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        """By its function, which goes as functions do: by name where that leads here, else by value with cloudpickle.
 
         Captures stay behind. So do kernels, which the other side finds by key in its cache.
         """
-        # CPython's pickler is written in C, so the frame is that of the Python code that called its `dump`: pickle's
-        # caller, or `CloudPickler.dump` in cloudpickle and in copies of it, such as Ray's. Under a pickler in Python,
-        # and where Dask tries pickle first, the function goes by name; Dask then asks cloudpickle where that matters.
-        by_value = _goes_by_value(self.__module__, sys._getframe(1).f_globals)
         name: str = getattr(self, "__qualname__", "")
-        return name if not by_value and _found(self.__module__, name) is self else (jit, (self._function,))
+        # To older protocols a part of this object is this object and the name of the part.
+        if (protocol < 4 or self._body is self._function) and _at(self.__module__, name) is self:
+            return name
+        return _jitted_again, (self._body,)
 
     @overload
     def __get__(self, instance: None, owner: type) -> Jitted[P, R]: ...
@@ -122,7 +122,7 @@ class Jitted(Generic[P, R]):
         return self._call(args, kwargs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Where what a call with these arguments computes will run, and why, as `npu_tensor.observe.explain` says it.
+        """Where what a call with these arguments computes will run, and why, as `npu_tensor.explain` says it.
 
         Calls the function with tensors that have no values. Of tensors from outside, those without a value are
         computed, nothing else is. For a method write `Class.method.explain(instance, ...)`, with an instance that can
@@ -132,11 +132,10 @@ class Jitted(Generic[P, R]):
             raise CaptureError("a function that is being captured cannot explain another one")
         tensors: list[Tensor] = []
         flatten((args, kwargs), tensors)
-        captured = capture_call(self._function, args, kwargs, tensors, current())
-        if captured.plan is None or captured.graph is None:
+        trace = trace_call(self._function, args, kwargs, tensors, current())
+        if trace.plan is None:
             return Explanation()
-        found = captured.graph.found
-        return explain_plans(found, [(found, captured.plan)], captured.graph.devices)
+        return explain_plans(trace.structure, [(trace.structure, trace.plan)], trace.devices)
 
     def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:
         """A call with the instance as the first argument. An instance has captures of its own and takes them along."""
@@ -172,34 +171,32 @@ class Jitted(Generic[P, R]):
         key = (devices, specs) if flat else (devices, structure, specs)
         replay = self._replay(key)
         if replay is None:
-            captured = capture_call(self._function, args, kwargs, tensors, devices)
-            replay = compile_replay(captured)
+            trace = trace_call(self._function, args, kwargs, tensors, devices)
+            replay = compile_replay(trace)
             self._captures += 1
             if current() is devices:  # else the plan may be for either
                 while len(self._replays) >= MAX_SIGNATURES:
                     oldest = next(iter(self._replays))
                     self._replays.pop(oldest, None)  # Another thread may have taken the same one.
                     self._provisional.pop(oldest, None)
-                self._keep(key, captured, replay)
+                self._keep(key, trace, replay)
             self._warn_if_many()
         if flat and current() is devices and key not in self._provisional and self._replays.get(key) is replay:
             self._latest = replay
         return cast(R, replay(tuple(tensors)))
 
-    def _keep(self, key: Any, captured: Captured, replay: Replay) -> None:
-        if captured.plan is not None and captured.plan.provisional:
-            self._provisional[key] = captured  # With its graph, which holds the nodes that were recorded.
+    def _keep(self, key: Any, trace: Trace, replay: Replay) -> None:
+        if trace.plan is not None and trace.plan.provisional:
+            self._provisional[key] = trace  # With its graph, which holds the nodes that were recorded.
         self._replays[key] = replay
 
     def _replay(self, key: Any) -> Replay | None:
         """The replay for a signature, if there is one; planned again if more of its kernels may be there."""
-        captured = self._provisional.get(key)
-        if captured is not None and captured.graph is not None and cast(Plan, captured.plan).outdated:
-            made = captured.graph.plan()
-            captured = captured._replace(plan=made)
-            replay = compile_replay(captured)
-            self._keep(key, captured, replay)
-            if not made.provisional:
+        trace = self._provisional.get(key)
+        if trace is not None and trace.plan is not None and trace.plan.outdated:
+            trace = trace.planned_again()
+            self._keep(key, trace, compile_replay(trace))
+            if trace.plan is not None and not trace.plan.provisional:
                 self._provisional.pop(key, None)  # Last: who finds it gone finds the replay that stays.
         return self._replays.get(key)
 
@@ -208,7 +205,7 @@ class Jitted(Generic[P, R]):
             name = self._function.__name__
             shown = "; ".join(f"{name}({_arguments(*key[1:])})" for key in list(self._replays)[-3:])
             warn(
-                f"{self._function.__qualname__} has been captured {self._captures} times. Pass what changes "
+                f"{getattr(self, '__qualname__', name)} has been captured {self._captures} times. Pass what changes "
                 f"as a tensor of one shape. The latest calls were: {shown}",
                 UserWarning,
             )
@@ -219,24 +216,35 @@ def _arguments(*signature: Any) -> str:
     return call_text(*signature) if len(signature) > 1 else ", ".join(map(str, signature[0]))
 
 
-def _goes_by_value(module: str, caller: dict[str, Any]) -> bool:
-    """Whether the caller of a pickler, whose globals these are, is cloudpickle and takes a module's functions by value.
+def _named_as_part(function: Callable[P, R]) -> Callable[P, R]:
+    """A copy of a function, which pickle finds by name as part of the object that wraps the function."""
+    if not isinstance(function, FunctionType):
+        return function
+    body = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    body.__kwdefaults__, body.__module__ = function.__kwdefaults__, function.__module__
+    body.__qualname__ = f"{function.__qualname__}._body"
+    return body
 
-    It does so for __main__, which is another module on the other side, and for modules that were registered with it
-    and what is in these packages.
-    """
-    if "cloudpickle" not in caller.get("__name__", ""):
-        return False
-    registered = caller.get("list_registry_pickle_by_value", set)()
-    return any(f"{module}.".startswith(f"{name}.") for name in ("__main__", *registered))
+
+def _jitted_again(body: Callable[P, R]) -> Jitted[P, R]:
+    """The object that has a function as its body here, or a new one for a function that has come by value."""
+    name: str = getattr(body, "__qualname__", "").removesuffix("._body")
+    jitted = _at(body.__module__, name)
+    if isinstance(jitted, Jitted) and jitted._body is body:
+        return jitted
+    if isinstance(body, FunctionType):
+        body.__qualname__ = name
+    return Jitted(body)
 
 
-def _found(module: str, qualified_name: str) -> Any:
+def _at(module: str, qualified_name: str) -> Any:
     """What a name leads to, as pickle follows it; None if that is nothing."""
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for name in qualified_name.split("."):
-        found = getattr(found, name, None)
-    return found
+        value = getattr(value, name, None)
+    return value
 
 
 def jit(function: Callable[P, R]) -> Jitted[P, R]:

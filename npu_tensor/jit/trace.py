@@ -1,25 +1,27 @@
-"""What a function records when it is called on placeholders, and what of that a replay needs."""
+"""Tracing: what a function records when it is called on placeholders, and what of that a replay needs."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
-from npu_tensor.graph.nodes import PLACEHOLDER, Capture, Data, Node, Watch, capture, outside_change, watches
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
+from npu_tensor.graph.structure import Structure, structure_of
+from npu_tensor.graph.tracing import Watch, outside_change, watched
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.ops.declare import Call
 from npu_tensor.planner.plan import Plan
-from npu_tensor.planner.schedule import plan
-from npu_tensor.planner.schedule import realize as realize_nodes
+from npu_tensor.planner.planner import plan
+from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["Captured", "capture_call"]
+__all__ = ["Trace", "call_traced", "placeholder", "trace_call"]
 
 R = TypeVar("R")
 
@@ -28,21 +30,10 @@ BLANK = Tensor.__new__(Tensor)
 
 
 class Recorded(NamedTuple):
-    """What stays of a node: where it was recorded."""
+    """What stays of a node: its op and where it was recorded."""
 
+    call: Call | None
     line: str
-
-
-class Graph(NamedTuple):
-    """What a function has recorded, and what it is planned for. lasting: see `Costs`."""
-
-    found: Capture
-    devices: Selection
-    lasting: frozenset[int]
-
-    def plan(self) -> Plan:
-        """From the cache, unless that one is outdated."""
-        return plan(*self)
 
 
 class Derived(NamedTuple):
@@ -61,14 +52,14 @@ class Result(NamedTuple):
     position: int
 
 
-class Captured(NamedTuple):
+class Trace(NamedTuple):
     """What one signature's replay needs.
 
     specs: of the arguments. template: the plan's list of values with constants filled in. arguments: (item, number
     of the tensor argument). outside: (item, tensor from outside the function). results: (item, spec); the node of a
     constant that the function made; the tensor itself where the function returns one from outside, or the number of an
     argument that it returns; what it is a view of; or the same tensor among the results. result: what the function
-    returned. recorded: the items of the ops. graph: what the plan was made for.
+    returned. recorded: the items of the ops. structure, devices, persistent: what the plan is for.
     """
 
     specs: tuple[Spec, ...]
@@ -79,43 +70,69 @@ class Captured(NamedTuple):
     results: tuple[tuple[int, Spec] | Node | Tensor | int | Derived | Result, ...]
     result: Any
     recorded: tuple[tuple[int, Recorded], ...]
-    graph: Graph | None = None
+    structure: Structure
+    devices: Selection
+    persistent: frozenset[int] = frozenset()
+
+    def planned_again(self) -> Trace:
+        """The same with the plan in the cache, or a new one if that is outdated."""
+        return self._replace(plan=plan(self.structure, self.devices, self.persistent))
 
 
-def capture_call(
+def placeholder(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape and dtype without a value."""
+    return wrap(Data(tensor._node.spec, PLACEHOLDER))
+
+
+def call_traced(
+    function: Callable[..., R], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Watch, R, list[Tensor]]:
+    """Call a function on placeholders; what it did besides, its result, and the tensors in that.
+
+    CaptureError if it reads a value, or changes handles from outside, which keep their values.
+    """
+    outputs: list[Tensor] = []
+    with watched() as watch:
+        result = function(*args, **kwargs)
+        flatten(result, outputs)
+        for tensor in outputs:
+            tensor._node  # noqa: B018  # which is recorded here if a write to another tensor has changed it
+    return watch, result, outputs
+
+
+def trace_call(
     function: Callable[..., Any], args: Any, kwargs: Any, tensors: list[Tensor], devices: Selection
-) -> Captured:
+) -> Trace:
     """What a call with these arguments records, planned for some devices. tensors: those among the arguments.
 
     Raises CaptureError where the function reads a value or changes a tensor from outside.
     """
-    placeholders = [wrap(Data(t._node.spec, PLACEHOLDER)) for t in tensors]
+    placeholders = [placeholder(tensor) for tensor in tensors]
     specs = tuple(tensor._node.spec for tensor in tensors)
-    numbers = {placeholder._node: number for number, placeholder in enumerate(placeholders)}
-    outputs: list[Tensor] = []
-    watch, result = _watched(function, rebuild(args, placeholders), rebuild(kwargs, placeholders), outputs)
+    numbers = {tensor._node: number for number, tensor in enumerate(placeholders)}
+    watch, result, outputs = call_traced(function, rebuild(args, placeholders), rebuild(kwargs, placeholders))
     result = rebuild(result, [BLANK] * len(outputs))
     _realize_older([tensor._node for tensor in outputs], watch)
     given = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
     derived = _derived(outputs, numbers, watch)
     roots = [t._node for position, t in enumerate(outputs) if t not in given and position not in derived]
-    found = _capture_results(roots)
-    items = {node: item for item, node in found.nodes}
+    structure = structure_of(roots, only_roots=True)
+    for _, node in structure.nodes:
+        if node not in roots and _is_owned(node):
+            raise outside_change(node.where)
+    items = {node: item for item, node in structure.nodes}
     results = tuple(
         derived[p] if p in derived else given[t] if t in given else (items[t._node], t._node.spec)
         for p, t in enumerate(outputs)
     )
     if not roots:
-        return Captured(specs, None, [], (), (), results, result, ())
-    lasting = frozenset(item for item, leaf in found.leaves if isinstance(leaf, Node) and leaf not in numbers)
-    graph = Graph(found, devices, lasting)
-    made = graph.plan()
-    template: list[Any] = [None] * made.size
+        return Trace(specs, None, [], (), (), results, result, (), structure, devices)
+    template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
-    # Who gets such a result may change the handle that is captured, and only that; the constant stays.
+    # Who gets such a result may change the handle that is traced, and only that; the constant stays.
     constants = {tensor for tensor, value in given.items() if isinstance(value, Node)}
-    for item, leaf in found.leaves:
+    for item, leaf in structure.leaves:
         if not isinstance(leaf, Node):
             template[item] = leaf
         elif leaf in numbers:
@@ -124,31 +141,26 @@ def capture_call(
             outside.append((item, handle))
         else:
             template[item] = leaf.value
-    recorded = tuple((item, Recorded(node.line)) for item, node in found.nodes)
-    return Captured(specs, made, template, tuple(arguments), tuple(outside), results, result, recorded, graph)
+    recorded = tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes)
+    persistent = frozenset(
+        item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers
+    )
+    made_for = structure, devices, persistent
+    trace = Trace(specs, None, template, tuple(arguments), tuple(outside), results, result, recorded, *made_for)
+    return trace.planned_again()
 
 
-def _watched(function: Callable[..., R], args: Any, kwargs: Any, outputs: list[Tensor]) -> tuple[Watch, R]:
-    """Call a function on placeholders. CaptureError if it changes handles from outside, which keep their values.
+def _is_owned(node: Node) -> bool:
+    """Whether something other than a frame refers to the tensor of a node: the function has left it somewhere.
 
-    outputs: gets the tensors of the result.
+    Frames of the function that has returned are those that a profiler or a debugger holds.
     """
-    thread = threading.get_ident()
-    watch = watches[thread] = Watch()
-    try:
-        result = function(*args, **kwargs)
-        flatten(result, outputs)
-        for tensor in outputs:
-            tensor._node  # noqa: B018  # which is recorded here if a write to another tensor has changed it
-    finally:
-        del watches[thread]
-    if watch.changes:
-        raise outside_change(watch.changes[0])
-    return watch, result
+    tensor = node.tensor
+    return tensor is not None and not all(isinstance(each, FrameType) for each in gc.get_referrers(tensor))
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:
-    """What `Captured.results` says of a result that is not computed by the plan."""
+    """What `Trace.results` says of a result that is not computed by the plan."""
     node = tensor._node
     if node in numbers:
         return numbers[node]
@@ -191,7 +203,7 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
 
 
 def _realize_older(roots: list[Node], watch: Watch) -> None:
-    """Compute what was recorded before the capture, so that it counts as data read from outside."""
+    """Compute what was recorded before tracing, so that it counts as data read from outside."""
     seen = set(roots)
     stack = list(roots)
     older = []
@@ -207,20 +219,3 @@ def _realize_older(roots: list[Node], watch: Watch) -> None:
                 seen.add(operand)
                 stack.append(operand)
     realize_nodes(older)
-
-
-def _capture_results(roots: list[Node]) -> Capture:
-    """What a function has recorded for its results. CaptureError if a tensor outside the function names a part of it.
-
-    For some moments, that may be a frame of the function itself: sampling profilers hold the frames of other threads.
-    """
-    escaped: list[Node] = []
-    for seconds in (0, 1e-3, 1e-2, 1e-1):
-        if seconds:
-            time.sleep(seconds)
-        found = capture(roots)
-        kept = [node for item, node in found.nodes if item in found.keep and node not in roots]
-        escaped = [node for node in kept if node.tensor is not None]
-        if not escaped:
-            return found
-    raise outside_change(escaped[0].where)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast, overload
 
+from npu_tensor import events
 from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
 from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, mermaid, page, svg, text
-from npu_tensor.planner.plan import Placed, Timings
+from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
 __all__ = ["Explanation", "Row", "Total", "Work"]
@@ -34,10 +37,9 @@ class Row(NamedTuple):
     "none". The rest but the line is about the whole kernel and stands on the row of its last op.
     origin: where the kernel's code came from: "precompiled", "cache", "memory" or "built"; "none" if there is none, and
     "" on the rows of ops that are fused into the kernel of another row.
-    predicted: seconds of a run; of a simulated device those of the real array. measured: seconds of the latest run of
-    this structure that was timed, as the next one after `explain` is; of a simulated device those that the simulator
-    took. nbytes: read and written in main memory. why: this kernel, and what kept the op from the devices that are
-    preferred. line: "file.py:12".
+    predicted: seconds of a run; of a simulated device those of the real array. measured: seconds of the latest run in
+    `Explanation.measure`; of a simulated device those that the simulator took. nbytes: read and written in main memory.
+    why: this kernel, and what kept the op from the devices that are preferred. line: "file.py:12".
     """
 
     op: str
@@ -74,34 +76,27 @@ class Work:
     """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
 
     items: of the rows. leaves: boxes of values from outside, by item. edges: between items. members: rows of each
-    kernel. placed: the steps of all plans. timings: of each plan, whose runs go on to write them. switching: by device,
-    seconds of a change of the context.
+    kernel, in the order of the plans. plans: one, or one for each part of a long graph. switching: by device, seconds
+    of a change of the context.
     """
 
     items: Sequence[int] = ()
     leaves: Mapping[int, Box] = field(default_factory=dict)
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
-    placed: Sequence[Placed] = ()
-    timings: Sequence[Timings] = ()
+    plans: Sequence[Plan] = ()
     switching: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def seconds(self) -> list[float | None]:
-        """By step, of the latest run that was timed; None before that."""
-        return [seconds for plan in self.timings for seconds in plan.seconds]
 
 
 class Explanation(Sequence[Row]):
-    """The rows of a graph, in the order in which its ops were recorded. Prints as a table.
-
-    Measured times are looked up when they are asked for.
-    """
+    """The rows of a graph, in the order in which its ops were recorded. Prints as a table."""
 
     def __init__(self, rows: Iterable[Row] = (), work: Work | None = None) -> None:
         self._rows = tuple(rows)
         self._work = Work(range(len(self._rows))) if work is None else work
         self._steps = {numbers[-1]: step for step, numbers in enumerate(self._work.members)}
+        self._placed: list[Placed] = [placed for plan in self._work.plans for placed in plan.placed]
+        self._seconds: list[float | None] = [None] * len(self._placed)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -113,9 +108,25 @@ class Explanation(Sequence[Row]):
     def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
         return self._now()[index]
 
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Time the kernels of this graph in a with block, in which its plan may run several times; the latest counts.
+
+        Devices that compute while the program goes on wait after every kernel.
+        """
+        starts = accumulate((len(plan.placed) for plan in self._work.plans), initial=0)
+        first = {id(plan): start for plan, start in zip(self._work.plans, starts, strict=False)}
+
+        def note(event: events.Event) -> None:
+            if isinstance(event, events.KernelRan) and (start := first.get(id(event.plan))) is not None:
+                self._seconds[start + event.step] = event.seconds
+
+        with events.listen(note):
+            yield
+
     def _now(self) -> tuple[Row, ...]:
         """The rows with the times measured so far."""
-        seconds, steps = self._work.seconds, self._steps
+        seconds, steps = self._seconds, self._steps
         return tuple(
             row._replace(measured=seconds[steps[number]]) if number in steps else row
             for number, row in enumerate(self._rows)
@@ -129,7 +140,7 @@ class Explanation(Sequence[Row]):
     @property
     def totals(self) -> list[Total]:
         """What all kernels of a device take together, for each device that has any."""
-        placed, seconds = self._work.placed, self._work.seconds
+        placed, seconds = self._placed, self._seconds
         found = []
         for device in dict.fromkeys(entry.kernel.device for entry in placed):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]

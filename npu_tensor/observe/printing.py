@@ -23,7 +23,9 @@ from npu_tensor._util.forks import locks_are_free
 from npu_tensor._util.user_warnings import INTERNAL
 from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.aliasing import Storage, View
-from npu_tensor.graph.nodes import PLACEHOLDER, Node, depends_on_placeholder, watches
+from npu_tensor.graph.nodes import PLACEHOLDER, Node
+from npu_tensor.graph.structure import depends_on_placeholder
+from npu_tensor.graph.tracing import watches
 from npu_tensor.planner.selection import default_device
 
 __all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]

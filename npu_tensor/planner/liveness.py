@@ -24,13 +24,15 @@ def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
     return found[::-1]
 
 
-def with_donors(tasks: Sequence[Task], kept: Iterable[int], elsewhere: Container[int] = ()) -> list[Task]:
+def with_donors(
+    tasks: Sequence[Task], dying: Sequence[Sequence[int]], elsewhere: Container[int] = ()
+) -> list[Task]:
     """The tasks, where the result of an element-wise op or an update overwrites a temporary operand that dies with it.
 
     The operand must have been made by an earlier task (data from outside may have other owners), be read at exactly
     the positions that are written, and have elements of the same size and as many: a small result must not keep a
-    large buffer alive. elsewhere: positions of tasks that another device than the processor may run: what it has
-    read or made may have copies there, and is never overwritten.
+    large buffer alive. dying: by task, as `last_uses` finds them. elsewhere: positions of tasks that another device
+    than the processor may run: what it has read or made may have copies there, and is never overwritten.
     """
     made: dict[int, int] = {}
     shared: set[int] = set()
@@ -38,8 +40,8 @@ def with_donors(tasks: Sequence[Task], kept: Iterable[int], elsewhere: Container
         if position in elsewhere:
             shared |= _items(task)
     result = []
-    for task, dying in zip(tasks, last_uses(tasks, kept), strict=True):
-        own = {item: made[item] for item in dying if item in made and item not in shared}
+    for task, items in zip(tasks, dying, strict=True):
+        own = {item: made[item] for item in items if item in made and item not in shared}
         if task.kind == "map":
             task = _donate(task, own)
         elif task.call is not None and task.call.op.updates:

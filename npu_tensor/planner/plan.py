@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from npu_tensor import events
+from npu_tensor._util.units import size
+from npu_tensor.errors import LaunchError, NpuTensorError, OutOfMemoryError
+from npu_tensor.graph.nodes import located
+from npu_tensor.ops.declare import Call, describe
+from npu_tensor.planner.measures import Declined
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-__all__ = ["Located", "Placed", "Plan", "Timings"]
+__all__ = ["Placed", "Plan", "Recorded"]
 
 
-class Located(Protocol):
-    """What was recorded at a line of the user's program, as text."""
+class Recorded(Protocol):
+    """An op and the line of the user's program that recorded it, as text."""
 
+    @property
+    def call(self) -> Call | None: ...
     @property
     def line(self) -> str: ...
 
@@ -33,36 +37,23 @@ class Placed(NamedTuple):
     task: Task
     kernel: Kernel
     step: Step
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Refusal | Declined, ...]
 
 
-@dataclass(slots=True)
-class Timings:
-    """What the steps of a plan took. wanted: how many of its next runs are timed, as `explain` asks for.
-
-    seconds: by step, of the latest run that was timed; None before that.
-    """
-
-    seconds: list[float | None]
-    wanted: int = 0
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """What will run for one structure. `graph` is frozen; item numbers index the list of values.
+    """What will run for one structure. Item numbers index the list of values.
 
-    steps: each with the items that nobody needs afterwards. aliases: kept views -> item whose buffer they share.
+    steps: each with the items that no later step reads. aliases: kept views -> item whose buffer they share.
     asynchronous: devices of steps that return before their work is done. builds_before: None if it has the kernels that
     it should; else how many builds had ended before it was made, while some of its kernels were still being built.
     """
 
-    graph: nx.DiGraph
     placed: tuple[Placed, ...]
     steps: tuple[tuple[Step, tuple[int, ...]], ...]
     aliases: tuple[tuple[int, int], ...]
     size: int
     asynchronous: tuple[AsynchronousDevice, ...] = ()
-    timings: Timings = field(default_factory=lambda: Timings([]))
     builds_before: int | None = None
 
     @property
@@ -75,52 +66,69 @@ class Plan:
         """Whether it is provisional and a build has ended since, so that a new plan may be better."""
         return self.builds_before is not None and self.builds_before != builds.finished
 
-    def run(self, values: list[Any], wait: bool = True, recorded: Iterable[tuple[int, Located]] = ()) -> None:
+    def run(self, values: list[Any], recorded: Sequence[tuple[int, Recorded]] = (), wait: bool = True) -> None:
         """Run all steps on the list of values, whose leaves are filled in; leaves kept items in it.
 
-        wait: whether asynchronous devices have ended their work when this returns. recorded: items and what they were
-        recorded as, for those who watch.
+        recorded: items and the ops that they are, for messages and events. wait: whether asynchronous devices have
+        ended their work when this returns. Raises LaunchError, or what the user's values or memory cause.
         """
-        if events.listeners or self.timings.wanted:
-            self._run_observed(values, recorded)
-        else:
-            for step, dying in self.steps:
-                step(values)
-                for item in dying:
-                    values[item] = None
-        for item, base in self.aliases:
-            values[item] = values[base]
-        for device in self.asynchronous:
-            if wait:
-                device.synchronize()
+        try:
+            if events.listeners:
+                self._run_observed(values, recorded)
             else:
-                device.submit()
+                for step, last_read in self.steps:
+                    step(values)
+                    for item in last_read:
+                        values[item] = None
+            for item, base in self.aliases:
+                values[item] = values[base]
+            for device in self.asynchronous:
+                if wait:
+                    device.synchronize()
+                else:
+                    device.submit()
+        except NpuTensorError as error:
+            lines = dict.fromkeys(op.line for _, op in recorded if op.call is error.call)
+            raise located(error, str(error), ", ".join(lines)) from error.__cause__
+        except MemoryError as error:
+            raise self._out_of_memory(values, recorded) from error
+        except Exception as error:
+            shown = ", ".join(dict.fromkeys(op.line for _, op in recorded if op.line))
+            raise LaunchError(f"{type(error).__name__}: {error} (ops recorded at {shown})") from error
 
-    def _run_observed(self, values: list[Any], recorded: Iterable[tuple[int, Located]]) -> None:
-        if self.timings.wanted:
-            self.timings.wanted = max(0, self.timings.wanted - 1)
+    def _run_observed(self, values: list[Any], recorded: Iterable[tuple[int, Recorded]]) -> None:
         begin = time.perf_counter()
-        lines = {item: found.line for item, found in recorded} if events.listeners else {}
-        for number, ((step, dying), placed) in enumerate(zip(self.steps, self.placed, strict=True)):
+        lines = {item: op.line for item, op in recorded}
+        for number, ((step, last_read), placed) in enumerate(zip(self.steps, self.placed, strict=True)):
             start = time.perf_counter()
             with events.collect_parts() as parts:
                 step(values)
                 for device in self.asynchronous:
                     device.synchronize()  # so that the time is that of this step
             end = time.perf_counter()
-            seconds = self.timings.seconds[number] = end - start
             task = placed.task
-            if events.listeners:
-                out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in task.outputs)
-                where = tuple(dict.fromkeys(lines[item] for item in task.items if lines.get(item)))
-                phases, simulated = parts.of(events.Phase), next(iter(parts.of(events.KernelSimulated)), None)
-                uri = placed.kernel.device
-                events.emit(
-                    events.KernelRan(
-                        task.name, uri, out, seconds, self, number, where, phases, simulated, when=end
-                    )
+            out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in task.outputs)
+            where = tuple(dict.fromkeys(lines[item] for item in task.items if lines.get(item)))
+            phases, simulated = parts.of(events.Phase), next(iter(parts.of(events.KernelSimulated)), None)
+            uri = placed.kernel.device
+            events.emit(
+                events.KernelRan(
+                    task.name, uri, out, end - start, self, number, where, phases, simulated, when=end
                 )
-            for item in dying:
+            )
+            for item in last_read:
                 values[item] = None
-        if events.listeners:
-            events.emit(events.PlanRan(time.perf_counter() - begin, self))
+        events.emit(events.PlanRan(time.perf_counter() - begin, self))
+
+    def _out_of_memory(self, values: Sequence[Any], recorded: Iterable[tuple[int, Recorded]]) -> OutOfMemoryError:
+        """The error of a step that had no memory; names the largest result of its task."""
+        # What a step has computed is there until a later one has read it, so the first one behind all that is there
+        # has failed.
+        tasks = [placed.task for placed in self.placed]
+        computed = [n for n, task in enumerate(tasks) if any(values[each.item] is not None for each in task.outputs)]
+        failed = tasks[min(max(computed, default=-1) + 1, len(tasks) - 1)]
+        result = max(failed.outputs, key=lambda output: output.nbytes)
+        call = failed.calls[failed.items.index(result.item)]
+        line = next((op.line for item, op in recorded if item == result.item), "")
+        text = f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
+        return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)

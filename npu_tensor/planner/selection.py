@@ -10,7 +10,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import Policy, config
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
-from npu_tensor.planner.costs import MEASURES, Measure
+from npu_tensor.planner.measures import MEASURES, Measure
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.backends import close_devices, open_device, preferred_uris
 from npu_tensor.runtime.devices.device_uri import split_uris
@@ -50,16 +50,13 @@ class Selection:
     """Devices in order of preference, and the plans made for them.
 
     accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
-    for the first one that takes a task. plans: by structure, or by structure and lasting values where these count.
-    single_plans: plans of one op on data, by call, and by the operands that last if there are any: item i is operand i,
-    the result comes last.
+    for the first one that takes a task. plans: by structure, and by what else a placement depends on.
     """
 
     key: Key
     accelerators: tuple[Accelerator, ...] | None = None
     measure: Measure | None = None
-    plans: dict[tuple[Any, ...], Plan] = field(default_factory=dict, repr=False)
-    single_plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
+    plans: dict[Any, Plan] = field(default_factory=dict, repr=False)
 
 
 lock = new_lock()
@@ -195,7 +192,7 @@ def reset_plans() -> None:
     """Forget all plans; those of functions captured by jit stay."""
     with lock:
         for selection in _selections.values():
-            selection.plans, selection.single_plans = {}, {}  # Those that are being made do not come back.
+            selection.plans = {}  # Those that are being made do not come back.
 
 
 config.follow("fallback", reset_plans)  # With another value an op that the CPU runs may be an error, or a warning.

@@ -117,18 +117,16 @@ class Buffer:
     home     the device that reaches the memory best; None for this machine's processor.
     copies   what devices have made of the contents, by their own keys; not there until a device needs it. A buffer
              that a device has read is never written again.
-    runs     of plans by cost that have read it, up to those that matter; not there before the first.
 
     NumPy arrays made by `as_array` share the memory and keep the buffer alive. Contents start undefined.
     """
 
-    __slots__ = ("__del__", "__weakref__", "_memory", "address", "copies", "nbytes", "runs")
+    __slots__ = ("__del__", "__weakref__", "_memory", "address", "copies", "nbytes")
 
     address: int
     nbytes: int
     home: Any = None
     copies: dict[int, Any]
-    runs: int
     __del__: Callable[[], object]  # gives the block back; Python calls what the slot holds, if anything
     _memory: Any  # what else the memory needs: the array or the buffer that it is part of
 

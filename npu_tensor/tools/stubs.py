@@ -160,9 +160,9 @@ from npu_tensor.errors import (
 {errors}
 )
 from npu_tensor.dtypes import dtypes_table as dtypes_table
-from npu_tensor.observe.explain import explain as explain
 from npu_tensor.functions.creation import Generator as Generator
 from npu_tensor.functions.creation import manual_seed as manual_seed
+from npu_tensor.functions.explaining import explain as explain
 from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
 from npu_tensor.functions.shape import ValuesIndices
 from npu_tensor.jit import jit as jit

@@ -24,8 +24,8 @@ from benchmarks.predicted import GENERATIONS, Prediction, predicted, predicted_o
 from benchmarks.results import LeftOut, Row
 from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
 from benchmarks.timing import CallFailed, Effort, after_pauses, interleaved, percentiles
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner.schedule import plan
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.planner.planner import plan
 from npu_tensor.runtime.sim import host_compiler
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
@@ -385,7 +385,7 @@ def test_a_model_whose_products_stay_on_the_processor_has_no_prediction_of_an_np
 def test_the_processor_is_predicted_by_what_its_kernels_are_predicted_to_take() -> None:
     case = next(cases(["linear"], ["256x256"], "matmul"))
     result, *_ = case.recorded()
-    expected = sum(placed.kernel.cost.expense.seconds for placed in plan(capture([result._node])).placed)
+    expected = sum(placed.kernel.cost.expense.seconds for placed in plan(structure_of([result._node])).placed)
     assert predicted_on_cpu(result) == pytest.approx(expected)
 
 

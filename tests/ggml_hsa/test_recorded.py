@@ -16,11 +16,12 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.ggml_hsa.config_file import read
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import describe, entry_for, replay
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Op
-from npu_tensor.planner.fuse import Cutter
+from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.tensor import record
@@ -34,11 +35,11 @@ def zeros(*shape: int, dtype: str = "bf16") -> nt.Tensor:
 
 def entries(*results: nt.Tensor, target: Target = TARGET) -> Iterator[tuple[dict[str, Any], Any, Offer]]:
     """The entry, the task and the offer of every kernel that some results need."""
-    cutter = Cutter(capture([result._node for result in results]))
-    for task in cutter.cut(FUSION).tasks:
+    graph = digraph(structure_of([result._node for result in results]), merge=True)
+    for task in next(cuts(lower(graph), FUSION)).tasks:
         offer = kernels.claim(task, target)
         if isinstance(offer, Offer):
-            yield entry_for(cutter.graph, task, target), task, offer
+            yield entry_for(graph, task, target), task, offer
 
 
 def check(*results: nt.Tensor) -> int:
@@ -165,9 +166,9 @@ def test_every_op_is_recorded_and_replayed(op: Op) -> None:
             result = record(op, operands, values)
         except (TypeError, ValueError):
             continue
-        cutter = Cutter(capture([result._node]))
-        (task,) = cutter.cut(FUSION).tasks
-        tensors, ops = describe(cutter.graph, task)
+        graph = digraph(structure_of([result._node]), merge=True)
+        (task,) = next(cuts(lower(graph), FUSION)).tasks
+        tensors, ops = describe(graph, task)
         output = TensorDesc.of(result.shape, result.dtype)
         again = replay(json.loads(json.dumps(ops)), tensors, output)
         assert (again.program, again.shape) == (task.program, task.shape)

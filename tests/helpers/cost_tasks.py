@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import selection
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.devices.host import host_devices
@@ -22,7 +22,7 @@ def tensor(dtype: str, *shape: int) -> nt.Tensor:
 
 def kernels(device: Device, result: nt.Tensor) -> list[Any]:
     """Of every task of a pending tensor, in order."""
-    answers = [device.claim(task) for task in cut(capture([result._node]), device.fusion).tasks]
+    answers = [device.claim(task) for task in cut(structure_of([result._node]), device.fusion).tasks]
     assert not any(isinstance(answer, Refusal) for answer in answers), answers
     return answers
 

@@ -807,7 +807,7 @@ def test_captures_hold_no_data() -> None:
     assert nt.memory_stats()["in_use"] - before < 1 << 16
 
 
-def test_a_profiler_may_hold_frames_for_a_moment() -> None:
+def test_a_profiler_may_hold_frames() -> None:
     """One that samples in another thread keeps the local variables of a function alive a little longer."""
     held: list[FrameType] = []
 
@@ -815,11 +815,23 @@ def test_a_profiler_may_hold_frames_for_a_moment() -> None:
     def function(x: nt.Tensor) -> nt.Tensor:
         step = x + 1
         held.append(sys._getframe())
-        threading.Timer(0.02, held.clear).start()
         return step * 2
 
     assert function(nt.ones(3)).tolist() == [4, 4, 4]
-    assert not held
+    assert function.captures == 1
+    held.clear()
+
+
+def test_an_intermediate_result_that_is_left_outside_is_an_error() -> None:
+    left: list[nt.Tensor] = []
+
+    @nt.jit
+    def function(x: nt.Tensor) -> nt.Tensor:
+        left.append(x + 1)
+        return left[-1] * 2
+
+    with pytest.raises(nt.CaptureError, match=r"outside.*left\.append\(x \+ 1\)"):
+        function(nt.ones(3))
 
 
 def test_keys_of_dicts_keep_their_type() -> None:

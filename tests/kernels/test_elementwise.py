@@ -24,7 +24,7 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Call, Design, Loop, Source, Statement
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import elementwise
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
@@ -47,7 +47,7 @@ def target(arch: str, columns: int | None = None, float32: Float32 = "exact") ->
 
 def tasks_of(*results: Tensor) -> list[Task]:
     """What the scheduler makes of lazy tensors."""
-    return cut(capture([result._node for result in results]), Fusion(inputs=4, prologues=False)).tasks
+    return cut(structure_of([result._node for result in results]), Fusion(inputs=4, prologues=False)).tasks
 
 
 def task_of(*results: Tensor) -> Task:

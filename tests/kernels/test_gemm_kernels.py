@@ -19,7 +19,7 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import MatrixBatch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
@@ -52,7 +52,7 @@ def target(arch: str, columns: int, float32: Float32 = "exact") -> Target:
 
 def task_of(result: nt.Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
     """The one task of a recorded product."""
-    (task,) = cut(capture([result._node]), fusion).tasks
+    (task,) = cut(structure_of([result._node]), fusion).tasks
     return task
 
 

@@ -18,7 +18,7 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import rowwise
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner import selection
@@ -344,7 +344,7 @@ def test_float32_through_bfloat16_and_float16() -> None:
 
 def row_task(tensor: nt.Tensor) -> Task:
     """The task that a tensor is the result of."""
-    tasks = cut(capture([tensor._node]), Fusion(4, prologues=False)).tasks
+    tasks = cut(structure_of([tensor._node]), Fusion(4, prologues=False)).tasks
     return next(task for task in tasks if task.kind == "row")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import npu_tensor as nt
 import npu_tensor.nn.functional as F
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.ops import registry
 
 FUNCTIONS = registry.functions()
@@ -52,7 +52,7 @@ def test_no_line_is_the_packages_own() -> None:
     recorded = set()
     for name, function in PUBLIC.items():
         for tensor in results(function):
-            for _, node in capture([tensor._node]).nodes:
+            for _, node in structure_of([tensor._node]).nodes:
                 assert node.line.startswith(f"{THIS_FILE}:"), f"{name}: {node.call} at {node.line}"
                 recorded.add(name)
     assert recorded >= {"relu", "Tensor.__iadd__", "Tensor.reshape", "nn.functional.relu", "linalg.norm"}

@@ -12,7 +12,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.functions.indexing import put
 from npu_tensor.ops import OPS
-from npu_tensor.planner import schedule
+from npu_tensor.planner import run
 from npu_tensor.planner.plan import Plan
 
 X = nt.zeros(2, 3)
@@ -351,7 +351,7 @@ def test_messages_name_op_operands_and_line() -> None:
 @pytest.mark.parametrize(
     ("place", "name", "call"),
     [
-        (schedule, "plan", lambda: nt.allclose(V, V)),
+        (run, "plan", lambda: nt.allclose(V, V)),
         (OPS["relu"], "rule", lambda: nt.zeros(7, 1, 13).relu()),
         (Plan, "run", lambda: (V + V).numpy()),
     ],

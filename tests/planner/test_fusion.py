@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner import schedule
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.planner import planner
 from npu_tensor.planner.fuse import cut
-from npu_tensor.planner.liveness import with_donors
+from npu_tensor.planner.liveness import last_uses, with_donors
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS
 from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
@@ -19,7 +19,7 @@ from npu_tensor.tensor import Tensor
 
 def kernels(*tensors: Tensor) -> list[str]:
     """Names of the tasks that pending tensors are cut into."""
-    return [placed.task.name for placed in schedule.plan(capture([t._node for t in tensors])).placed]
+    return [placed.task.name for placed in planner.plan(structure_of([t._node for t in tensors])).placed]
 
 
 def data(*shape: int, seed: int = 0) -> tuple[Tensor, np.ndarray]:
@@ -172,8 +172,8 @@ def test_shared_work_is_computed_once() -> None:
 def test_equal_subexpressions_are_merged() -> None:
     a, x = data(6, 6)
     out = a.tanh() * a.tanh()
-    plan = schedule.plan(capture([out._node]))
-    assert sum(1 for _, op in plan.graph.nodes(data="op") if op == "tanh") == 1
+    plan = planner.plan(structure_of([out._node]))
+    assert [op for placed in plan.placed for op in placed.task.ops].count("tanh") == 1
     np.testing.assert_allclose(out.numpy(), np.tanh(x) ** 2, atol=1e-6)
 
 
@@ -185,7 +185,7 @@ def test_random_numbers_are_not_merged() -> None:
 def test_result_takes_over_a_dying_temporary() -> None:
     a, x = data(64, 64)
     out = (a.cumsum(0) * 2).tanh()
-    plan = schedule.plan(capture([out._node]))
+    plan = planner.plan(structure_of([out._node]))
     assert [output.donor is not None for placed in plan.placed for output in placed.task.outputs] == [False, True]
     np.testing.assert_allclose(out.numpy(), np.tanh(np.cumsum(x, 0) * 2), atol=1e-5)
     np.testing.assert_array_equal(a.numpy(), x.astype(np.float32))
@@ -194,13 +194,13 @@ def test_result_takes_over_a_dying_temporary() -> None:
 def test_what_another_device_may_have_copies_of_is_never_overwritten() -> None:
     a, _ = data(64, 64)
     out = (a.cumsum(0) * 2).tanh()
-    tasks = [placed.task for placed in schedule.plan(capture([out._node])).placed]
+    tasks = [placed.task for placed in planner.plan(structure_of([out._node])).placed]
     assert tasks[1].outputs[0].donor is not None
     plain = [task._replace(outputs=tuple(o._replace(donor=None) for o in task.outputs)) for task in tasks]
-    kept = {tasks[1].outputs[0].item}
-    assert with_donors(plain, kept) == tasks
+    dying = last_uses(plain, {tasks[1].outputs[0].item})
+    assert with_donors(plain, dying) == tasks
     for elsewhere in ({0}, {1}):
-        assert with_donors(plain, kept, elsewhere) == plain
+        assert with_donors(plain, dying, elsewhere) == plain
 
 
 def test_small_result_does_not_keep_a_large_temporary() -> None:
@@ -213,7 +213,7 @@ def test_data_and_kept_results_are_never_overwritten() -> None:
     a, x = data(64, 64)
     kept = a.cumsum(0)
     out = kept * 2
-    plan = schedule.plan(capture([out._node]))
+    plan = planner.plan(structure_of([out._node]))
     assert all(output.donor is None for placed in plan.placed for output in placed.task.outputs)
     np.testing.assert_allclose(out.numpy(), np.cumsum(x, 0) * 2, atol=2e-5)
     np.testing.assert_allclose(kept.numpy(), np.cumsum(x, 0), atol=1e-5)
@@ -247,9 +247,9 @@ def test_data_op_that_returns_its_operand_does_not_share_it() -> None:
 
 def test_the_multiplications_of_a_task_are_counted() -> None:
     (a, _), (b, _), (v, _) = data(3, 5, 7), data(3, 7, 4, seed=1), data(7, seed=2)
-    (product,) = cut(capture([((a * 2) @ b + 1)._node]), Fusion()).tasks
+    (product,) = cut(structure_of([((a * 2) @ b + 1)._node]), Fusion()).tasks
     assert (product.depth, product.macs) == (7, 3 * 5 * 7 * 4)
-    (vector,) = cut(capture([(a @ v)._node]), Fusion()).tasks  # a sum of rows
+    (vector,) = cut(structure_of([(a @ v)._node]), Fusion()).tasks  # a sum of rows
     assert (vector.depth, vector.macs) == (0, 0)
 
 
@@ -272,7 +272,7 @@ def test_explain_shows_the_cut_and_each_kernel_takes_what_a_launch_takes() -> No
     a, x = data(2, 300)
     for count, fewest in ((60, 1), (80, 2), (150, 3)):
         total, _ = views_sum(a, x, count)
-        plan = schedule.plan(capture([total._node]))
+        plan = planner.plan(structure_of([total._node]))
         assert len(plan.placed) == fewest
         assert len([row for row in nt.explain(total) if row.kernel == "fused map"]) == fewest
         for placed in plan.placed:

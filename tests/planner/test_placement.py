@@ -9,8 +9,6 @@ import pytest
 from benchmarks.placement_graphs import FAMILIES, Graph, random_graph
 from benchmarks.placement_rivals import best_weight, rules
 from npu_tensor.planner.placement import Answer, Job, Movement, Placement, place, weight
-from npu_tensor.planner.placement.moves import Moves
-from npu_tensor.planner.placement.order import kept
 
 SWITCH = 10.0
 ONE_NPU = (SWITCH,)
@@ -108,48 +106,6 @@ def test_weight_is_what_a_run_takes(devices: int) -> None:
         for _ in range(4):
             chosen, order = random_devices(graph, generator), random_order(graph.jobs, generator)
             assert weight_of(graph, chosen, order) == pytest.approx(simulated(graph, chosen, order))
-
-
-@pytest.mark.parametrize("devices", [1, 2, 3])
-def test_a_change_is_the_difference_of_two_weights(devices: int) -> None:
-    generator = random.Random(devices)
-    for graph in graphs((8, 30), 3, devices):
-        keys = {(d, a.context) for job in graph.jobs for d, a in enumerate(job.answers[:-1]) if a is not None}
-        labels = {key: label for label, key in enumerate(sorted(keys, key=str), 1)}
-        moves = Moves(graph.jobs, labels, graph.wanted, graph.resident)
-        free = graph._replace(switches=(0.0,) * devices)
-        for _ in range(60):
-            job = generator.randrange(len(graph.jobs))
-            before = weight_of(free, [option.device for option in moves.placed])
-            options = [option for option in (moves.home[job], *moves.options[job]) if option is not moves.placed[job]]
-            if not options:
-                continue
-            option = generator.choice(options)
-            change = moves.change(job, option)
-            moves.put(job, option)
-            after = weight_of(free, [option.device for option in moves.placed])
-            assert change == pytest.approx(after - before, abs=1e-9 * before)
-            assert moves.weight() == pytest.approx(after)
-
-
-def test_runs_are_kept_as_the_best_of_all_choices() -> None:
-    generator = random.Random(0)
-    for _ in range(300):
-        labels = [generator.randint(1, 3) for _ in range(generator.randint(0, 6))]
-        gains = [generator.uniform(-1, 3) for _ in labels]
-        switch = generator.choice([0.2, 1.0, 2.0])
-
-        def gained(
-            chosen: Sequence[int], labels: list[int] = labels, gains: list[float] = gains, switch: float = switch
-        ) -> float:
-            found = [labels[run] for run in chosen]
-            switches = sum(one != other for one, other in zip(found, found[1:] + found[:1], strict=True))
-            return sum(gains[run] for run in chosen) - switch * switches
-
-        choices = itertools.chain.from_iterable(
-            itertools.combinations(range(len(labels)), count) for count in range(len(labels) + 1)
-        )
-        assert gained(sorted(kept(labels, gains, switch))) == pytest.approx(max(map(gained, choices)))
 
 
 def test_the_search_through_everything_finds_the_best_order() -> None:

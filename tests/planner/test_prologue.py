@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner import schedule
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.planner import planner
 from npu_tensor.tensor import Tensor
 
 # More than a vector and a block of every target along K; less than a panel, and panels with a rest, along M and N.
@@ -19,12 +19,12 @@ SIZES = [(2, 2, 1), (3, 5, 2), (14, 32, 64), (29, 37, 67), (15, 33, 300)]
 
 def kernels(*tensors: Tensor) -> list[str]:
     """Names of the tasks that pending tensors are cut into."""
-    return [placed.task.name for placed in schedule.plan(capture([t._node for t in tensors])).placed]
+    return [placed.task.name for placed in planner.plan(structure_of([t._node for t in tensors])).placed]
 
 
 def on_the_compiler(device: str, tensor: Tensor) -> bool:
     """Whether every kernel of a pending tensor is compiled, where there is a compiler at all."""
-    placed = schedule.plan(capture([tensor._node])).placed
+    placed = planner.plan(structure_of([tensor._node])).placed
     return device == "numpy" or all(entry.kernel.name != "numpy" for entry in placed)
 
 

@@ -11,8 +11,10 @@ from test_fusion import RandomProgram
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DType
-from npu_tensor.graph.nodes import Node, capture
-from npu_tensor.planner.fuse import Cutter
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.planner.fuse import cuts
+from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.task import Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor
@@ -124,20 +126,20 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
-    cutter = Cutter(capture([t._node for t, _ in program.pool]))
+    lowering = lower(digraph(structure_of([t._node for t, _ in program.pool]), merge=True))
 
     def takes(task: Task) -> bool:
         return len(task.ops) <= 3 and "sum" not in task.ops
 
-    tasks = list(cutter.cuts(Fusion(), takes))[-1].tasks
-    whole = cutter.cut(Fusion()).tasks
+    tasks = list(cuts(lowering, Fusion(), takes))[-1].tasks
+    whole = next(cuts(lowering, Fusion())).tasks
     assert sorted(item for task in tasks for item in task.items) == sorted(
         item for task in whole for item in task.items
     )
     made: set[int] = set()
     for task in tasks:
         read = {operand.item for operand in task.inputs}
-        assert all("call" not in cutter.graph.nodes[item] or item in made for item in read)
+        assert all("call" not in lowering.items[item] or item in made for item in read)
         made |= {output.item for output in task.outputs}
         if not takes(task) and "sum" not in task.ops:
             # Conversions and copies alone are left with what they serve.
@@ -149,9 +151,9 @@ def test_what_takes_nothing_changes_nothing(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
-    cutter = Cutter(capture([t._node for t, _ in program.pool]))
-    assert len([*cutter.cuts(Fusion(), lambda task: False)]) == 1
-    assert len([*cutter.cuts(Fusion(), lambda task: True)]) == 1
+    lowering = lower(digraph(structure_of([t._node for t, _ in program.pool]), merge=True))
+    assert len([*cuts(lowering, Fusion(), lambda task: False)]) == 1
+    assert len([*cuts(lowering, Fusion(), lambda task: True)]) == 1
 
 
 MAPS_AND_ROWS: list[tuple[Callable[[Tensor, Tensor], Tensor], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = [
@@ -182,14 +184,14 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
     compiled = host_devices()[0]
     for _ in range(25):
         results = maps_and_rows(draw)
-        found = capture([t._node for t, _ in results])
+        found = structure_of([t._node for t, _ in results])
         numbers = {node: item for item, node in found.nodes}
         refused, size = set(draw.choice(["add", "sub", "relu", "sum", "max"], 3)), draw.integers(1, 5)
 
         def takes(task: Task, refused: set[str] = refused, size: int = size) -> bool:
             return len(task.ops) <= size and refused.isdisjoint(task.ops)
 
-        for tasks in Cutter(found).cuts(Fusion(streams=int(draw.integers(1, 4))), takes):
+        for tasks in cuts(lower(digraph(found, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
             values: list[Any] = [None] * (len(found.leaves) + len(found.nodes))
             for item, leaf in found.leaves:
                 values[item] = leaf.value if isinstance(leaf, Node) else leaf

@@ -48,11 +48,6 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
-TO_BE_MENDED = {
-    "npu_tensor.graph.aliasing": "npu_tensor.planner",
-    "npu_tensor.observe.explain": "npu_tensor.tensor",
-}
-"""Imports that go up, by module: none may be added."""
 FOR_TYPES_ALONE = {"npu_tensor.ops.registry"}
 """Modules whose imports for type checkers alone may go up: a recorder returns a Tensor."""
 
@@ -145,7 +140,7 @@ def violations(source: str, module: str, is_package: bool = False) -> list[str]:
     return [
         f"{module}:{line} imports {name}"
         for line, name in imported_modules(source, module, is_package)
-        if top_level_name(name) != own and TO_BE_MENDED.get(module) != name and RANK[top_level_name(name)] >= RANK[own]
+        if top_level_name(name) != own and RANK[top_level_name(name)] >= RANK[own]
     ]
 
 

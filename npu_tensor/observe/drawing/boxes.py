@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from npu_tensor.graph.nodes import Capture, Node
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure
 from npu_tensor.observe.drawing.picture import Box
 from npu_tensor.spec import Spec
 
@@ -14,7 +15,7 @@ def brief(spec: Spec) -> str:
     return f"{spec.dtype.short}{list(spec.shape)}"
 
 
-def leaves(found: Capture) -> dict[int, Box]:
+def leaves(found: Structure) -> dict[int, Box]:
     """Boxes of the values that a graph starts from: data and numbers."""
     boxes = {}
     for item, leaf in found.leaves:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from npu_tensor.graph.nodes import Capture, Node, capture, digraph
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure, digraph, structure_of
 from npu_tensor.observe.drawing import page
 from npu_tensor.observe.drawing.boxes import brief, leaves
 from npu_tensor.observe.drawing.picture import Box, Picture
@@ -24,7 +25,7 @@ def graph(node: Node) -> str:
     many = _pending(node)
     if many > MOST_DRAWN:
         return page.paragraph(f"more than {MOST_DRAWN} ops recorded")
-    return page.details(f"{many} op{'s' if many > 1 else ''} recorded", svg(_picture(capture([node]))))
+    return page.details(f"{many} op{'s' if many > 1 else ''} recorded", svg(_picture(structure_of([node]))))
 
 
 def _pending(node: Node) -> int:
@@ -38,7 +39,7 @@ def _pending(node: Node) -> int:
     return len(found)
 
 
-def _picture(found: Capture) -> Picture:
+def _picture(found: Structure) -> Picture:
     boxes = leaves(found)
     for item, node in found.nodes:
         assert node.call is not None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from npu_tensor.ops.declare import Layout
-from npu_tensor.planner.fuse.forms import Form, Forms, Kind
 from npu_tensor.planner.fuse.layouts import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
+from npu_tensor.planner.fuse.lower import Form, Kind, Lowered
 from npu_tensor.planner.fuse.prologues import prologue_of
 from npu_tensor.task import Fusion
 
@@ -38,7 +38,7 @@ class Group:
     @property
     def items(self) -> set[int]:
         """All that the kernel computes."""
-        return {*self.members, *(item for prologue in self.prologues.values() for item in prologue)}
+        return {*self.members}.union(*self.prologues.values())
 
     def operands_over(self, item: int, form: Form) -> list[tuple[int, Layout | None]]:
         """The operands of a member over the group's shape."""
@@ -56,14 +56,15 @@ class Candidate(NamedTuple):
 
     def is_read_as(self, layout: Layout) -> bool:
         """Whether all members read it so."""
-        return all(same_positions(reading, layout) for reading in self.readings)
+        return all(reading == layout or same_positions(reading, layout) for reading in self.readings)
 
 
 class Grouper:
     """Groups the ops of one graph, within the bounds of a device."""
 
-    def __init__(self, forms: Forms, fusion: Fusion) -> None:
-        self.forms = forms
+    def __init__(self, items: Mapping[int, Lowered], fusion: Fusion) -> None:
+        self.items = items
+        self._ops = [number for number, item in items.items() if "form" in item]
         self.fusion = fusion
         # Ops that must not join on the strength of a reduction that comes later: it went into another group.
         self._no_rows: set[int] = set()
@@ -82,48 +83,58 @@ class Grouper:
 
     def _unstorable(self, group: Group) -> Iterator[int]:
         """Results per row of a group without a reduction, whose kernel stores one element per position."""
-        if not any(self.forms.of[item].kind == "row" for item in group.members):
-            yield from (item for item, per_row in group.members.items() if per_row and item in self.forms.kept)
+        if not any(self.items[item]["form"].kind == "row" for item in group.members):
+            yield from (item for item, per_row in group.members.items() if per_row and self.items[item]["keep"])
 
     def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
         """Groups, made from the results backwards."""
         found: list[Group] = []
         group_of: dict[int, Group] = {}
-        for item in sorted(self.forms.of, reverse=True):
-            consumers = {id(group_of[consumer]): group_of[consumer] for consumer in self.forms.consumers[item]}
-            group = next(iter(consumers.values())) if len(consumers) == 1 else None
-            if group is not None:
-                joined = replace(group, members=dict(group.members), prologues=dict(group.prologues))
-                if self._join(item, joined) and (may_join is None or may_join(item, group, joined)):
-                    vars(group).update(vars(joined))
-                else:
-                    group = None
-            if group is None:
+        for item in reversed(self._ops):
+            readers = {id(group_of[reader]): group_of[reader] for reader in self.items[item]["readers"]}
+            group = next(iter(readers.values())) if len(readers) == 1 else None
+            if group is None or not self._may_join(item, group, may_join):
                 group = self.alone(item)
                 found.append(group)
             group_of[item] = group
         # Only the last member of a group is read by others, so their order is an order of the groups.
         return sorted(found, key=lambda group: max(group.members))
 
+    def _may_join(self, item: int, group: Group, may_join: Callable[[int, Group, Group], bool] | None) -> bool:
+        """Add an op to a group if the rules, and `may_join`, allow it."""
+        if may_join is None:
+            return self._join(item, group)
+        joined = replace(group, members=dict(group.members), prologues=dict(group.prologues))
+        if not (self._join(item, joined) and may_join(item, group, joined)):
+            return False
+        vars(group).update(vars(joined))
+        return True
+
     def alone(self, item: int) -> Group:
         """A group of one op."""
-        form = self.forms.of[item]
+        form = self.items[item]["form"]
         contraction = item if form.kind == "matmul" else None
         return Group(form.kind, form.shape, form.dims, {item: form.per_row}, contraction)
 
     def _join(self, item: int, group: Group) -> bool:
-        """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too."""
-        forms, form = self.forms, self.forms.of[item]
+        """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too.
+
+        A group that it does not join stays as it is.
+        """
+        form = self.items[item]["form"]
         if item in group.items:  # with the prologue that it is part of
             return True
         rules = _RULES.get((form.kind, group.kind), ())
         if not rules or len(group.items) >= MAX_OPS or not self._has_room(group, item):
             return False
-        if set(forms.consumers[item]) - (group.members.keys() - {group.contraction}):
+        if set(self.items[item]["readers"]) - (group.members.keys() - {group.contraction}):
             return self._join_prologue(item, group)
         candidate = Candidate(item, form, self._readings(item, group))
-        verdicts = (rule(self, candidate, group) for rule in rules)
-        return next((verdict for verdict in verdicts if verdict is not None), False)
+        for rule in rules:
+            verdict = rule(self, candidate, group)
+            if verdict is not None:
+                return verdict
+        return False
 
     # --- rules: True if the op has joined, False if it must not, None if this is not the rule for it
 
@@ -156,7 +167,7 @@ class Grouper:
         """A matrix product, whose epilogue the group becomes."""
         if op.form.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
             return None
-        if op.item in self.forms.kept or not (self.fusion.residuals or self._reads_only_vectors(group, op.item)):
+        if self.items[op.item]["keep"] or not (self.fusion.residuals or self._reads_only_vectors(group, op.item)):
             return False
         group.kind, group.contraction = "matmul", op.item
         group.members[op.item] = False
@@ -189,7 +200,7 @@ class Grouper:
     def _join_prologue(self, item: int, group: Group) -> bool:
         """What an operand of the matrix product is computed by, with all that only serves it."""
         assert group.contraction is not None
-        found = prologue_of(self.forms, item, group.contraction) if self.fusion.prologues else None
+        found = prologue_of(self.items, item, group.contraction) if self.fusion.prologues else None
         if found is None:
             return False
         number, items = found
@@ -204,18 +215,23 @@ class Grouper:
     def _has_room(self, group: Group, *items: int) -> bool:
         """Whether the operands of a group, with some more items, are not too many."""
         inside = {*group.items, *items}
-        operands = [operand for item in inside for operand in self.forms.of[item].operands if operand[0] not in inside]
+        most = sum([len(self.items[item]["form"].operands) for item in inside])
+        if most <= min(MAX_OPERANDS, self.fusion.inputs, self.fusion.arguments - 1 - len(inside)):
+            return True
+        operands = [
+            operand for item in inside for operand in self.items[item]["form"].operands if operand[0] not in inside
+        ]
         sources = {source for source, _ in operands}
-        tensors = sum(self.forms.specs[source] is not None for source in sources)
+        tensors = sum(self.items[source]["spec"] is not None for source in sources)
         if len(sources) > MAX_OPERANDS or tensors > self.fusion.inputs:
             return False
-        room = self.fusion.arguments - 1 - sum(item in self.forms.kept for item in inside)
+        room = self.fusion.arguments - 1 - sum(self.items[item]["keep"] for item in inside)
         return len(operands) <= room or len(set(operands)) <= room
 
     def _readings(self, item: int, group: Group) -> list[Layout]:
         found = []
-        for consumer in set(self.forms.consumers[item]):
-            for source, layout in group.operands_over(consumer, self.forms.of[consumer]):
+        for consumer in set(self.items[item]["readers"]):
+            for source, layout in group.operands_over(consumer, self.items[consumer]["form"]):
                 if source == item and layout is not None:
                     found.append(layout)
         return found
@@ -225,8 +241,9 @@ class Grouper:
         if not dims:
             return 0
         inside = {op.item, *group.members}
-        of = self.forms.of
-        operands = [operand for member in group.members for operand in group.operands_over(member, of[member])]
+        operands = [
+            operand for member in group.members for operand in group.operands_over(member, self.items[member]["form"])
+        ]
         found = set()
         for source, layout in (*operands, *op.form.operands):
             if source not in inside and layout is not None:
@@ -240,7 +257,7 @@ class Grouper:
 
     def _reads_only_vectors(self, group: Group, product: int) -> bool:
         """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""
-        operands = [operand for member in group.members for operand in self.forms.of[member].operands]
+        operands = [operand for member in group.members for operand in self.items[member]["form"].operands]
         for source, layout in operands:
             if source == product or source in group.members or layout is None:
                 continue
@@ -261,9 +278,9 @@ class Grouper:
         inside = {item, *group.members}
         stack = [item]
         while stack:
-            for source, _ in self.forms.of[stack.pop()].operands:
-                form = self.forms.of.get(source)
-                if form is None or source in inside or not inside.issuperset(self.forms.consumers[source]):
+            for source, _ in self.items[stack.pop()]["form"].operands:
+                form = self.items[source].get("form")
+                if form is None or source in inside or not inside.issuperset(self.items[source]["readers"]):
                     continue
                 if form.kind == "row" and form.per_row and form.shape == group.shape:
                     return form.dims if are_neighbours(form.dims) else ()

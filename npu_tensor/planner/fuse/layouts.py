@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -19,23 +19,27 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=4096)
 def full_layout(shape: tuple[int, ...]) -> Layout:
     """One element at every position, in order."""
     return Layout(shape, contiguous_strides(shape))
 
 
+@lru_cache(maxsize=4096)
 def row_shapes(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape without its reduced dimensions, and with them as 1."""
     without = tuple(extent for axis, extent in enumerate(shape) if axis not in dims)
     return without, tuple(1 if axis in dims else extent for axis, extent in enumerate(shape))
 
 
+@lru_cache(maxsize=4096)
 def row_layout(shape: tuple[int, ...], dims: tuple[int, ...]) -> Layout:
     """One element per row, over the whole shape."""
     inner = iter(contiguous_strides(row_shapes(shape, dims)[0]))
     return Layout(shape, tuple(0 if axis in dims else next(inner) for axis in range(len(shape))))
 
 
+@lru_cache(maxsize=4096)
 def broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
     """The layout of an operand over the shape that it broadcasts to."""
     lead = (0,) * (len(shape) - len(layout.shape))
@@ -43,6 +47,7 @@ def broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout:
     return Layout(shape, (*lead, *own), layout.offset)
 
 
+@lru_cache(maxsize=4096)
 def lifted(layout: Layout, shape: tuple[int, ...], dims: tuple[int, ...]) -> Layout:
     """What lies over the rows, over the whole shape; its own shape may keep reduced dimensions as 1."""
     if len(layout.shape) == len(shape):
@@ -52,7 +57,8 @@ def lifted(layout: Layout, shape: tuple[int, ...], dims: tuple[int, ...]) -> Lay
     return Layout(shape, tuple(0 if axis in dims else next(inner) for axis in range(len(shape))), layout.offset)
 
 
-def permuted(layout: Layout, order: Sequence[int]) -> Layout:
+@lru_cache(maxsize=4096)
+def permuted(layout: Layout, order: tuple[int, ...]) -> Layout:
     """The layout with its dimensions in another order."""
     return Layout(
         tuple(layout.shape[axis] for axis in order), tuple(layout.strides[axis] for axis in order), layout.offset
@@ -66,7 +72,7 @@ def are_neighbours(dims: tuple[int, ...]) -> bool:
 
 def same_positions(a: Layout, b: Layout) -> bool:
     """Whether both name the same element at every position; the stride of an extent of 1 does not matter."""
-    return (
+    return a == b or (
         a.shape == b.shape
         and a.offset == b.offset
         and all(extent == 1 or s == t for extent, s, t in zip(a.shape, a.strides, b.strides, strict=True))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Builder, Symbol, as_parameter
 from npu_tensor.ops.primitives import PRIMITIVES
-from npu_tensor.planner.fuse.forms import Forms, operand_register
 from npu_tensor.planner.fuse.groups import Group
 from npu_tensor.planner.fuse.layouts import broadcast, full_layout, permuted, row_layout
+from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
 from npu_tensor.spec import Spec
 from npu_tensor.task import Input, Output, Prologue, Task
 
@@ -20,31 +21,55 @@ __all__ = ["TaskMaker"]
 class TaskMaker:
     """Makes the tasks of one graph, each once."""
 
-    def __init__(self, forms: Forms) -> None:
-        self.forms = forms
-        self._made: dict[tuple[int, ...], Task] = {}
+    def __init__(self, items: Mapping[int, Lowered]) -> None:
+        self.items = items
+        self._tasks: dict[tuple[int, ...], Task] = {}
+        self._equal: dict[Any, tuple[Task, list[int]]] = {}
 
     def task(self, group: Group) -> Task:
         """The work of a group. Equal sets of items are equal groups, whatever else there is."""
         items = tuple(sorted(group.items))
-        found = self._made.get(items)
-        if found is None:
-            found = self._made[items] = self._task(group, items)
-        return found
+        task = self._tasks.get(items)
+        if task is None:
+            task = self._tasks[items] = self._task(group, items) if group.prologues else self._shared(group, items)
+        return task
+
+    def _shared(self, group: Group, items: tuple[int, ...]) -> Task:
+        """As `_task`. Equal groups, such as those of equal layers, have one program."""
+        numbers = {item: number for number, item in enumerate(items)}
+        members: list[Any] = []
+        for item in items:
+            lowered = self.items[item]
+            members += lowered["call"], "copy" in lowered, lowered["keep"], group.members[item]
+            for source, layout in lowered["form"].operands:
+                members += numbers.setdefault(source, len(numbers)), layout
+        key = (group.kind, group.shape, group.dims, group.contraction is None, *members)
+        first = self._equal.get(key)
+        if first is None:
+            task = self._task(group, items)
+            self._equal[key] = task, [*numbers]
+            return task
+        task, others = first
+        own = dict(zip(others, numbers, strict=True))
+        return task._replace(
+            items=items,
+            inputs=tuple([Input(own[operand.item], operand.dtype, operand.layout) for operand in task.inputs]),
+            outputs=tuple([Output(own[each.item], each.dtype, each.layout, each.nbytes) for each in task.outputs]),
+        )
 
     def _task(self, group: Group, items: tuple[int, ...]) -> Task:
         """One expression, joined from those of the members."""
-        ops = tuple("copy" if item in self.forms.copied else self.forms.calls[item].op.name for item in items)
-        calls = tuple(self.forms.calls[item] for item in items)
+        ops = tuple("copy" if "copy" in self.items[item] else self.items[item]["call"].op.name for item in items)
+        calls = tuple(self.items[item]["call"] for item in items)
         if group.kind == "data":
             return self._data_task(group, ops, calls)
-        order = [axis for axis in range(len(group.shape)) if axis not in group.dims] + list(group.dims)
+        order = (*[axis for axis in range(len(group.shape)) if axis not in group.dims], *group.dims)
         builder = Builder()
         matrices: list[Input] = []
         prologues: list[Prologue | None] = [None, None]
         values: dict[int, Symbol] = {}
         if group.contraction is not None:
-            call = self.forms.calls[group.contraction]
+            call = self.items[group.contraction]["call"]
             for number in range(2):
                 found, prologues[number] = self._factor(group, number)
                 matrices += found
@@ -52,7 +77,7 @@ class TaskMaker:
             values[group.contraction] = accumulator.astype(call.spec.dtype.register)
 
         def rows_last(item: int) -> list[tuple[int, Layout | None]]:
-            operands = group.operands_over(item, self.forms.of[item])
+            operands = group.operands_over(item, self.items[item]["form"])
             return [(source, layout and permuted(layout, order)) for source, layout in operands]
 
         # Slot 0 of an epilogue is the sum of products.
@@ -60,8 +85,8 @@ class TaskMaker:
         last = max(group.members)
         outputs = []
         for item in sorted(group.members):
-            if item in self.forms.kept or item == last:
-                spec = self.forms.specs[item]
+            if self.items[item]["keep"] or item == last:
+                spec = spec_of(self.items[item])
                 over = row_layout(group.shape, group.dims) if group.members[item] else full_layout(group.shape)
                 outputs.append(Output(item, spec.dtype, permuted(over, order), spec.nbytes))
         # Storing rounds; a rounding just before it would be done twice.
@@ -74,10 +99,10 @@ class TaskMaker:
             ops,
             (*matrices, *inputs),
             tuple(outputs),
-            tuple(group.shape[axis] for axis in order),
+            tuple([group.shape[axis] for axis in order]),
             len(group.dims) if reduces else 0,
             program,
-            self.forms.calls[group.contraction] if group.contraction is not None else None,
+            self.items[group.contraction]["call"] if group.contraction is not None else None,
             (prologues[0], prologues[1]),
             calls,
         )
@@ -95,39 +120,39 @@ class TaskMaker:
         for item in sorted(items):
             if item in values:
                 continue
-            call = self.forms.calls[item]
+            call = self.items[item]["call"]
             symbols: list[Symbol] = []
-            computed = [source in values for source, _ in self.forms.of[item].operands]
+            computed = [source in values for source, _ in self.items[item]["form"].operands]
             for source, layout in operands_over(item):
                 value = values.get(source)
                 if value is None:
-                    dtype = self.forms.specs[source].dtype if layout is not None else None
+                    dtype = spec_of(self.items[source]).dtype if layout is not None else None
                     slot = inputs.setdefault(Input(source, dtype, layout), len(inputs) + first_slot)
                     if dtype is not None:
                         value = builder.load(slot, dtype.register)
                     else:
                         value = builder.scalar(slot, operand_register(call, len(symbols)))
                 symbols.append(value)
-            values[item] = symbols[0] if item in self.forms.copied else _apply(call, symbols, computed)
+            values[item] = symbols[0] if "copy" in self.items[item] else _apply(call, symbols, computed)
         return list(inputs)
 
     def _factor(self, group: Group, number: int) -> tuple[list[Input], Prologue | None]:
         """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue."""
         assert group.contraction is not None
         contraction = group.contraction
-        source, reading = self.forms.of[contraction].operands[number]
+        source, reading = self.items[contraction]["form"].operands[number]
         assert reading is not None
-        matrix = (*self.forms.calls[contraction].spec.shape[:-2], *reading.shape[-2:])
-        view, dtype = self.forms.views.inputs[contraction][number], self.forms.specs[source].dtype
+        matrix = (*self.items[contraction]["call"].spec.shape[:-2], *reading.shape[-2:])
+        view, dtype = self.items[contraction]["inputs"][number], spec_of(self.items[source]).dtype
         items = group.prologues.get(number)
         if items is None:
             return [Input(source, dtype, broadcast(reading, matrix))], None
 
         def over(item: int) -> list[tuple[int, Layout | None]]:
             found = []
-            for operand, layout in self.forms.of[item].operands:
-                viewed = None if layout is None else self.forms.views.viewed(layout, source, view)
-                found.append((operand, None if viewed is None else broadcast(viewed, matrix)))
+            for operand, layout in self.items[item]["form"].operands:
+                strided = None if layout is None else viewed(self.items, layout, source, view)
+                found.append((operand, None if strided is None else broadcast(strided, matrix)))
             return found
 
         builder = Builder()
@@ -139,10 +164,10 @@ class TaskMaker:
 
     def _data_task(self, group: Group, ops: tuple[str, ...], calls: tuple[Call, ...]) -> Task:
         (item,) = group.members
-        call = self.forms.calls[item]
+        call = self.items[item]["call"]
         inputs = tuple(
-            Input(source, None if layout is None else self.forms.specs[source].dtype, layout)
-            for source, layout in self.forms.of[item].operands
+            Input(source, None if layout is None else spec_of(self.items[source]).dtype, layout)
+            for source, layout in self.items[item]["form"].operands
         )
         output = Output(item, call.spec.dtype, full_layout(call.spec.shape), call.spec.nbytes)
         return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call, calls=calls)
@@ -153,7 +178,7 @@ def _apply(call: Call, symbols: list[Symbol], computed: list[bool]) -> Symbol:
 
     computed: which operands have never been in memory, and so are not rounded to their dtype yet.
     """
-    if call.op.kind == "matmul":  # with one row or column: see forms.py
+    if call.op.kind == "matmul":  # with one row or column: see lower.py
         register = operand_register(call, 0)
         left, right = (symbol.astype(register) for symbol in symbols)
         products = left.builder.emit("mul", (left, right))

@@ -2,116 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
 
-__all__ = ["Run", "kept", "ordered", "switched"]
+from npu_tensor.planner.placement.problem import Job
 
-NEVER: tuple[float, Any] = (float("-inf"), None)
-"""What is gained by no runs that could be kept, and none of them."""
+__all__ = ["ordered"]
 
 
-class Run(NamedTuple):
-    """Jobs that follow each other on a device without a switch."""
-
-    label: int
-    jobs: list[int]
-
-
-def ordered(
-    readers: Sequence[Sequence[int]],
-    sources: Sequence[Sequence[int]],
-    labels: Sequence[int],
-    device_of: Sequence[int],
-) -> tuple[list[int], list[list[Run]]]:
-    """A topological order of jobs, and the runs of every device in it. For the arguments see `Moves`.
+def ordered(jobs: Sequence[Job], devices: Sequence[int]) -> list[int]:
+    """A topological order of jobs on devices; the last device is the processor, which never switches.
 
     A job that needs no switch runs as soon as it can, which never costs a switch later. If all that are left need
     one, the context goes first that has the most switches behind it.
     """
-    missing = list(map(len, sources))
-    waiting: list[list[int]] = [[] for _ in device_of]
-    for job, count in enumerate(missing):
+    maker = {value: number for number, job in enumerate(jobs) for value in job.outputs}
+    readers: list[list[int]] = [[] for _ in jobs]
+    missing = []
+    for number, job in enumerate(jobs):
+        sources = {maker[value] for value in job.inputs if value in maker}
+        missing.append(len(sources))
+        for source in sources:
+            readers[source].append(number)
+    labels: list[tuple[int, Hashable]] = []
+    for job, device in zip(jobs, devices, strict=True):
+        answer = job.answers[device]
+        assert answer is not None
+        labels.append((device, answer.context))
+    processor: tuple[int, Hashable] = (len(jobs[0].answers) - 1, None)
+    waiting: dict[tuple[int, Hashable], list[int]] = {}
+    for number, count in enumerate(missing):
         if not count:
-            waiting[labels[job]].append(job)
+            waiting.setdefault(labels[number], []).append(number)
+    current = {processor[0]: processor}  # by device: what goes on without a switch
+    heights = _heights(readers, labels, processor)
     order: list[int] = []
-    current = {device_of[0]: Run(0, [])}  # by device: what goes on without a switch
-    runs: list[list[Run]] = [[] for _ in range(device_of[0])]
-    heights: list[int] = []
-    while True:
-        ran = -1
-        while ran < len(order):
-            ran = len(order)
-            for label, run in current.values():
-                queue = waiting[label]
-                for job in queue:  # which grows meanwhile
-                    for reader in readers[job]:
-                        missing[reader] -= 1
-                        if not missing[reader]:
-                            waiting[labels[reader]].append(reader)
-                order += queue
-                run.extend(queue)
-                queue.clear()
-        candidates = [label for label, queue in enumerate(waiting) if queue]
-        if not candidates:
-            return order, runs
-        label = candidates[0]
-        if len(candidates) > 1:
-            heights = heights or _heights(readers, labels)
-            label = max(candidates, key=lambda label: max([heights[job] for job in waiting[label]]))
-        device = device_of[label]
-        current[device] = Run(label, [])
-        runs[device].append(current[device])
+    while waiting:
+        label = next((each for each in current.values() if each in waiting), None)
+        if label is None:
+            label = max(waiting, key=lambda each: max([heights[number] for number in waiting[each]]))
+            current[label[0]] = label
+        for number in (queue := waiting.pop(label)):  # which grows meanwhile
+            order.append(number)
+            for reader in readers[number]:
+                missing[reader] -= 1
+                if not missing[reader]:
+                    (queue if labels[reader] == label else waiting.setdefault(labels[reader], [])).append(reader)
+    return order
 
 
-def _heights(readers: Sequence[Sequence[int]], labels: Sequence[int]) -> list[int]:
-    """How many changes of the label, but for 0, lie behind each job, whose numbers are a topological order."""
+def _heights(
+    readers: Sequence[Sequence[int]], labels: Sequence[tuple[int, Hashable]], processor: tuple[int, Hashable]
+) -> list[int]:
+    """How many changes between labels of accelerators lie behind each job; the numbers are a topological order."""
     heights = [0] * len(labels)
     fronts = list(labels)
-    for job in range(len(labels) - 1, -1, -1):
-        label = labels[job]
-        for reader in readers[job]:
+    for number in range(len(labels) - 1, -1, -1):
+        label = labels[number]
+        for reader in readers[number]:
             front = fronts[reader]
-            height = heights[reader] + (0 < label != front > 0)
-            if height > heights[job] or not fronts[job]:
-                heights[job] = height
-                fronts[job] = label or front
+            height = heights[reader] + (processor not in (label, front) and label != front)
+            if height > heights[number] or fronts[number] == processor:
+                heights[number] = height
+                fronts[number] = front if label == processor else label
     return heights
-
-
-def switched(runs: Sequence[Run]) -> int:
-    """How often a device switches if the first run follows the last one."""
-    return len(runs) - (runs[0].label == runs[-1].label) if len(runs) > 1 else 0
-
-
-def kept(labels: Sequence[int], gains: Sequence[float], switch: float) -> set[int]:
-    """The runs to keep so that their gains less the switches between them are most, if the first follows the last.
-
-    labels, gains: by run.
-    """
-    most, best = 0.0, None
-    for first in dict.fromkeys(labels):
-        # If this is the label of the first run that is kept: by the label of the last one, what they gain and which
-        # they are, as a linked list from the last one on; and the best of these, whatever its label.
-        ends: dict[int, tuple[float, Any]] = {first: (0.0, None)}
-        top: tuple[float, Any] = (0.0, None)
-        for number, (label, gain) in enumerate(zip(labels, gains, strict=True)):
-            value, chain = ends.get(label, NEVER)
-            if top[0] - switch > value and top[1] is not None:
-                value, chain = top[0] - switch, top[1]
-            if value + gain > ends.get(label, NEVER)[0]:
-                ends[label] = (value + gain, (number, chain))
-                top = max(top, ends[label], key=_value)
-        for last, (value, chain) in ends.items():
-            value -= 0.0 if last == first else switch
-            if value > most:
-                most, best = value, chain
-    numbers = set()
-    while best is not None:
-        number, best = best
-        numbers.add(number)
-    return numbers
-
-
-def _value(end: tuple[float, Any]) -> float:
-    return end[0]

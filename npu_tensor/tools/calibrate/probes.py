@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from npu_tensor.errors import DeviceError, NpuTensorError
-from npu_tensor.graph.nodes import Node, capture
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.fuse import cut
 from npu_tensor.task import Device, Refusal, Task
 from npu_tensor.tensor import Tensor
@@ -99,7 +100,7 @@ def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
 
     Raises DeviceError if it is refused or takes several kernels, BuildError.
     """
-    found = capture([result._node])
+    found = structure_of([result._node])
     tasks = cut(found, device.fusion).tasks
     if len(tasks) != 1:
         raise DeviceError(f"{device.uri}: what is measured should be one kernel, and is {len(tasks)}")

@@ -102,7 +102,6 @@ def test_a_captured_function_keeps_its_code() -> None:
     np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5)
     device = host_devices()[0]
     selection.active.plans.clear()
-    selection.active.single_plans.clear()
     device._loops.cache_clear()  # type: ignore[attr-defined]
     device._products.cache_clear()  # type: ignore[attr-defined]
     gc.collect()

@@ -13,7 +13,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import representative
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.memory import Buffer
@@ -225,7 +225,7 @@ def test_nothing_to_compare_and_nothing_comparable() -> None:
 
 
 def only_task(result: nt.Tensor) -> Task:
-    (task,) = cut(capture([result._node]), SimulatedDevice.fusion).tasks
+    (task,) = cut(structure_of([result._node]), SimulatedDevice.fusion).tasks
     return task
 
 

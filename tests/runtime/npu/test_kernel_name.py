@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import FUSION
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Resolution
@@ -34,7 +34,7 @@ def zeros(*shape: int, dtype: str = "f32") -> nt.Tensor:
 
 def task_of(*results: nt.Tensor) -> Task:
     """The one task of recorded results."""
-    (task,) = cut(capture([result._node for result in results]), FUSION).tasks
+    (task,) = cut(structure_of([result._node for result in results]), FUSION).tasks
     return task
 
 
@@ -202,7 +202,7 @@ def test_operands_repeat_as_ggml_repeats(data: st.DataObject) -> None:
         base = nt.from_numpy(memory.reshape([own[axis] for axis in order]))
         operands.append(base.permute(*np.argsort(order).tolist()))
     result = operands[0] + operands[1]
-    assume(len(capture([result._node]).leaves) == 2)
+    assume(len(structure_of([result._node]).leaves) == 2)
     task = task_of(result)
     stated = json.loads(op_params(task) or b"{}")
     if "layouts" in stated:

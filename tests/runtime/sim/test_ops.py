@@ -20,7 +20,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import kernels
 from npu_tensor.dtypes import DType
-from npu_tensor.graph.nodes import capture
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.ops import OPS, Op
 from npu_tensor.planner.fuse import cut
@@ -103,7 +103,7 @@ def expected_result(op: Op, dtype: DType) -> np.ndarray:
 
 def offer(uri: str, tensor: nt.Tensor) -> Offer | str:
     """What the kernels say to the one task of an op."""
-    (task,) = cut(capture([tensor._node]), SimulatedDevice.fusion).tasks
+    (task,) = cut(structure_of([tensor._node]), SimulatedDevice.fusion).tasks
     answer = kernels.claim(task, parse(uri))
     return answer if isinstance(answer, Offer) else answer.reason
 

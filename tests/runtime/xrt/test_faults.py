@@ -27,8 +27,8 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
-from npu_tensor.graph.nodes import capture
-from npu_tensor.planner import schedule, selection
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.planner import planner, selection
 from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.packing import pack
@@ -251,7 +251,7 @@ def test_the_kernel_that_failed_is_named(
 ) -> None:
     """Not the one that ran before it in another context, nor the one behind it."""
     x, y = nt.from_numpy(normal(16, 32)), nt.from_numpy(normal(16, 32))
-    placed: list[Any] = list(schedule.plan(capture([_wider(x, y, nt.cat)._node])).placed)
+    placed: list[Any] = list(planner.plan(structure_of([_wider(x, y, nt.cat)._node])).placed)
     names = [entry.kernel.request.name for entry in placed]
     assert len(set(names)) == 3
     for position, name in enumerate(names):

@@ -30,9 +30,10 @@ from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.graph.nodes import Node, capture
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
-from npu_tensor.planner import schedule
+from npu_tensor.planner import planner
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.sim import host_compiler
 
@@ -218,10 +219,10 @@ class Model:
     def realize(self, tensors: list[nt.Tensor], wait: bool = True) -> None:
         """Run a graph, and note what its plan does with each value."""
         nodes = [tensor._node for tensor in tensors if tensor._node.value is None]
-        found = capture(nodes)
+        found = structure_of(nodes)
         if not found.nodes:
             return
-        plan = schedule.plan(found)
+        plan = planner.plan(found)
         values = {item: self.of(leaf.value) for item, leaf in found.leaves if isinstance(leaf, Node)}
         for placed in plan.placed:
             task = placed.task

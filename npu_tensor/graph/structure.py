@@ -1,0 +1,195 @@
+"""The structure below some nodes: as a key, by which equal structures share one plan, and as a networkx graph."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from npu_tensor._util.interrupts import import_whole
+from npu_tensor.graph.nodes import PLACEHOLDER, Node
+from npu_tensor.ops.declare import Call
+from npu_tensor.spec import Spec
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = [
+    "Item",
+    "Structure",
+    "depends_on_placeholder",
+    "described_graph",
+    "digraph",
+    "items",
+    "pending_ops",
+    "structure_of",
+]
+
+
+class Structure(NamedTuple):
+    """What must be computed for some nodes. Items are its leaves and nodes, numbered as they are met.
+
+    key: hashable; equal for equal structures. Of one op on data it is the call: item i is operand i, the result comes
+    last. nodes: to be computed, in topological order, each with its item number. leaves: data nodes and numbers in the
+    order in which the key meets them, each with its item number. keep: items whose value must exist afterwards.
+    operands: the items that each node reads.
+    """
+
+    key: Any
+    nodes: list[tuple[int, Node]]
+    leaves: list[tuple[int, Any]]
+    keep: frozenset[int]
+    operands: list[tuple[int, ...]]
+
+
+_by_order = attrgetter("order")
+
+
+def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
+    """Everything that must be computed for `roots`, in the order of recording, with the operands of each.
+
+    computed: nodes that count as computed.
+    """
+    stack = [*roots]
+    inputs_of: dict[Node, tuple[Any, ...]] = {}
+    while stack:
+        node = stack.pop()
+        # Another thread may finish the node meanwhile. It sets the value before it drops the inputs, so inputs that
+        # are read before the value are whole if there is no value.
+        inputs = node.inputs
+        if node.value is None and node not in inputs_of and node not in computed:
+            inputs_of[node] = inputs
+            for operand in inputs:
+                if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:
+                    stack.append(operand)
+    return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
+
+
+def structure_of(
+    roots: Sequence[Node], pending: dict[Node, tuple[Any, ...]] | None = None, only_roots: bool = False
+) -> Structure:
+    """Describe everything that must be computed for `roots`.
+
+    Kept are the roots, every intermediate result that a living Tensor names, and what is computed for the second time,
+    since there is more than one reader. A view is kept through what it views.
+    pending: the result of `pending_ops` for the roots, where that is known. only_roots: keep nothing else.
+    """
+    inputs_of = pending_ops(roots) if pending is None else pending
+    key: list[Any] = []
+    numbers: dict[Node, int] = {}
+    nodes: list[tuple[int, Node]] = []
+    leaves: list[tuple[int, Any]] = []
+    operands: list[tuple[int, ...]] = []
+    keep = set()
+    next_item = 0
+    for node, inputs in inputs_of.items():
+        references = []
+        for operand in inputs:
+            if not isinstance(operand, Node):
+                key.append(type(operand))
+                leaves.append((next_item, operand))
+                references.append(next_item)
+                next_item += 1
+                continue
+            item = numbers.get(operand)
+            if item is None:
+                key.append(operand.spec)
+                leaves.append((next_item, operand))
+                item = numbers[operand] = next_item
+                next_item += 1
+            references.append(item)
+        call = node.call
+        assert call is not None
+        key.append(call)
+        key.extend(references)
+        nodes.append((next_item, node))
+        operands.append(tuple(references))
+        numbers[node] = next_item
+        if not only_roots and (node.depth == 0 or node.tensor is not None):
+            kept = next_item
+            while node in inputs_of and node.call is not None and node.call.op.kind == "view":
+                node = inputs_of[node][0]
+                kept = numbers[node]
+            if node in inputs_of:
+                keep.add(kept)
+        next_item += 1
+    keep.update(numbers[root] for root in roots if root in inputs_of)
+    frozen = frozenset(keep)
+    if len(nodes) == 1 and (call := nodes[0][1].call) is not None and len(call.operands) == len(leaves):
+        return Structure(call, nodes, leaves, frozen, operands)
+    return Structure((frozen, *key), nodes, leaves, frozen, operands)
+
+
+def depends_on_placeholder(node: Node) -> bool:
+    """Whether there is no value yet because an argument of a function that is being traced has none."""
+    if node.value is not None:
+        return node.value is PLACEHOLDER
+    operands = (operand for inputs in pending_ops((node,)).values() for operand in inputs)
+    return any(isinstance(operand, Node) and operand.value is PLACEHOLDER for operand in operands)
+
+
+class Item(TypedDict, total=False):
+    """The attributes of a node of the graph that is planned. Fusion adds its own, see `planner.fuse.lower.Lowered`."""
+
+    spec: Spec | None
+    """None for a Python number, whose type stands in the calls of its readers."""
+    call: Call
+    """Only ops have the rest."""
+    inputs: tuple[int, ...]
+    keep: bool
+
+
+def digraph(structure: Structure, merge: bool = False) -> nx.DiGraph:
+    """The structure as a networkx graph with one node per item, and edges from operands to readers; see `Item`.
+
+    merge: compute equal ops on equal operands once. Random ops have their seed as an operand, so equal operands mean
+    equal results. The graph attribute `twins` maps kept items that were merged to those that stand for them.
+    """
+    import_whole("networkx")
+    import networkx as nx
+
+    graph = nx.DiGraph(twins={})
+    graph.add_nodes_from([(item, {"spec": getattr(leaf, "spec", None)}) for item, leaf in structure.leaves])
+    merged: dict[int, int] = {}
+    first: dict[Any, int] = {}
+    for (item, node), inputs in zip(structure.nodes, structure.operands, strict=True):
+        call, keep = node.call, item in structure.keep
+        if merge:
+            if merged:
+                inputs = tuple([merged.get(source, source) for source in inputs])
+            twin = first.setdefault((call, inputs), item)
+            if twin != item:
+                merged[item] = twin
+                if keep:
+                    graph.graph["twins"][item] = twin
+                    graph.nodes[twin]["keep"] = True
+                continue
+        graph.add_node(item, spec=node.spec, call=call, inputs=inputs, keep=keep)
+        graph.add_edges_from([(source, item) for source in inputs])
+    return graph
+
+
+def items(graph: nx.DiGraph) -> Mapping[int, Item]:
+    """The attributes of every node, in topological order."""
+    return dict(graph.nodes.data())
+
+
+def described_graph(structure: Structure) -> nx.DiGraph:
+    """The structure as a networkx graph for users.
+
+    Node attributes: `spec`, and for ops `call`, `op`, `ggml`, `attributes`, `line` and `keep`. Leaves have op "data",
+    or "number" with spec None. The edge attribute `slots` lists the operand positions, so that x + x keeps both.
+    """
+    graph = digraph(structure)
+    for item, leaf in structure.leaves:
+        if isinstance(leaf, Node):
+            graph.nodes[item].update(op="data", line=leaf.line)
+        else:
+            graph.nodes[item].update(op="number", number=type(leaf), line="")
+    for (item, node), inputs in zip(structure.nodes, structure.operands, strict=True):
+        call = node.call
+        assert call is not None
+        graph.nodes[item].update(op=call.op.name, ggml=call.op.ggml, attributes=call.attributes, line=node.line)
+        for source in inputs:
+            graph.edges[source, item]["slots"] = tuple(slot for slot, each in enumerate(inputs) if each == source)
+    return graph

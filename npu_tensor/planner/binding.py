@@ -1,0 +1,117 @@
+"""The fourth stage: kernels are built, values get their lifetimes, and a plan is bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache
+
+from npu_tensor import events
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError, DeviceError
+from npu_tensor.planner.cuts import Answer, Conditions, Cut
+from npu_tensor.planner.liveness import last_uses, with_donors
+from npu_tensor.planner.measures import Declined
+from npu_tensor.planner.plan import Placed, Plan
+from npu_tensor.planner.selection import before_reset
+from npu_tensor.runtime.devices.host import host_devices
+from npu_tensor.runtime.store.background import finish_builds
+from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Task
+
+__all__ = ["bind", "prepare"]
+
+
+def prepare(placement: Cut, conditions: Conditions) -> None:
+    """Let every device build the kernels that it is the first to have, several at once.
+
+    If the processor must not stand in for another device, all kernels, and those that are being built too.
+    """
+    exact = conditions.without_host or conditions.fallback == "error"
+    kernels: dict[int, list[Kernel]] = {}
+    for answers in placement.answers:
+        for number, answer in enumerate(answers):
+            if not isinstance(answer, (Refusal, Declined)):
+                kernels.setdefault(number, []).append(answer)
+                if not exact:
+                    break
+    for number, each in kernels.items():
+        conditions.accelerators[number].prepare(each)
+    if exact:
+        finish_builds()
+
+
+def bind(placement: Cut, conditions: Conditions, size: int, builds_before: int) -> Plan:
+    """The plan of placed tasks. size: of the list of values. builds_before: see `Plan`, if a kernel is being built."""
+    tasks, aliases, kept = placement.tasks
+    elsewhere = {
+        position
+        for position, answers in enumerate(placement.answers)
+        if any(not isinstance(answer, (Refusal, Declined)) for answer in answers)
+    }
+    dying = last_uses(tasks, kept)
+    tasks = with_donors(tasks, dying, elsewhere)
+    placed = tuple(_bound(*each, conditions) for each in zip(tasks, placement.answers, strict=True))
+    used = {entry.kernel.device for entry in placed}
+    asynchronous = tuple(
+        device for device in conditions.accelerators if isinstance(device, AsynchronousDevice) and device.uri in used
+    )
+    pending = any(isinstance(each, Refusal) and each.pending for entry in placed for each in entry.refusals)
+    return Plan(
+        placed,
+        tuple((entry.step, tuple(items)) for entry, items in zip(placed, dying, strict=True)),
+        aliases,
+        size,
+        asynchronous,
+        builds_before if pending else None,
+    )
+
+
+def _bound(task: Task, answers: Sequence[Answer], conditions: Conditions) -> Placed:
+    """The first device that has a kernel for the task and can build it. answers: of the accelerators."""
+    refusals: list[Refusal | Declined] = []
+    host = host_devices()
+    for number, device in enumerate((*conditions.accelerators, *host)):
+        if refusals and device is host[0]:
+            _fall_back(task.name, refusals, conditions)
+        answer = answers[number] if number < len(answers) else device.claim(task)
+        if not isinstance(answer, (Refusal, Declined)):
+            start = time.perf_counter()
+            try:
+                step = answer.bind()
+            except (BuildError, DeviceError) as error:
+                answer = Refusal(str(error), pending=isinstance(error, BuildError) and error.pending)
+            else:
+                if events.listeners:
+                    events.emit_part(events.KernelBuilt(task.name, device.uri, time.perf_counter() - start))
+                return Placed(task, answer, step, tuple(refusals))
+        refusals.append(answer)
+        if events.listeners and isinstance(answer, Refusal):
+            events.emit(events.Fallback(task.name, device.uri, answer.reason))
+    raise AssertionError(f"no device takes {task.name}: {refusals}")
+
+
+def _fall_back(op: str, refusals: Sequence[Refusal | Declined], conditions: Conditions) -> None:
+    """What is to be done about an op that accelerators refuse. Raises DeviceError where the CPU must not run it."""
+    if any(isinstance(refusal, Declined) for refusal in refusals):
+        return
+    reason, uris = "; ".join(refusal.reason for refusal in refusals), conditions.uris
+    if conditions.without_host:
+        raise DeviceError(f"{op} cannot run on {uris}: {reason}")
+    if conditions.fallback == "error":
+        raise DeviceError(
+            f"{op} does not run on {uris}: {reason}. {config.origin('fallback')} forbids the CPU; with "
+            "NPU_TENSOR_FALLBACK=allow it runs there, and nt.explain gives the reason for every op"
+        )
+    pending = any(isinstance(refusal, Refusal) and refusal.pending for refusal in refusals)
+    if conditions.fallback == "warn" and not pending:
+        _warn_of_fallback(op, uris, reason)
+
+
+@cache
+def _warn_of_fallback(op: str, device: str, reason: str) -> None:
+    """Once per op, device and reason."""
+    warn(f"{op} runs on the CPU and not on {device}: {reason}")
+
+
+before_reset.append(_warn_of_fallback.cache_clear)

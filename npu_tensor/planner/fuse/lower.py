@@ -1,0 +1,192 @@
+"""Lowering: views become strides of the ops that read them, and every other op gets its iteration domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from npu_tensor.graph.structure import Item
+from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.planner.fuse.layouts import broadcast, full_layout, same_positions
+from npu_tensor.spec import Spec
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["Form", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
+
+Kind = Literal["map", "row", "matmul", "data"]
+
+
+class Form(NamedTuple):
+    """An op on its own: iteration domain, reduced dimensions of it, and how each operand lies over it.
+
+    per_row: whether the result is one element per row. operands: item and layout; None for numbers and for the
+    operands of matmul and data ops, which keep their own shapes.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+    per_row: bool
+    operands: tuple[tuple[int, Layout | None], ...]
+
+
+class Lowered(Item, total=False):
+    """The attributes of a node after lowering."""
+
+    source: tuple[int, Layout]
+    """Of a view that its readers read as strides: the item whose buffer holds its elements, and where."""
+    copy: tuple[int, Layout]
+    """Of a view that gets a buffer of its own: what is copied into it."""
+    form: Form
+    """Of every op that computes something; views that are copied do."""
+    readers: list[int]
+    """The ops with a form that read the item, once per operand."""
+
+
+class Lowering(NamedTuple):
+    """A lowered graph: the attributes of its nodes, in topological order.
+
+    aliases: kept items that share the buffer of another one, and that one: ops that were merged, and views of the whole
+    of what they view. kept: items with buffers of their own whose values are needed afterwards.
+    """
+
+    items: Mapping[int, Lowered]
+    aliases: tuple[tuple[int, int], ...]
+    kept: frozenset[int]
+
+
+def lower(graph: nx.DiGraph) -> Lowering:
+    """Add the attributes of `Lowered` to the nodes of a graph; what an alias shares is kept too."""
+    items = cast("dict[int, Lowered]", dict(graph.nodes.data()))
+    aliases: dict[int, int] = {}
+    for number, item in items.items():
+        if "call" in item and item["call"].op.kind == "view":
+            _fold(items, aliases, number)
+    for number, item in items.items():
+        item["readers"] = []
+        if "call" in item and (item["call"].op.kind != "view" or "copy" in item):
+            form = item["form"] = _form(items, item)
+            for source, _ in form.operands:
+                items[source]["readers"].append(number)
+    bases = {**aliases, **graph.graph["twins"]}
+    kept = {number for number, item in items.items() if item.get("keep") and number not in bases}
+    for base in aliases.values():
+        items[base]["keep"] = True
+    pairs = tuple([(number, _root(number, bases)) for number in bases])
+    return Lowering(items, pairs, frozenset(kept | {base for _, base in pairs}))
+
+
+def _root(number: int, bases: Mapping[int, int]) -> int:
+    while number in bases:
+        number = bases[number]
+    return number
+
+
+def spec_of(item: Item) -> Spec:
+    """The shape and dtype of an item that is not a number."""
+    spec = item["spec"]
+    assert spec is not None
+    return spec
+
+
+def _fold(items: dict[int, Lowered], aliases: dict[int, int], number: int) -> None:
+    """Fold a view into its readers, or mark it, or what it views, to be copied."""
+    item = items[number]
+    source = _view_source(items, item)
+    if source is None:  # a view of a view that has no strides
+        viewed_item = items[item["inputs"][0]]
+        viewed_item["copy"] = viewed_item.pop("source")
+        source = _view_source(items, item)
+        assert source is not None
+    base, layout = source
+    shape = item["call"].spec.shape
+    whole = same_positions(layout, full_layout(shape)) and item["call"].spec.size == spec_of(items[base]).size
+    if not item["keep"] or whole:
+        item["source"] = source
+        if item["keep"]:
+            aliases[number] = base
+    else:
+        item["copy"] = source
+
+
+def _view_source(items: dict[int, Lowered], item: Lowered) -> tuple[int, Layout] | None:
+    call = item["call"]
+    base, layout = _reading(items, item["inputs"][0])
+    assert call.op.layout is not None
+    assert layout is not None
+    strided = call.op.layout(layout, call.spec.shape, call.attributes)
+    return None if strided is None else (base, strided)
+
+
+def _reading(items: dict[int, Lowered], number: int) -> tuple[int, Layout | None]:
+    """The item whose buffer holds the elements of an item, and where they lie; no layout for a number."""
+    item = items[number]
+    if "source" in item:
+        return item["source"]
+    spec = item["spec"]
+    return number, None if spec is None else full_layout(spec.shape)
+
+
+def viewed(items: Mapping[int, Lowered], layout: Layout, root: int, view: int) -> Layout | None:
+    """A layout over the elements of `root` as a layout over a view of it; None if that has no strides."""
+    calls: list[Call] = []
+    while view != root:
+        calls.append(items[view]["call"])
+        view = items[view]["inputs"][0]
+    strided: Layout | None = layout
+    for call in reversed(calls):
+        assert call.op.layout is not None
+        strided = None if strided is None else call.op.layout(strided, call.spec.shape, call.attributes)
+    return strided
+
+
+def _form(items: dict[int, Lowered], item: Lowered) -> Form:
+    call = item["call"]
+    if "copy" in item:
+        return Form("map", call.spec.shape, (), False, (item["copy"],))
+    sources = [_reading(items, source) for source in item["inputs"]]
+    kind = call.op.kind
+    if kind == "matmul" and 1 in call.spec.shape[-2:]:
+        return _matrix_vector(call, sources)
+    if kind in ("matmul", "data"):
+        return Form(kind, call.spec.shape, (), False, tuple(sources))
+    shape, dims = call.spec.shape, call.dims
+    if kind == "row":
+        assert isinstance(call.operands[0], Spec)
+        shape = call.operands[0].shape
+    layouts = [None if layout is None else broadcast(layout, shape) for _, layout in sources]
+    if kind == "row" and not dims:  # a zero-dimensional tensor is a row of one
+        dims, shape = (len(shape),), (*shape, 1)
+        layouts = [None if x is None else Layout(shape, (*x.strides, 0), x.offset) for x in layouts]
+    pairs = tuple([(source, layout) for (source, _), layout in zip(sources, layouts, strict=True)])
+    return Form("row" if dims else "map", shape, dims, call.reduces, pairs)
+
+
+def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> Form:
+    """A product with one row or column: a sum over (..., M, N, K), bound by memory and not by arithmetic."""
+    (a, a_layout), (b, b_layout) = sources
+    assert a_layout is not None
+    assert b_layout is not None
+    shape = (*call.spec.shape, a_layout.shape[-1])
+    left = broadcast(a_layout, (*call.spec.shape[:-1], shape[-1]))
+    right = broadcast(b_layout, (*call.spec.shape[:-2], shape[-1], shape[-2]))
+    (*batch_a, row, inner_a), (*batch_b, inner_b, column) = left.strides, right.strides
+    return Form(
+        "row",
+        shape,
+        (len(shape) - 1,),
+        True,
+        (
+            (a, Layout(shape, (*batch_a, row, 0, inner_a), left.offset)),
+            (b, Layout(shape, (*batch_b, 0, column, inner_b), right.offset)),
+        ),
+    )
+
+
+def operand_register(call: Call, operand: int) -> str:
+    """The type in which the op computes an operand; a Python number becomes that too."""
+    register = call.registers[operand]
+    assert register is not None
+    return register

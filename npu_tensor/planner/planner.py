@@ -1,0 +1,97 @@
+"""From a structure to its plan, once: the stages one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure, digraph
+from npu_tensor.planner import selection
+from npu_tensor.planner.binding import bind, prepare
+from npu_tensor.planner.cuts import Conditions, DeviceValue, candidate_cuts
+from npu_tensor.planner.placing import placed_tasks
+from npu_tensor.planner.plan import Plan
+from npu_tensor.planner.selection import Selection
+from npu_tensor.runtime.store.background import builds
+
+__all__ = ["plan"]
+
+MAX_PLANS = 4096
+"""Plans kept; the oldest goes first."""
+
+
+def plan(
+    structure: Structure, chosen: Selection | None = None, persistent: frozenset[int] = frozenset()
+) -> Plan:
+    """The plan of a structure, from the cache or new. Other threads may plan while kernels are built.
+
+    chosen: for other devices than the default ones. persistent: see `Conditions`.
+    """
+    chosen = selection.active if chosen is None else chosen
+    if chosen.accelerators is None:
+        with selection.lock:
+            selection.accelerators(chosen)  # Only then it is known whether costs count.
+    resident: tuple[DeviceValue, ...] = ()
+    key: Any = structure.key
+    if chosen.measure is not None:
+        resident = tuple(_resident(structure.leaves))
+        if resident or persistent:
+            key = (key, resident, persistent)
+    ready = chosen.plans.get(key)
+    if ready is not None and not ready.outdated:
+        return ready
+    config.read_followed()
+    return _planned(structure, key, chosen, resident, persistent)
+
+
+def _planned(
+    structure: Structure,
+    key: Any,
+    chosen: Selection,
+    resident: tuple[DeviceValue, ...],
+    persistent: frozenset[int],
+) -> Plan:
+    """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
+    start, builds_before = time.perf_counter(), builds.finished
+    with selection.lock:
+        conditions = Conditions(
+            selection.accelerators(chosen),
+            chosen.measure,
+            resident,
+            persistent,
+            chosen.key.uris,
+            chosen.key.without_host,
+            config.fallback,
+        )
+        plans = chosen.plans
+        graph = digraph(structure, merge=True)
+        placement = placed_tasks(candidate_cuts(graph, conditions), conditions)
+    drafted = time.perf_counter()
+    prepare(placement, conditions)
+    with selection.lock:
+        ready = plans.get(key)
+        if ready is not None and not ready.outdated:
+            return ready
+        size = len(structure.leaves) + len(structure.nodes)
+        with events.collect_parts() as parts:
+            ready = bind(placement, conditions, size, builds_before)
+        if events.listeners:
+            ops, now = len(structure.nodes), time.perf_counter()
+            kernels = parts.of(events.KernelBuilt)
+            events.emit(events.PlanBuilt(ops, len(ready.steps), now - start, ready, now - drafted, kernels, graph))
+        while len(plans) >= MAX_PLANS and key not in plans:
+            plans.pop(next(iter(plans)))
+        plans[key] = ready
+    return ready
+
+
+def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
+    for item, leaf in leaves:
+        home = getattr(leaf.value, "home", None) if isinstance(leaf, Node) else None
+        if home is not None:
+            fetched = getattr(leaf.value, "host", None) is not None
+            yield DeviceValue(item, home, 0 if fetched else leaf.value.nbytes)
