@@ -81,13 +81,14 @@ def watch(install: Callable[[str, Public], None]) -> None:
 def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
     """Make a function or a method public, or both. ValueError if there is one of that name."""
     for each in (name, *aliases):
-        other = PUBLIC.get(each, Public(None, None))
-        if (entry.function and other.function) or (entry.method and other.method):
-            raise ValueError(f"{each} is public already")
-        function, method = entry.function or other.function, entry.method or other.method
-        PUBLIC[each] = replace(entry, function=function, method=method)
+        whole = entry
+        if (other := PUBLIC.get(each)) is not None:
+            if (entry.function and other.function) or (entry.method and other.method):
+                raise ValueError(f"{each} is public already")
+            whole = replace(other, function=entry.function or other.function, method=entry.method or other.method)
+        PUBLIC[each] = whole
         for install in _watchers:
-            install(each, PUBLIC[each])
+            install(each, whole)
 
 
 def op(**declaration: Any) -> Callable[[Callable[P, Any]], Recorder[P]]:
