@@ -553,4 +553,4 @@ def _install(name: str, entry: registry.Public) -> None:
         setattr(Tensor, name, entry.method)
 
 
-registry.watch(_install)
+registry.on_publish(_install)

@@ -165,4 +165,4 @@ def _install_in_place(name: str, entry: registry.Public) -> None:
     composite(f"{name}_", function=False)(method)
 
 
-registry.watch(_install_in_place)
+registry.on_publish(_install_in_place)

@@ -25,7 +25,7 @@ from npu_tensor.ops.rules import comparison
 if TYPE_CHECKING:
     from npu_tensor.tensor import Tensor
 
-__all__ = ["OPS", "PUBLIC", "UFUNCS", "Public", "functions", "methods", "op", "operators", "publish", "watch"]
+__all__ = ["OPS", "PUBLIC", "UFUNCS", "Public", "functions", "methods", "on_publish", "op", "operators", "publish"]
 
 P = ParamSpec("P")
 
@@ -58,7 +58,7 @@ UFUNCS: Final[dict[np.ufunc, Callable[..., Any]]] = {}
 PUBLIC: Final[dict[str, Public]] = {}
 """What users call, by name; an entry with other names is there under each."""
 
-_watchers: Final[list[Callable[[str, Public], None]]] = []
+_installers: Final[list[Callable[[str, Public], None]]] = []
 
 
 def functions() -> dict[str, Callable[..., Any]]:
@@ -71,9 +71,9 @@ def methods() -> dict[str, Callable[..., Any]]:
     return {name: entry.method for name, entry in PUBLIC.items() if entry.method is not None}
 
 
-def watch(install: Callable[[str, Public], None]) -> None:
+def on_publish(install: Callable[[str, Public], None]) -> None:
     """Call `install` with the name and the entry of all that is public, and of what is published later."""
-    _watchers.append(install)
+    _installers.append(install)
     for name, entry in [*PUBLIC.items()]:
         install(name, entry)
 
@@ -81,13 +81,14 @@ def watch(install: Callable[[str, Public], None]) -> None:
 def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
     """Make a function or a method public, or both. ValueError if there is one of that name."""
     for each in (name, *aliases):
-        other = PUBLIC.get(each, Public(None, None))
-        if (entry.function and other.function) or (entry.method and other.method):
-            raise ValueError(f"{each} is public already")
-        function, method = entry.function or other.function, entry.method or other.method
-        PUBLIC[each] = replace(entry, function=function, method=method)
-        for install in _watchers:
-            install(each, PUBLIC[each])
+        whole = entry
+        if (other := PUBLIC.get(each)) is not None:
+            if (entry.function and other.function) or (entry.method and other.method):
+                raise ValueError(f"{each} is public already")
+            whole = replace(other, function=entry.function or other.function, method=entry.method or other.method)
+        PUBLIC[each] = whole
+        for install in _installers:
+            install(each, whole)
 
 
 def op(**declaration: Any) -> Callable[[Callable[P, Any]], Recorder[P]]:

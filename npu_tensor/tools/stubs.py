@@ -9,7 +9,7 @@ import argparse
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from npu_tensor import (
     functions,  # noqa: F401 - enters them in the registry
 )
 from npu_tensor.ops import Op, registry
-from npu_tensor.tensor import Tensor
 
 __all__ = ["STUBS", "main", "stale"]
 
@@ -115,38 +114,27 @@ def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str
     return f"def {name}({_joined(parameters, annotations, is_method)}) -> {returns}:\n{doc}\n"
 
 
-_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
-_COMPARISONS = ("lt", "le", "gt", "ge")
-
-
-def _operators() -> Iterator[str]:
-    for name in _BINARY:
-        for prefix in ("", "r", "i"):
-            yield f"def __{prefix}{name}__(self, other: Any) -> Tensor: ...\n"
-    for name in _COMPARISONS:
-        yield f"def __{name}__(self, other: Any) -> Tensor: ...\n"
-    for name in ("eq", "ne"):
-        yield f"def __{name}__(self, other: object) -> Tensor: ...  # type: ignore[override]\n"
-    for name in ("neg", "abs", "invert"):
-        yield f"def __{name}__(self) -> Tensor: ...\n"
-    yield "def _assign(self, result: Tensor) -> Tensor: ...\n"
-    for name in ("T", "mT"):
-        yield f'@property\ndef {name}(self) -> Tensor:\n    """{getattr(Tensor, name).__doc__}"""\n'
+def _operator(name: str, method: Callable[..., Any]) -> str:
+    if len(inspect.signature(method).parameters) == 1:
+        return f"def {name}(self) -> Tensor: ...\n"
+    if name in ("__eq__", "__ne__"):
+        return f"def {name}(self, other: object) -> Tensor: ...  # type: ignore[override]\n"
+    return f"def {name}(self, other: Any) -> Tensor: ...\n"
 
 
 def _methods() -> str:
-    operators = "".join(_operators())
     body = [
-        _definition(name, method, True)
+        _operator(name, method) if method.__qualname__ == f"Tensor.{name}" else _definition(name, method, True)
         for name, method in sorted(registry.methods().items())
-        if f"def {name}(" not in operators and not name.startswith("__array")
+        if not name.startswith("__array")
     ]
+    body.append("def _assign(self, result: Tensor) -> Tensor: ...\n")
     header = _HEADER.format(
         imports="from npu_tensor.functions.creation import Generator\n"
         "from npu_tensor.functions.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
         ignored="E501",
     )
-    methods = textwrap.indent("".join([*body, operators]), "    ")
+    methods = textwrap.indent("".join(body), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
 
 

@@ -1,0 +1,95 @@
+"""What a declaration makes public, also when a program declares an op or a function while it runs."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import ops
+from npu_tensor.functions.register import composite
+from npu_tensor.ops import OPS, op, registry, rules
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_added() -> Iterator[None]:
+    tables: tuple[dict[Any, Any], ...] = (OPS, registry.PUBLIC, registry.UFUNCS)
+    before = [{**table} for table in tables]
+    yield
+    for name in registry.PUBLIC.keys() - before[1].keys():
+        if name in vars(nt.Tensor):
+            delattr(nt.Tensor, name)
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)
+
+
+def declare() -> Any:
+    @op(kind="map", rule=rules.numeric, aliases=("tripled",), ufunc=np.spacing)
+    def triple(input, /, plus: float = 0.0):  # type: ignore[no-untyped-def]
+        """3 * input + plus."""
+        return input * 3 + plus
+
+    return triple
+
+
+def test_an_op_is_public_at_once() -> None:
+    triple = declare()
+    x = nt.tensor([1.0, 2.0])
+    for result in (triple(x), x.triple(), nt.triple(x), nt.tripled(x), x.tripled(), np.spacing(x)):  # type: ignore[attr-defined]
+        assert result.tolist() == [3.0, 6.0]
+        assert not result.is_realized or result.device == "cpu"
+    assert triple(x, plus=1.0).tolist() == [4.0, 7.0]
+    assert x.triple_() is x  # type: ignore[attr-defined]
+    assert x.tolist() == [3.0, 6.0]
+    assert OPS["triple"] is triple.op
+    assert inspect.signature(triple).parameters.keys() == {"input", "plus"}
+    assert [row.op for row in nt.explain((x + 1).triple())] == ["add", "triple"]  # type: ignore[attr-defined]
+
+
+def test_an_error_of_a_new_op_names_it_and_the_line() -> None:
+    triple = declare()
+    with pytest.raises(nt.NpuTensorError, match=r"triple\(bool\[2\]\): .*\(recorded at test_reg.*:\d+\)") as caught:
+        triple(nt.ones(2) > 0)
+    assert caught.value.recorded_at == pickle.loads(pickle.dumps(caught.value)).recorded_at
+    assert caught.value.recorded_at.startswith("test_registry.py:")
+
+
+def test_a_name_is_public_once() -> None:
+    declare()
+    with pytest.raises(ValueError, match="op triple is declared twice"):
+        declare()
+
+    def where(input: nt.Tensor) -> nt.Tensor:
+        return input
+
+    def relu(input, /):  # type: ignore[no-untyped-def]
+        return input
+
+    for decorate, body in ((composite(), where), (op(kind="map", rule=rules.floating), relu)):
+        with pytest.raises(ValueError, match=r"is public already|is declared twice"):
+            decorate(body)
+
+
+def test_a_file_that_declares_a_function_is_the_users() -> None:
+    @composite()
+    def quadruple(input: nt.Tensor) -> nt.Tensor:
+        return input * 4
+
+    row = nt.explain(nt.ones(2).quadruple())[-1]  # type: ignore[attr-defined]
+    line = inspect.getsourcelines(test_a_file_that_declares_a_function_is_the_users)[1] + 3
+    assert row.line == f"test_registry.py:{line}"
+
+
+def test_every_op_that_a_function_of_its_name_wraps_has_another_name_in_python() -> None:
+    for name, declared in OPS.items():
+        public = registry.PUBLIC.get(name)
+        if public is not None and public.function is not declared.record:
+            assert vars(ops)[f"{name}_op"] is declared.record
+        else:
+            assert declared.record in (vars(ops).get(name), vars(ops).get(f"{name}_"))
