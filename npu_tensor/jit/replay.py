@@ -35,6 +35,7 @@ def compile_replay(trace: Trace) -> Replay:
         "Data": Data,
         "Tensor": Tensor,
         "new": Tensor.__new__,
+        "new_data": Data.__new__,
         "ref": weakref.ref,
         "run": None if trace.plan is None else trace.plan.run,
         "recorded": trace.recorded,
@@ -105,7 +106,9 @@ def _result_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:
                 item, namespace[f"spec{position}"] = result
                 value = f"values[{item}]"
             yield f"    {name} = new(Tensor)"
-            yield f"    node = Data(spec{position}, {value})"
+            yield "    node = new_data(Data)"
+            yield f"    node.spec = spec{position}"
+            yield f"    node.value = {value}"
             yield f"    {name}._alias = None"
             yield f"    {name}._node = node"
             yield f"    node.handle = ref({name})"

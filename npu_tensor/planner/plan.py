@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from npu_tensor import events
 from npu_tensor._util.units import size
 from npu_tensor.errors import LaunchError, NpuTensorError, OutOfMemoryError
+from npu_tensor.events import listeners
 from npu_tensor.graph.nodes import located
 from npu_tensor.ops.declare import Call, describe
 from npu_tensor.planner.measures import Declined
@@ -28,6 +29,10 @@ class Recorded(Protocol):
     def line(self) -> str: ...
 
 
+Ops = Sequence[tuple[int, Recorded]]
+Run = Callable[..., None]
+
+
 class Placed(NamedTuple):
     """A task, the kernel that runs it and its bound step.
 
@@ -40,13 +45,16 @@ class Placed(NamedTuple):
     refusals: tuple[Refusal | Declined, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Plan:
     """What will run for one structure. Item numbers index the list of values.
 
     steps: each with the items that no later step reads. aliases: kept views -> item whose buffer they share.
     asynchronous: devices of steps that return before their work is done. builds_before: None if it has the kernels that
     it should; else how many builds had ended before it was made, while some of its kernels were still being built.
+    run: runs all steps on a list of values, whose leaves are filled in, and leaves kept items in it. It takes the ops
+    with their items, for messages and events, and whether to wait until asynchronous devices have ended their work.
+    Raises LaunchError, or what the user's values or memory cause.
     """
 
     placed: tuple[Placed, ...]
@@ -55,6 +63,7 @@ class Plan:
     size: int
     asynchronous: tuple[AsynchronousDevice, ...] = ()
     builds_before: int | None = None
+    run: Run = field(init=False, repr=False)
 
     @property
     def provisional(self) -> bool:
@@ -66,37 +75,36 @@ class Plan:
         """Whether it is provisional and a build has ended since, so that a new plan may be better."""
         return self.builds_before is not None and self.builds_before != builds.finished
 
-    def run(self, values: list[Any], recorded: Sequence[tuple[int, Recorded]] = (), wait: bool = True) -> None:
-        """Run all steps on the list of values, whose leaves are filled in; leaves kept items in it.
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run", _runner(self))
 
-        recorded: items and the ops that they are, for messages and events. wait: whether asynchronous devices have
-        ended their work when this returns. Raises LaunchError, or what the user's values or memory cause.
-        """
-        try:
-            if events.listeners:
-                self._run_observed(values, recorded)
+    def finish(self, values: list[Any], wait: bool) -> None:
+        """What is left to do when all steps have been asked for; see `run`."""
+        for item, base in self.aliases:
+            values[item] = values[base]
+        for device in self.asynchronous:
+            if wait:
+                device.synchronize()
             else:
-                for step, last_read in self.steps:
-                    step(values)
-                    for item in last_read:
-                        values[item] = None
-            for item, base in self.aliases:
-                values[item] = values[base]
-            for device in self.asynchronous:
-                if wait:
-                    device.synchronize()
-                else:
-                    device.submit()
-        except NpuTensorError as error:
-            lines = dict.fromkeys(op.line for _, op in recorded if op.call is error.call)
-            raise located(error, str(error), ", ".join(lines)) from error.__cause__
-        except MemoryError as error:
-            raise self._out_of_memory(values, recorded) from error
-        except Exception as error:
-            shown = ", ".join(dict.fromkeys(op.line for _, op in recorded if op.line))
-            raise LaunchError(f"{type(error).__name__}: {error} (ops recorded at {shown})") from error
+                device.submit()
 
-    def _run_observed(self, values: list[Any], recorded: Iterable[tuple[int, Recorded]]) -> None:
+    def failed(self, error: Exception, values: Sequence[Any], recorded: Ops) -> NpuTensorError:
+        """What to raise for an error of a step: LaunchError, or what the user's values or memory cause."""
+        if isinstance(error, NpuTensorError):
+            lines = dict.fromkeys(op.line for _, op in recorded if op.call is error.call)
+            shown: NpuTensorError = located(error, str(error), ", ".join(lines))
+            shown.__cause__ = error.__cause__
+            return shown
+        if isinstance(error, MemoryError):
+            shown = self._out_of_memory(values, recorded)
+        else:
+            places = ", ".join(dict.fromkeys(op.line for _, op in recorded if op.line))
+            shown = LaunchError(f"{type(error).__name__}: {error} (ops recorded at {places})")
+        shown.__cause__ = error
+        return shown
+
+    def run_observed(self, values: list[Any], recorded: Ops) -> None:
+        """Run the steps with an event for each."""
         begin = time.perf_counter()
         lines = {item: op.line for item, op in recorded}
         for number, ((step, last_read), placed) in enumerate(zip(self.steps, self.placed, strict=True)):
@@ -120,7 +128,7 @@ class Plan:
                 values[item] = None
         events.emit(events.PlanRan(time.perf_counter() - begin, self))
 
-    def _out_of_memory(self, values: Sequence[Any], recorded: Iterable[tuple[int, Recorded]]) -> OutOfMemoryError:
+    def _out_of_memory(self, values: Sequence[Any], recorded: Ops) -> OutOfMemoryError:
         """The error of a step that had no memory; names the largest result of its task."""
         # What a step has computed is there until a later one has read it, so the first one behind all that is there
         # has failed.
@@ -132,3 +140,27 @@ class Plan:
         line = next((op.line for item, op in recorded if item == result.item), "")
         text = f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
         return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
+
+
+def _runner(plan: Plan) -> Run:
+    """`Plan.run`, with what it needs at hand: small plans take little longer than their steps."""
+    steps, ends = plan.steps, bool(plan.aliases or plan.asynchronous)
+    only = steps[0][0] if len(steps) == 1 else None
+
+    def run(values: list[Any], recorded: Ops = (), wait: bool = True) -> None:
+        try:
+            if listeners:
+                plan.run_observed(values, recorded)
+            elif only is not None:
+                only(values)
+            else:
+                for step, last_read in steps:
+                    step(values)
+                    for item in last_read:
+                        values[item] = None
+            if ends:
+                plan.finish(values, wait)
+        except Exception as error:
+            raise plan.failed(error, values, recorded)  # noqa: B904 - it has set the cause
+
+    return run

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor import events
 from npu_tensor.functions.indexing import put
 from npu_tensor.ops import OPS
 from npu_tensor.planner import run
@@ -348,12 +349,17 @@ def test_messages_name_op_operands_and_line() -> None:
     assert f"test_errors.py:{line_of('# mark: ' + 'composite')}" in str(caught.value)
 
 
+def observed(tensor: nt.Tensor) -> nt.Tensor:
+    with events.listen(lambda event: None):
+        return tensor.realize()
+
+
 @pytest.mark.parametrize(
     ("place", "name", "call"),
     [
         (run, "plan", lambda: nt.allclose(V, V)),
         (OPS["relu"], "rule", lambda: nt.zeros(7, 1, 13).relu()),
-        (Plan, "run", lambda: (V + V).numpy()),
+        (Plan, "run_observed", lambda: observed(V + V)),
     ],
     ids=["function", "op", "run"],
 )
