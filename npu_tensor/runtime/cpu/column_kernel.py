@@ -47,13 +47,11 @@ class ColumnKernel(ReducingBase):
                 count = e.sub(last, first)
                 stop = e.add(first, e.op("and", count, -step))
 
-                def whole(lane: Value, carried: list[Value]) -> list[Value]:
+                def whole(lane: Value, _: list[Value]) -> None:
                     self.group(pointers, self.lane_starts(lane, unroll), None, stages, scratch)
-                    return carried
 
-                def rest(lane: Value, carried: list[Value]) -> list[Value]:
+                def rest(lane: Value, _: list[Value]) -> None:
                     self.group(pointers, [lane], e.first_lanes(e.sub(last, lane)), stages, scratch)
-                    return carried
 
                 e.loop(first, stop, step, [], whole)
                 e.loop(stop, last, e.lanes, [], rest)

@@ -133,16 +133,15 @@ class _MultiplyWriter:
         self.tile = emitter.assign("ptr", f"alloca [{tile_bytes} x i8], align 64")
         packed_a, packed_b = (load_value(emitter, "ptr", self.pointers, slot) for slot in range(2))
 
-        def compute_item(index: Value, _: list[Value]) -> Sequence[Value]:
+        def compute_item(index: Value, _: list[Value]) -> None:
             rest, in_block = self._divide(index, "block_panels")
             rest, b_panel = self._divide(rest, "b_panels")
             product, block = self._divide(rest, "blocks")
             a_panel = emitter.add(emitter.mul(block, self.meta["block_panels"]), in_block)
             exists = emitter.compare("slt", a_panel, self.meta["a_panels"])
             emitter.branch(exists, lambda: compute_tile(product, a_panel, b_panel), lambda: ())
-            return ()
 
-        def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> Sequence[Value]:
+        def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
             row_of_table = emitter.mul(product, 8 * (2 + len(self.memory)))
             self.table = byte_offset(emitter, self.offsets, row_of_table)
             a = byte_offset(emitter, packed_a, load_value(emitter, "i64", self.table, 0))
@@ -151,7 +150,6 @@ class _MultiplyWriter:
             b = byte_offset(emitter, b, emitter.mul(b_panel, self.meta["b_panel_bytes"]))
             emit_tile(emitter, self.unit, self.spec.rows, a, b, self.meta["steps"], self.tile)
             self._store_tile(emitter.mul(a_panel, self.spec.rows), emitter.mul(b_panel, self.columns))
-            return ()
 
         emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
         signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
@@ -170,7 +168,7 @@ class _MultiplyWriter:
         columns = emitter.select(emitter.compare("slt", columns_left, self.columns), columns_left, self.columns)
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
-        def store_row(row: Value, _: list[Value]) -> Sequence[Value]:
+        def store_row(row: Value, _: list[Value]) -> None:
             matrix_row = emitter.add(first_row, row)
             starts = {
                 slot: byte_offset(emitter, base, emitter.mul(matrix_row, stride))
@@ -178,24 +176,18 @@ class _MultiplyWriter:
             }
             sums = byte_offset(emitter, self.tile, emitter.mul(row, self.columns * self.unit.bytes))
 
-            def store_vector(column: Value, _: list[Value]) -> Sequence[Value]:
+            def store_vector(column: Value, _: list[Value]) -> None:
                 left = emitter.sub(columns, column)
                 full = emitter.compare("sge", left, emitter.lanes)
                 at = emitter.add(first_column, column)
 
-                def masked() -> Sequence[Value]:
-                    self._store_vector(starts, sums, column, at, emitter.first_lanes(left))
-                    return ()
-
-                def whole() -> Sequence[Value]:
-                    self._store_vector(starts, sums, column, at, None)
-                    return ()
-
-                emitter.branch(full, whole, masked)
-                return ()
+                emitter.branch(
+                    full,
+                    lambda: self._store_vector(starts, sums, column, at, None),
+                    lambda: self._store_vector(starts, sums, column, at, emitter.first_lanes(left)),
+                )
 
             emitter.loop(0, columns, emitter.lanes, (), store_vector)
-            return ()
 
         emitter.loop(0, rows, 1, (), store_row)
 

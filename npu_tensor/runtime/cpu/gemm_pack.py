@@ -102,7 +102,7 @@ class _PackWriter:
         if self.spec.prologue is not None:
             self.scratch = emitter.assign("ptr", f"alloca [{_SCRATCH_BYTES} x i8], align 64")
 
-        def pack_panel(index: Value, _: list[Value]) -> Sequence[Value]:
+        def pack_panel(index: Value, _: list[Value]) -> None:
             matrix = emitter.op("udiv", index, self.meta["panels"])
             first = emitter.mul(emitter.op("urem", index, self.meta["panels"]), self.spec.width)
             self.valid = emitter.smaller(emitter.sub(self.meta["lines"], first), self.spec.width)
@@ -118,7 +118,6 @@ class _PackWriter:
                 self._copy_elements(self._copy_vectors())
             if self.spec.correct:
                 self._store_correction(destination)
-            return ()
 
         emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), pack_panel)
         signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
@@ -139,7 +138,7 @@ class _PackWriter:
             start = byte_offset(emitter, pointer, load_value(emitter, "i64", offsets, position))
             matrices[number] = start, load_value(emitter, "i64", self.table, position)
 
-        def compute_block(step: Value, _: list[Value]) -> Sequence[Value]:
+        def compute_block(step: Value, _: list[Value]) -> None:
             k_begin = emitter.mul(step, self.unit.count)
             k = emitter.smaller(emitter.sub(whole["k"], k_begin), size)
             if along_k:
@@ -159,7 +158,6 @@ class _PackWriter:
             # The scratch memory has room for all lines of a panel.
             self.valid = emitter.constant(spec.width, "i64")
             self._copy_elements(self._copy_vectors())
-            return ()
 
         emitter.loop(0, whole["steps"], steps, (), compute_block)
         self.meta, self.panel, self.valid = whole, panel, valid
@@ -220,9 +218,8 @@ class _PackWriter:
         if whole < self.spec.width:
             self._transpose_lines(self.emitter.constant(whole, "i64"), self.spec.width - whole, stop)
 
-        def transpose_group(first: Value, _: list[Value]) -> Sequence[Value]:
+        def transpose_group(first: Value, _: list[Value]) -> None:
             self._transpose_lines(first, self.lanes, stop)
-            return ()
 
         if whole:
             self.emitter.loop(0, whole, self.lanes, (), transpose_group)
@@ -244,7 +241,7 @@ class _PackWriter:
             line = emitter.select(emitter.compare("slt", line, last), line, last)
             sources.append(byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"])))
 
-        def transpose_block(step: Value, _: list[Value]) -> Sequence[Value]:
+        def transpose_block(step: Value, _: list[Value]) -> None:
             offset = emitter.mul(step, self.unit.count * self.element_bytes)
             mask = self._existing(step) if self.masked else None
             rows = []
@@ -255,7 +252,6 @@ class _PackWriter:
             base = self._unit_address(step, first)
             for i, column in enumerate(emitter.transpose(rows)):
                 self._store(column, byte_offset(emitter, base, i * self.spec.width * self.unit.bytes))
-            return ()
 
         emitter.loop(0, stop, lanes, (), transpose_block)
 
@@ -278,7 +274,7 @@ class _PackWriter:
         emitter = self.emitter
         stop = emitter.op("udiv", self._readable_k(), self.unit.count)
 
-        def copy_step(step: Value, _: list[Value]) -> Sequence[Value]:
+        def copy_step(step: Value, _: list[Value]) -> None:
             offset = emitter.mul(emitter.mul(step, self.unit.count), self.meta["k_stride"])
             rows = [byte_offset(emitter, self.source, offset)]
             for _i in range(1, self.unit.count):
@@ -288,7 +284,6 @@ class _PackWriter:
                 places = [byte_offset(emitter, row, first * self.element_bytes) for row in rows]
                 units = self._interleave([self._load(size, place) for place in places], size)
                 self._store(units, byte_offset(emitter, base, first * self.unit.bytes))
-            return ()
 
         emitter.loop(0, stop, 1, (), copy_step)
         return stop
@@ -325,7 +320,7 @@ class _PackWriter:
         element_bytes = self.unit.bytes // count
         zero = Value("zeroinitializer", self.unit.element)
 
-        def copy_element(step: Value, line: Value, part: Value) -> Sequence[Value]:
+        def copy_element(step: Value, line: Value, part: Value) -> None:
             k = emitter.add(emitter.mul(step, count), part)
             exists = emitter.op(
                 "and", emitter.compare("slt", k, self.meta["k"]), emitter.compare("slt", line, self.valid)
@@ -339,15 +334,12 @@ class _PackWriter:
             (value,) = emitter.branch(exists, load, lambda: (zero,))
             address = self._unit_address(step, line)
             self._store(value, byte_offset(emitter, address, emitter.mul(part, element_bytes)))
-            return ()
 
-        def copy_unit(step: Value, line: Value) -> Sequence[Value]:
+        def copy_unit(step: Value, line: Value) -> None:
             emitter.loop(0, count, 1, (), lambda part, _: copy_element(step, line, part))
-            return ()
 
-        def copy_step(step: Value, _: list[Value]) -> Sequence[Value]:
+        def copy_step(step: Value, _: list[Value]) -> None:
             emitter.loop(0, self.spec.width, 1, (), lambda line, _: copy_unit(step, line))
-            return ()
 
         emitter.loop(first_step, self.meta["steps"], 1, (), copy_step)
 

@@ -74,12 +74,12 @@ def emit_block(
         }
         line = byte_offset(emitter, scratch, emitter.mul(outer, scratch_inner * ELEMENT_SIZE[dtype]))
 
-        def evaluate_vector(inner: Value, _: list[Value]) -> Sequence[Value]:
+        def evaluate_vector(inner: Value, _: list[Value]) -> None:
             at = emitter.add(block.inner_begin, inner)
             left = emitter.sub(block.inner_end, at)
             target = emitter.address(line, inner, dtype)
 
-            def evaluate(mask: Value | None) -> Sequence[Value]:
+            def evaluate(mask: Value | None) -> None:
                 def load(slot: int) -> Value:
                     memory_dtype, access = prologue.inputs[slot]
                     if access == "splat":
@@ -92,12 +92,10 @@ def emit_block(
 
                 (value,) = emit_program(emitter, prologue.program, load, scalar)
                 emitter.store(dtype, value, target)
-                return ()
 
             # Lanes past the end of the operand are stored as well, but packing takes no notice of them.
             whole = emitter.compare("sge", left, emitter.lanes)
             emitter.branch(whole, lambda: evaluate(None), lambda: evaluate(emitter.first_lanes(left)))
-            return ()
 
         emitter.loop(0, block.inner, emitter.lanes, (), evaluate_vector)
         return ()

@@ -176,13 +176,12 @@ class LoopBase:
         last_line = e.op("udiv", e.add(self.end, e.sub(divisor, 1)), divisor)
         last_line = e.select(e.compare("slt", self.begin, self.end), last_line, 0)
 
-        def line(number: Value, carried: list[Value]) -> list[Value]:
+        def line(number: Value, _: list[Value]) -> None:
             start = e.mul(number, divisor)
             first, last = e.sub(self.begin, start), e.sub(self.end, start)
             first = e.larger(first, 0)
             last = e.smaller(last, width)
             body(number, first, last)
-            return carried
 
         e.loop(first_line, last_line, 1, [], line)
 

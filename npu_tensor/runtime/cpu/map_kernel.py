@@ -26,8 +26,8 @@ class MapKernel(LoopBase):
         whole = e.sub(e.sub(last, first), e.op("and", e.sub(last, first), step - 1))
         stop = e.add(first, e.select(e.compare("slt", first, last), whole, 0))
 
-        def vectors(streaming: bool) -> Callable[[Value, list[Value]], list[Value]]:
-            def body(index: Value, carried: list[Value]) -> list[Value]:
+        def vectors(streaming: bool) -> Callable[[Value, list[Value]], None]:
+            def body(index: Value, _: list[Value]) -> None:
                 places = self.places(pointers, index, unroll)
                 # All loads come before all stores: LLVM cannot exchange them, as operands may overlap.
                 results = [self.evaluate(self.program.outputs, dict(known), place) for place in places]
@@ -39,24 +39,21 @@ class MapKernel(LoopBase):
                         e.store_streaming(dtype, [self.as_stored(output, value) for value in values], address)
                     else:
                         self.store(output, values, places)
-                return carried
 
             return body
 
-        def remainder(index: Value, carried: list[Value]) -> list[Value]:
+        def remainder(index: Value, _: list[Value]) -> None:
             place = Place(pointers, index, index, index, e.first_lanes(e.sub(last, index)))
             for output, value in enumerate(self.evaluate(self.program.outputs, dict(known), place)):
                 self.store(output, [value], [place])
-            return carried
 
         def usual() -> list[Value]:
             return e.loop(first, stop, step, [], vectors(False))
 
-        def past_caches() -> list[Value]:
+        def past_caches() -> None:
             e.loop(first, stop, step, [], vectors(True))
             if e.target.is_x86:
                 e.intrinsic("llvm.x86.sse.sfence", result="void", overloads=())
-            return []
 
         if self.spec.nontemporal and self.outer == 0 and self.streams(unroll):
             e.branch(self.aligned(pointers, first), past_caches, usual)

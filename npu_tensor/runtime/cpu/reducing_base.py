@@ -91,13 +91,11 @@ class ReducingBase(LoopBase):
         fits = available // width
         scratch: dict[int, Value] = {}
 
-        def keeping() -> list[Value]:
+        def keeping() -> None:
             body(stages, scratch)
-            return []
 
-        def computing_again() -> list[Value]:
+        def computing_again() -> None:
             body(self.stages(with_scratch=False), {})
-            return []
 
         if not kept or (self.spec.length is not None and self.spec.length > fits):
             computing_again()
@@ -189,12 +187,11 @@ class ReducingBase(LoopBase):
         return result
 
     def store_outputs(self, stage: Stage, walk: Walk, known: list[dict[int, Value]], scratch: dict[int, Value]) -> None:
-        def vectors(position: Value, carried: list[Value]) -> list[Value]:
+        def vectors(position: Value, _: list[Value]) -> None:
             places = walk.places(position)
             results = self.evaluate_stage(stage, places, known, scratch)
             for number, output in enumerate(stage.outputs):
                 self.store(output, [result[number] for result in results], places)
-            return carried
 
         self.emitter.loop(walk.begin, walk.end, walk.step, [], vectors)
 

@@ -38,9 +38,8 @@ class RowKernel(ReducingBase):
             return
 
         def rows(stages: list[Stage], scratch: dict[int, Value]) -> None:
-            def row(number: Value, carried: list[Value]) -> list[Value]:
+            def row(number: Value, _: list[Value]) -> None:
                 self.row(number, stages, scratch)
-                return carried
 
             self.emitter.loop(self.begin, self.end, 1, [], row)
 
@@ -126,7 +125,7 @@ class RowKernel(ReducingBase):
         starts = [e.constant(number * e.lanes, "i64") for number in range(count)]
         masks = [None] * (count - 1) + [None if length == full else e.first_lanes(rest)]
 
-        def row(number: Value, carried: list[Value]) -> list[Value]:
+        def row(number: Value, _: list[Value]) -> None:
             pointers = self.row_pointers(number)
             places = [Place(pointers, start, start, start, mask) for start, mask in zip(starts, masks, strict=True)]
             known = self.known
@@ -143,7 +142,6 @@ class RowKernel(ReducingBase):
                     values = [result[position] for result in results]
                     known[instruction] = self.reduce_vectors(self.reduction(instruction), values, places)
             self.store_per_row(known, pointers)
-            return carried
 
         # The promised length is not trusted: should it be another, the kernel does nothing.
         promised = e.compare("eq", self.inner, full) if length == full else e.compare("ult", rest, e.lanes)

@@ -224,9 +224,9 @@ class SsaBuilder:
         end: ValueOrNumber,
         step: int,
         carried: Sequence[Value],
-        body: Callable[[Value, list[Value]], Sequence[Value]],
+        body: Callable[[Value, list[Value]], Sequence[Value] | None],
     ) -> list[Value]:
-        """for (i = begin; i < end; i += step) carried = body(i, carried). Returns `carried`."""
+        """for (i = begin; i < end; i += step) carried = body(i, carried). Returns `carried`; None is nothing."""
         start, stop = self.operand(begin, "i64"), self.operand(end, "i64")
         head, done, entry = self.fresh("loop"), self.fresh("done"), self.block
         nonempty = self.compare("slt", start, stop)
@@ -235,7 +235,7 @@ class SsaBuilder:
         phis = len(self.lines)
         index, *current = (Value(f"%{self.fresh()}", value.type) for value in (start, *carried))
         self.lines += [""] * (1 + len(current))
-        result = list(body(index, current))
+        result = list(body(index, current) or ())
         following = self.add(index, step)
         latch = self.block
         again = self.compare("slt", following, stop)
@@ -252,15 +252,18 @@ class SsaBuilder:
         ]
 
     def branch(
-        self, condition: Value, then: Callable[[], Sequence[Value]], otherwise: Callable[[], Sequence[Value]]
+        self,
+        condition: Value,
+        then: Callable[[], Sequence[Value] | None],
+        otherwise: Callable[[], Sequence[Value] | None],
     ) -> list[Value]:
-        """if (condition) then() else otherwise(); both give values of the same types."""
+        """if (condition) then() else otherwise(); both give values of the same types, or None."""
         yes, no, join = self.fresh("then"), self.fresh("else"), self.fresh("join")
         self.statement(f"br i1 {condition.name}, label %{yes}, label %{no}")
         arms = []
         for label, arm in ((yes, then), (no, otherwise)):
             self.label(label)
-            values = list(arm())
+            values = list(arm() or ())
             arms.append((values, self.block))
             self.statement(f"br label %{join}")
         self.label(join)

@@ -40,10 +40,9 @@ class TileKernel(MapKernel):
             pointers = self.row_pointers(e.add(e.mul(matrix, height), row))
             rows = e.smaller(e.sub(height, row), TILE)
 
-            def tile(position: Value, carried: list[Value]) -> list[Value]:
+            def tile(position: Value, _: list[Value]) -> None:
                 column = e.mul(position, TILE)
                 self.tile(pointers, rows, column, e.smaller(e.add(column, TILE), width))
-                return carried
 
             e.loop(first, last, 1, [], tile)
 
@@ -54,7 +53,7 @@ class TileKernel(MapKernel):
         e = self.emitter
         copies = {number: self.copy(number, pointers[number], rows, first, last) for number in self.copies}
 
-        def line(row: Value, carried: list[Value]) -> list[Value]:
+        def line(row: Value, _: list[Value]) -> None:
             moved = list(pointers)
             for number, operand in enumerate(self.operands):
                 if number in copies:
@@ -63,7 +62,6 @@ class TileKernel(MapKernel):
                     distance = e.mul(row, self.outer_strides[number][-1])
                     moved[number] = e.address(pointers[number], distance, operand.dtype)
             self.line(moved, first, last)
-            return carried
 
         e.loop(0, rows, 1, [], line)
 
@@ -86,24 +84,23 @@ class TileKernel(MapKernel):
         origin = e.sub(e.mul(first_row, -TILE), first_column)
         copy = e.address(self.copies[number], origin, dtype)
 
-        def column(position: Value, carried: list[Value]) -> list[Value]:
+        def column(position: Value, _: list[Value]) -> None:
             position = e.smaller(position, last_column)
             start = e.address(source, e.mul(position, stride), dtype)
 
-            def block(row: Value, carried: list[Value]) -> list[Value]:
+            def block(row: Value, _: list[Value]) -> None:
                 row = e.smaller(row, last_row)
                 place = e.address(start, row, dtype)
                 columns = []
-                for _ in range(count):
+                for _line in range(count):
                     columns.append(e.assign(type_, f"load {type_}, ptr {place.name}, align {size}"))
                     place = e.address(place, stride, dtype)
                 destination = e.address(copy, e.add(e.mul(row, TILE), position), dtype)
                 for number, line in enumerate(e.transpose(columns)):
                     place = e.address(destination, e.constant(number * TILE, "i64"), dtype)
                     e.store_raw(dtype, line, place)
-                return carried
 
-            return e.loop(first_row, rows, count, carried, block)
+            e.loop(first_row, rows, count, [], block)
 
         e.loop(first_column, last, count, [], column)
         return copy
