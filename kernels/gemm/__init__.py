@@ -49,10 +49,10 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     operand = _operand(task.inputs[0].dtype, target)
     if isinstance(operand, Refusal):
         return operand
-    found = epilogue(task, target.array.arch, _SUMS[operand])
-    if isinstance(found, Refusal):
-        return found
-    return _offer(task, target, operand, *found)
+    code = epilogue(task, target.array.arch, _SUMS[operand])
+    if isinstance(code, Refusal):
+        return code
+    return _offer(task, target, operand, *code)
 
 
 _OPERANDS: Final = {"bfloat16": "bfloat16", "float16": "bfloat16", "int8": "int8", "uint8": "int16", "int16": "int16"}
