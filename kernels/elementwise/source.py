@@ -69,23 +69,23 @@ def short_loads(plan: ElementwisePlan, formula: Formula) -> set[int]:
 def map_text(plan: ElementwisePlan, formula: Formula) -> str:
     """The function nt_map: one tile. Column operands put a loop over rows around the loop over vectors."""
     program, lanes = formula.program, formula.lanes
-    given: dict[int, str] = {}
+    expressions: dict[int, str] = {}
     same: set[int] = set()  # in every vector of a row
     for number, instruction in enumerate(program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
         slot, dtype = formula.slots[instruction.value], instruction.dtype
         if slot < 0:
-            given[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
+            expressions[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
             same.add(number)
         elif slot in plan.columns:
             value = f"static_cast<{emitter.REGISTERS[dtype]}>(in{slot}[first + row])"
-            given[number] = emitter.broadcast(value, dtype, lanes)
+            expressions[number] = emitter.broadcast(value, dtype, lanes)
             same.add(number)
         else:
-            given[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {lanes}>(in{slot} + i)"
+            expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {lanes}>(in{slot} + i)"
     code = emitter.statements(
-        program, given, lanes, formula.precision, invariant=same, short=short_loads(plan, formula)
+        program, expressions, lanes, formula.precision, invariant=same, short=short_loads(plan, formula)
     )
     stores = [f"nt::store(out{number} + i, {code.values[root]});" for number, root in enumerate(program.outputs)]
     lines = [

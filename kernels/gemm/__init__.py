@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
-from npu_tensor.kernels.codegen.words import Word
-from npu_tensor.kernels.gemm.design import MatrixBatch, column_elements, design, row_elements
+from npu_tensor.kernels.gemm.design import MatrixBatch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
-from npu_tensor.kernels.gemm.tiles import GemmProblem, Tiling, search
+from npu_tensor.kernels.gemm.tiles import SUMS, GemmProblem, Tiling, search
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -49,17 +48,14 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     operand = _operand(task.inputs[0].dtype, target)
     if isinstance(operand, Refusal):
         return operand
-    found = epilogue(task, target.array.arch, _SUMS[operand])
-    if isinstance(found, Refusal):
-        return found
-    return _offer(task, target, operand, *found)
+    code = epilogue(task, target.array.arch, SUMS[operand])
+    if isinstance(code, Refusal):
+        return code
+    return _offer(task, target, operand, *code)
 
 
 _OPERANDS: Final = {"bfloat16": "bfloat16", "float16": "bfloat16", "int8": "int8", "uint8": "int16", "int16": "int16"}
 """What the host converts operands to for the array, float32 aside."""
-
-_SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "int8": "int32", "int16": "int32"}
-"""Dtype of the sums, by that of the operands on the array."""
 
 
 def _operand(dtype: DType | None, target: Target) -> str | Refusal:
@@ -105,12 +101,12 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     padded_m, padded_n, padded_k = tiling.padded(problem)
     a, b = (_without(layout, layout.strides, 0) for layout in (operands.a, _swapped(operands.b, transposed)))
     b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
-    word = _SUMS[operand]
+    word = SUMS[operand]
     vectors = [
         HostOperand(number, False, _vector(task.inputs[number], dim), (elements,), word)
         for numbers, dim, elements in (
-            (reads.rows, -1, row_elements(problem, tiling)),
-            (reads.columns, -2, column_elements(problem, tiling)),
+            (reads.rows, -1, tiling.row_elements(problem)),
+            (reads.columns, -2, tiling.column_elements(problem)),
         )
         for number in numbers
     ]

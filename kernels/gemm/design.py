@@ -37,7 +37,7 @@ from npu_tensor.kernels.gemm.tiles import (
     store_cycles,
 )
 
-__all__ = ["MatrixBatch", "column_elements", "design", "row_elements"]
+__all__ = ["MatrixBatch", "design"]
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 MULTIPLY_BYTES: Final = 3072
@@ -52,6 +52,10 @@ class MatrixBatch(NamedTuple):
     a: tuple[int, ...] = ()
     b: tuple[int, ...] = ()
 
+    def matrices(self, steps: tuple[int, ...]) -> int:
+        """How many an operand has."""
+        return 1 + sum(step * (extent - 1) for extent, step in zip(self.extents, steps, strict=True))
+
 
 SINGLE: Final = MatrixBatch()
 
@@ -60,7 +64,7 @@ def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     """The functions of a core."""
     r, s, t, rows, columns = problem.blocks
     operand, result = C_TYPES[problem.operand], C_TYPES[problem.result]
-    total = _sum_type(problem)
+    total = C_TYPES[problem.word]
     names = [f"row{i}" for i in range(problem.row_operands)] + [f"column{i}" for i in range(problem.column_operands)]
     held = "".join(f", const {total} *__restrict {name}" for name in names)
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
@@ -115,27 +119,6 @@ extern "C" void nt_gemm_spread_column(const {operand} *__restrict slice, {total}
     return Source("nt_gemm", text)
 
 
-def _sum_type(problem: GemmProblem) -> str:
-    return "float" if problem.operand in ("bfloat16", "float32") else "int32"
-
-
-def _matrices(extents: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    """How many matrices an operand has."""
-    return 1 + sum(step * (extent - 1) for extent, step in zip(extents, steps, strict=True))
-
-
-def row_elements(problem: GemmProblem, tiling: Tiling) -> int:
-    """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
-    _, n, _ = tiling.padded(problem)
-    return int(n + tiling.memtile_k * tiling.n * problem.sizes[0] // 4)
-
-
-def column_elements(problem: GemmProblem, tiling: Tiling) -> int:
-    """Words of the host buffer of a column operand: every row of an object of A's fifo reads on behind its first."""
-    m, _, _ = tiling.padded(problem)
-    return int(m + tiling.memtile_k * problem.sizes[0] // 4)
-
-
 def design(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch = SINGLE) -> Design:
     """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, column operands, C [batch, M, N].
 
@@ -157,7 +140,7 @@ class _Maker:
         self.problem, self.tiling, self.epilogue, self.batch = problem, tiling, epilogue, batch
         self.m, self.n, self.k = tiling.padded(problem)
         self.groups = tiling.rows // tiling.shared
-        word = "float32" if _sum_type(problem) == "float" else "int32"
+        word = problem.word
         self.sums = ObjectType(word, (tiling.m * tiling.n,))
         self.row = ObjectType(word, (tiling.n // problem.blocks.t * 16,))
         self.column = ObjectType(word, (tiling.m * problem.blocks.t,))
@@ -167,9 +150,9 @@ class _Maker:
         self.b_type = ObjectType(problem.operand, (tiling.k * tiling.n,))
         self.c_type = ObjectType(problem.result, (tiling.store_rows(problem.blocks) * tiling.n,))
         self.builder = d = Builder("gemm", problem.arch, problem.columns)
-        self.a = d.host_buffer("a", problem.operand, _matrices(batch.extents, batch.a) * self.m * self.k)
-        self.b = d.host_buffer("b", problem.operand, _matrices(batch.extents, batch.b) * self.k * self.n)
-        wide, tall = row_elements(problem, tiling), column_elements(problem, tiling)
+        self.a = d.host_buffer("a", problem.operand, batch.matrices(batch.a) * self.m * self.k)
+        self.b = d.host_buffer("b", problem.operand, batch.matrices(batch.b) * self.k * self.n)
+        wide, tall = tiling.row_elements(problem), tiling.column_elements(problem)
         self.rows = [d.host_buffer(f"row{i}", word, wide) for i in range(problem.row_operands)]
         self.columns = [d.host_buffer(f"column{i}", word, tall) for i in range(problem.column_operands)]
         self.c = d.host_buffer("c", problem.result, problem.batch * self.m * self.n)

@@ -59,16 +59,16 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     operands = _operands(task, word)
     if isinstance(operands, Refusal):
         return operands
-    given, reads = operands
-    reason = emitter.refusal(program, given)
+    expressions, reads = operands
+    reason = emitter.refusal(program, expressions)
     if reason is not None:
         return Refusal(reason)
     precision: Precision = "full" if task.outputs[0].dtype.name in ("float32", "float16") else "half"
     program_bytes = cycles.program_bytes(program, precision)
     if program_bytes > PROGRAM_BYTES - ROW_BYTES * len(reads.rows) - COLUMN_BYTES * len(reads.columns):
         return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")
-    same = [number for number in given if program.instructions[number].primitive == "scalar"]
-    code = emitter.statements(program, given, LANES, precision, invariant=same)
+    same = [number for number in expressions if program.instructions[number].primitive == "scalar"]
+    code = emitter.statements(program, expressions, LANES, precision, invariant=same)
     return (
         Epilogue(
             tuple(code.hoisted),
@@ -88,7 +88,7 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
     rows: list[int] = []
     columns: list[int] = []
     scalars: list[int] = []
-    given: dict[int, str] = {}
+    expressions: dict[int, str] = {}
     for number, instruction in enumerate(task.program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
@@ -97,19 +97,21 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
         # Slot 0 is the sum of products, slot i the i-th input behind A and B.
         slot = instruction.value + 1
         if instruction.value == 0:
-            given[number] = _load("sums + j", word, instruction.dtype)
+            expressions[number] = _load("sums + j", word, instruction.dtype)
         elif instruction.primitive == "scalar":
             place = _place(scalars, slot)
-            given[number] = emitter.broadcast(runtime_word("words", place, instruction.dtype), instruction.dtype, LANES)
+            expressions[number] = emitter.broadcast(
+                runtime_word("words", place, instruction.dtype), instruction.dtype, LANES
+            )
         elif _is_row(task.inputs[slot]):
-            given[number] = _load(f"row{_place(rows, slot)} + across", word, instruction.dtype)
+            expressions[number] = _load(f"row{_place(rows, slot)} + across", word, instruction.dtype)
         elif _is_column(task.inputs[slot]):
-            given[number] = _load(f"column{_place(columns, slot)} + down + j", word, instruction.dtype)
+            expressions[number] = _load(f"column{_place(columns, slot)} + down + j", word, instruction.dtype)
         else:
             return Refusal("an epilogue with a whole matrix, or with different operands along the batch")
     if len(rows) + len(columns) > MOST_OPERANDS:
         return Refusal(f"an epilogue with {len(rows) + len(columns)} operands")
-    return given, Reads(tuple(rows), tuple(columns), tuple(scalars))
+    return expressions, Reads(tuple(rows), tuple(columns), tuple(scalars))
 
 
 def _place(slots: list[int], slot: int) -> int:

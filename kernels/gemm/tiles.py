@@ -15,10 +15,12 @@ import numpy as np
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch, Blocks
 from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
+from npu_tensor.kernels.codegen.words import Word
 
 __all__ = [
     "BLOCK_CYCLES",
     "STACK",
+    "SUMS",
     "GemmProblem",
     "Tiling",
     "clear_cycles",
@@ -79,10 +81,18 @@ class GemmProblem(NamedTuple):
         return ARRAYS[self.arch].blocks[self.operand]
 
     @property
+    def word(self) -> Word:
+        """Dtype of the sums."""
+        return SUMS[self.operand]
+
+    @property
     def sizes(self) -> tuple[int, int]:
         """Bytes of an operand's and of a result's element."""
         return _SIZES[self.operand], _SIZES[self.result]
 
+
+SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "int8": "int32", "int16": "int32"}
+"""Dtype of the sums, by that of the operands on the array."""
 
 _SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
 
@@ -126,6 +136,14 @@ class Tiling(NamedTuple):
             _up(problem.n, self.columns * self.n),
             _up(problem.k, self.memtile_k),
         )
+
+    def row_elements(self, problem: GemmProblem) -> int:
+        """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
+        return int(self.padded(problem)[1] + self.memtile_k * self.n * problem.sizes[0] // 4)
+
+    def column_elements(self, problem: GemmProblem) -> int:
+        """Words of the host buffer of a column operand: every row of A in an object reads on behind its first."""
+        return int(self.padded(problem)[0] + self.memtile_k * problem.sizes[0] // 4)
 
     def transfers(self, problem: GemmProblem) -> int:
         """How many the host starts in a run."""

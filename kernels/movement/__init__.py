@@ -114,8 +114,8 @@ def _span(source: Input, number: int) -> HostOperand | None:
     reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
     low = offset + sum(step for step in reach if step < 0)
     span = sum(map(abs, reach)) + 1
-    wanted = math.prod(extent for extent, stride in zip(shape, strides, strict=True) if stride)
-    if span > SPARSEST * wanted:
+    distinct = math.prod(extent for extent, stride in zip(shape, strides, strict=True) if stride)
+    if span > SPARSEST * distinct:
         return None
     return HostOperand(number, False, Layout((span,), (1,), low), (_rounded(span, source.dtype),), source.dtype.name)
 
@@ -193,22 +193,22 @@ def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
     """Plans for several copies at once. Each has lanes of its own, or shares one with others of the same objects."""
     elements = sum(copy.elements for copy in copies)
     spare = lanes - len(copies)
-    found: list[CopyPlan] = []
+    plans: list[CopyPlan] = []
     for copy in copies:
         planned = plan(copy, 1 + spare * copy.elements // elements if spare > 0 else 1)
         if isinstance(planned, str):
             return planned
-        found.append(planned)
-    moves = sum(one.moves for one in found)
+        plans.append(planned)
+    moves = sum(one.moves for one in plans)
     if moves > MOST_MOVES:
         return f"it would take {moves} transfers, more than {MOST_MOVES}"
-    if len({(one.words, one.dims) for one in found}) > lanes:
+    if len({(one.words, one.dims) for one in plans}) > lanes:
         # Without an order of their own the objects may be cut anywhere.
-        words = math.gcd(*(one.words for one in found))
-        if words < SMALLEST_OBJECT or any(one.dims for one in found):
+        words = math.gcd(*(one.words for one in plans))
+        if words < SMALLEST_OBJECT or any(one.dims for one in plans):
             return f"{len(copies)} operands of different shapes on {lanes} pairs of shim channels"
-        found = [one._replace(words=words) for one in found]
-    return found
+        plans = [one._replace(words=words) for one in plans]
+    return plans
 
 
 def _offer(task: Task, target: Target, pieces: list[tuple[CopyPlan, int]], operands: list[HostOperand]) -> Offer:

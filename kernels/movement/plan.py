@@ -217,7 +217,7 @@ def plan(copy: Copy, lanes: int) -> CopyPlan | str:
         fill.insert(0, (height, rows.source))
         drain.insert(0, (height, rows.target))
     work = _lanes(copy, outer, tiles, _Box(tuple(fill), tuple(drain)), lanes, 1)
-    return _planned(width * height, (), None, work)
+    return _planned(width * height, work)
 
 
 def _transposing(
@@ -226,14 +226,11 @@ def _transposing(
     """Boxes that are read along the source's innermost loop and transposed in the memtile."""
     column, row = crossing
     width, height = _sides(column.extent, row.extent, limit // unit, min(LONGEST_SIDE, LONGEST_RUN // unit))
-    box = _Box(
-        ((height, row.source), (width * unit, 1)),
-        ((width, column.target), (height * unit, 1)),
-    )
+    box = _Box(((height, row.source), (width * unit, 1)), ((width, column.target), (height * unit, 1)))
     rest = [loop for loop in outer if loop not in crossing]
     work = _lanes(copy, rest, [(column, width), (row, height)], box, lanes, 1)
-    dims = [(width, unit), (height, width * unit), *([(unit, 1)] if unit > 1 else [])]
-    return _planned(width * height * unit, tuple(dims), None, work)
+    dims = ((width, unit), (height, width * unit), *([(unit, 1)] if unit > 1 else []))
+    return _planned(width * height * unit, work, dims)
 
 
 def _sides(columns: int, rows: int, limit: int, longest: int) -> tuple[int, int]:
@@ -270,14 +267,14 @@ def plan_subword(copy: Copy, itemsize: int, lanes: int) -> CopyPlan | str:
     box = _Box(((height, row.source), (width, 1)), ((width, column.target), (height, 1)))
     rest = [loop for loop in copy.loops if loop not in crossing]
     work = _lanes(copy, rest, [(column, width), (row, height)], box, lanes, per_word)
-    return _planned(chunk * width // per_word, (), TransposedBox(height, width, chunk), work)
+    return _planned(chunk * width // per_word, work, transpose=TransposedBox(height, width, chunk))
 
 
 def _planned(
     words: int,
-    dims: tuple[tuple[int, int], ...],
-    transpose: TransposedBox | None,
     lanes: tuple[tuple[BoxMoves, ...], ...] | None,
+    dims: tuple[tuple[int, int], ...] = (),
+    transpose: TransposedBox | None = None,
 ) -> CopyPlan | str:
     if lanes is None:
         return "a step between elements is no multiple of 4 bytes or larger than 4 MiB"

@@ -72,8 +72,8 @@ def _offer(task: RowTask, target: Target) -> Offer | Refusal:
     if not tensors:
         return Refusal("no tensor to stream: the host computes it faster")
     if streams > 2 or len(row.outputs) > 2:
-        found = f"{streams} inputs and {len(row.outputs)} outputs that differ from row to row"
-        return Refusal(f"{found}; a core has two channels for each")
+        counts = f"{streams} inputs and {len(row.outputs)} outputs that differ from row to row"
+        return Refusal(f"{counts}; a core has two channels for each")
     if tensors + len(row.outputs) > HOST_BUFFERS:
         return Refusal(f"{tensors} inputs and {len(row.outputs)} outputs; a design has {HOST_BUFFERS} host buffers")
     pitch = _pitch(task)
@@ -98,7 +98,7 @@ def _obstacle(row: RowProgram, length: int, pitch: int, longest: int) -> str:
 
 def _unable(program: Program) -> str | None:
     """What a core cannot compute."""
-    given = []
+    inputs = []
     for number, instruction in enumerate(program.instructions):
         if reduces(instruction):
             operand = program.instructions[instruction.operands[0]].dtype
@@ -106,11 +106,11 @@ def _unable(program: Program) -> str | None:
             if not has_code(instruction.primitive, summed):
                 return f"{instruction.primitive} of {operand} is left to the CPU"
         if reduces(instruction) or instruction.primitive in ("load", "scalar", "index"):
-            given.append(number)
+            inputs.append(number)
     if any(i.primitive == "scalar" and i.value >= 0 and not word_dtype(program, i.value) for i in program.instructions):
         return "a number is used as a float and as an integer"
-    found = emitter.refusal(program, given, range(len(program.instructions)))
-    return found and f"{found} is left to the CPU"
+    reason = emitter.refusal(program, inputs, range(len(program.instructions)))
+    return reason and f"{reason} is left to the CPU"
 
 
 def _input_access(layouts: tuple[RowLayout | None, ...]) -> list[Access]:

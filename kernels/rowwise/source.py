@@ -98,11 +98,13 @@ class _Code:
         return emitter.broadcast(runtime_word("parameters", self.row.numbers.index(slot), dtype), dtype, self.lanes)
 
     def statements(
-        self, roots: Sequence[int], given: Mapping[int, str], invariant: Collection[int], prefix: str = "v"
+        self, roots: Sequence[int], expressions: Mapping[int, str], invariant: Collection[int], prefix: str = "v"
     ) -> emitter.Statements:
         """What computes `roots`, roughly where small errors vanish."""
         precision: Precision = "half" if self.rough.issuperset(roots) else "full"
-        return emitter.statements(self.program, given, self.lanes, precision, roots, invariant, self.short, prefix)
+        return emitter.statements(
+            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix
+        )
 
     def walk(
         self,
@@ -118,9 +120,9 @@ class _Code:
 
         loaded: values that an earlier pass stored in `value<n>`. stored: those that this one stores there.
         """
-        given, invariant = self.operands(places, start, known)
-        given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
-        code = self.statements(walk.roots, given, invariant)
+        expressions, invariant = self.operands(places, start, known)
+        expressions.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
+        code = self.statements(walk.roots, expressions, invariant)
         lines = [*code.hoisted, f"{self.loop}({count}, [&](int32 start, auto lanes) {{"]
         lines += ["  " + line for line in code.body]
         for reduction in walk.reductions:
@@ -140,8 +142,8 @@ class _Code:
         lines = [f"const auto row{reduction} = {state}total{reduction}.value();" for reduction in walk.reductions]
         new = [value for value in self.row_values[number] if value not in walk.reductions]
         if new:
-            given, invariant = self.operands(places, "0", [*known, *walk.reductions])
-            code = self.statements(new, given, invariant, f"w{number}_")
+            expressions, invariant = self.operands(places, "0", [*known, *walk.reductions])
+            code = self.statements(new, expressions, invariant, f"w{number}_")
             lines += _called([*code.hoisted, *code.body])
             lines += [f"const auto row{value} = {code.values[value]};" for value in new]
         return "\n".join(lines)
@@ -150,9 +152,9 @@ class _Code:
         """Statements that store the outputs with one element per row."""
         if not self.per_row:
             return ""
-        given, invariant = self.operands(places, "0", known)
+        expressions, invariant = self.operands(places, "0", known)
         roots = [self.program.outputs[number] for number in self.per_row]
-        code = emitter.statements(self.program, given, self.lanes, "full", roots, invariant, self.short)
+        code = emitter.statements(self.program, expressions, self.lanes, "full", roots, invariant, self.short)
         lines = _called([*code.hoisted, *code.body])
         for output in self.per_row:
             value = code.values[self.program.outputs[output]]

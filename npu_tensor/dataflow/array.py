@@ -158,8 +158,8 @@ def arch_of(name: str) -> Arch:
 
     Raises DeviceError, which lists the names.
     """
-    asked = _plain(name)
-    spelled = {asked, asked.removeprefix("npu"), asked.removeprefix("ryzenai")}
+    plain = _plain(name)
+    spelled = {plain, plain.removeprefix("npu"), plain.removeprefix("ryzenai")}
     for arch, names in ARRAY_NAMES.items():
         if not spelled.isdisjoint(map(_plain, names)):
             return arch

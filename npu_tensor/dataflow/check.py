@@ -67,7 +67,7 @@ def check(design: Design) -> list[Violation]:
     """
     index = Index(design)
     for stage in STAGES:
-        found = [violation for rule in stage for violation in rule(index)]
-        if found:
-            return found
+        violations = [violation for rule in stage for violation in rule(index)]
+        if violations:
+            return violations
     return []

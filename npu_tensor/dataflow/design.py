@@ -99,7 +99,7 @@ class ObjectType(NamedTuple):
 
 
 class Dim(NamedTuple):
-    """One dimension of a DMA's walk through an object."""
+    """One dimension of the order in which a DMA reads or writes an object."""
 
     size: int
     stride: int
@@ -369,8 +369,8 @@ class _Recorder:
             raise ArgumentError(
                 f"{function.symbol} takes {len(function.arguments)} arguments, but {len(arguments)} were given"
             )
-        given = tuple(a.name if isinstance(a, (CoreBuffer, RuntimeParameter)) else a for a in arguments)
-        self.blocks[-1].append(Call(function.symbol, given))
+        names = tuple(a.name if isinstance(a, (CoreBuffer, RuntimeParameter)) else a for a in arguments)
+        self.blocks[-1].append(Call(function.symbol, names))
 
 
 _recording: ContextVar[_Recorder | None] = ContextVar("recording", default=None)
@@ -615,11 +615,11 @@ def _dims(dims: Sequence[tuple[int, int]]) -> Dims:
 def _offsets(children: Sequence[ObjectFifo], offsets: Sequence[int] | None) -> tuple[int, ...]:
     if offsets is not None:
         return tuple(offsets)
-    found, position = [], 0
+    starts, position = [], 0
     for child in children:
-        found.append(position)
+        starts.append(position)
         position += child.type.elements
-    return tuple(found)
+    return tuple(starts)
 
 
 def _memtile(tiles: Sequence[Tile], fifo: str) -> Tile:

@@ -300,7 +300,7 @@ def operands(problem: GemmProblem) -> tuple[Array, Array]:
     ("aie2p", Tiling(4, 8, 16, 16, 8, 3)),
 ])  # fmt: skip
 def test_extents_around_those_of_the_tiles(arch: Arch, tiling: Tiling, transposed: bool) -> None:
-    rows, columns, gathered = tiling.rows * tiling.m, tiling.columns * tiling.n, tiling.k * tiling.stretch
+    rows, columns, gathered = tiling.rows * tiling.m, tiling.columns * tiling.n, tiling.memtile_k
     extents = [(1, 1, 1), (tiling.m - 1, tiling.n + 1, tiling.k), (rows, columns, gathered)]
     extents += [(rows + 1, columns - 1, gathered + 1), (2 * rows - 3, 2 * columns, 3 * gathered - 1)]
     for m, n, k in extents:

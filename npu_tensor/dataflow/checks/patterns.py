@@ -41,8 +41,8 @@ class _AccessPattern:
         """All that the shim's DMA cannot do."""
         sizes, strides = self.sizes, self.strides
         if len(sizes) != 4 or len(strides) != 4:
-            found = f"{len(sizes)} sizes and {len(strides)} strides, not 4 each."
-            yield self.violation("dimensions", len(sizes), 4, found)
+            text = f"{len(sizes)} sizes and {len(strides)} strides, not 4 each."
+            yield self.violation("dimensions", len(sizes), 4, text)
         elif min(sizes) < 1:
             yield self.violation("size", min(sizes), 1, f"the size {min(sizes)} is below 1.")
         else:
@@ -58,22 +58,22 @@ class _AccessPattern:
         last = self.offset + sum(step for step in reach if step > 0)
         for element in (first, last):
             if not 0 <= element <= end:
-                found = f"it reaches element {element}, and {self.buffer.name} has 0 to {end}."
-                yield self.violation("bounds", element, end, found)
+                text = f"it reaches element {element}, and {self.buffer.name} has 0 to {end}."
+                yield self.violation("bounds", element, end, text)
 
     def _sizes(self) -> Iterator[Violation]:
         sizes, limit = self.sizes, LIMITS["shim"].wrap
         if sizes[0] > ITERATIONS:
-            found = f"sizes[0] is {sizes[0]}, and can be {ITERATIONS}; use sizes[1]."
-            yield self.violation("size", sizes[0], ITERATIONS, found)
+            text = f"sizes[0] is {sizes[0]}, and can be {ITERATIONS}; use sizes[1]."
+            yield self.violation("size", sizes[0], ITERATIONS, text)
         if sizes[2] > limit:
-            found = f"sizes[2] is {sizes[2]}, and can be {limit}; use sizes[1]."
-            yield self.violation("size", sizes[2], limit, found)
+            text = f"sizes[2] is {sizes[2]}, and can be {limit}; use sizes[1]."
+            yield self.violation("size", sizes[2], limit, text)
         words = sizes[3] * self.itemsize // WORD
         linear = sizes[1:3] == (1, 1) and self.strides[1:] == (0, 0, 1)
         if words > limit and not linear:
-            found = f"sizes[3] is {words} words, and can be {limit} unless the next are 1 with strides of 0."
-            yield self.violation("size", words, limit, found)
+            text = f"sizes[3] is {words} words, and can be {limit} unless the next are 1 with strides of 0."
+            yield self.violation("size", words, limit, text)
         length, limit = math.prod(sizes[1:]) * self.itemsize // WORD, LIMITS["shim"].length
         if length > limit:
             yield self.violation("length", length, limit, f"sizes[1:] have {length} words, and can have {limit}.")
@@ -84,21 +84,21 @@ class _AccessPattern:
         for position, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
             least = 0 if position == 0 else 1
             if size > 1 and stride < least:
-                found = f"strides[{position}] is {stride}; only strides[0] can be 0, and none negative."
-                yield self.violation("stride", stride, least, found)
+                text = f"strides[{position}] is {stride}; only strides[0] can be 0, and none negative."
+                yield self.violation("stride", stride, least, text)
             words = stride * self.itemsize // WORD
             if words > limit and (size > 1 or position == 3):
-                found = f"strides[{position}] is {words} words, and can be {limit}."
-                yield self.violation("stride", words, limit, found)
+                text = f"strides[{position}] is {words} words, and can be {limit}."
+                yield self.violation("stride", words, limit, text)
         if sizes[3] == 1 or strides[3] == 1:
             return
         if self.itemsize != WORD:
-            found = f"strides[3] is {strides[3]}, and must be 1 for elements of {self.itemsize} bytes."
-            yield self.violation("stride", strides[3], 1, found)
+            text = f"strides[3] is {strides[3]}, and must be 1 for elements of {self.itemsize} bytes."
+            yield self.violation("stride", strides[3], 1, text)
         elif sizes[1:3] == (1, 1):
             # Up to mlir-aie 1.3 this moves neighbours instead (its issue 2930).
-            found = f"strides[3] is {strides[3]}, and can only be 1 after two sizes of 1; use sizes[2] and strides[2]."
-            yield self.violation("stride", strides[3], 1, found)
+            text = f"strides[3] is {strides[3]}, and can only be 1 after two sizes of 1; use sizes[2] and strides[2]."
+            yield self.violation("stride", strides[3], 1, text)
 
     def _alignment(self) -> Iterator[Violation]:
         aligned = {f"strides[{position}]": stride for position, stride in enumerate(self.strides)}
@@ -109,8 +109,8 @@ class _AccessPattern:
         for what, elements in aligned.items():
             nbytes = elements * self.itemsize
             if nbytes % WORD:
-                found = f"{what} is {nbytes} bytes, and must be a multiple of {WORD}."
-                yield self.violation("alignment", nbytes, WORD, found)
+                text = f"{what} is {nbytes} bytes, and must be a multiple of {WORD}."
+                yield self.violation("alignment", nbytes, WORD, text)
 
 
 def static_dims(index: Index) -> Iterator[Violation]:
@@ -131,8 +131,8 @@ def _static(index: Index, end: FifoEnd) -> Iterator[Violation]:
 
     if len(dims) > limits.dimensions:
         hint = "; use the access pattern of the transfer" if kind == "shim" else ""
-        found = f"{len(dims)} dimensions, and a {kind} can walk {limits.dimensions}{hint}."
-        yield violation("count", len(dims), limits.dimensions, found)
+        text = f"{len(dims)} dimensions, and a {kind} can walk {limits.dimensions}{hint}."
+        yield violation("count", len(dims), limits.dimensions, text)
         return
     sizes = [size for size, _ in dims]
     if min(sizes) < 1:
@@ -161,17 +161,17 @@ def _static(index: Index, end: FifoEnd) -> Iterator[Violation]:
         words = size * itemsize // WORD if innermost else size
         if words > limits.wrap:
             unit = " words" if innermost else ""
-            found = f"a size is {words}{unit}, and a {kind} counts to {limits.wrap}."
-            yield violation("size", words, limits.wrap, found)
+            text = f"a size is {words}{unit}, and a {kind} counts to {limits.wrap}."
+            yield violation("size", words, limits.wrap, text)
         whole = size if innermost else stride
         if whole * itemsize % WORD and (innermost or size > 1):
             what = "innermost size" if innermost else "stride"
-            found = f"the {what} {whole} has {whole * itemsize} bytes, and must have a multiple of {WORD}."
-            yield violation("alignment", whole * itemsize, WORD, found)
+            text = f"the {what} {whole} has {whole * itemsize} bytes, and must have a multiple of {WORD}."
+            yield violation("alignment", whole * itemsize, WORD, text)
     innermost_stride = dims[-1][1]
     if itemsize != WORD and innermost_stride != 1:
-        found = f"the innermost stride is {innermost_stride}, and must be 1 for elements of {itemsize} bytes."
-        yield violation("stride", innermost_stride, 1, found)
+        text = f"the innermost stride is {innermost_stride}, and must be 1 for elements of {itemsize} bytes."
+        yield violation("stride", innermost_stride, 1, text)
 
 
 def _walked(index: Index, end: FifoEnd) -> list[ObjectType]:

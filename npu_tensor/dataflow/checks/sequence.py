@@ -54,16 +54,16 @@ def waits(index: Index) -> Iterator[Violation]:
 def descriptors(index: Index) -> Iterator[Violation]:
     """Each transfer takes a buffer descriptor of its shim tile until its group is finished."""
     limit = LIMITS["shim"].descriptors
-    taken: dict[object, list[int]] = defaultdict(list)
-    worst: dict[object, int] = {}
+    in_use: dict[object, list[int]] = defaultdict(list)
+    most: dict[object, int] = {}
     for step in index.design.sequence:
         if isinstance(step, Finish):
-            for tile in taken:
-                taken[tile] = [group for group in taken[tile] if group != step.group]
+            for tile in in_use:
+                in_use[tile] = [group for group in in_use[tile] if group != step.group]
         elif (end := index.shim_end(index.fifos[step.fifo])) is not None:
-            taken[end.tile].append(step.group)
-            worst[end.tile] = max(worst.get(end.tile, 0), len(taken[end.tile]))
-    for tile, count in worst.items():
+            in_use[end.tile].append(step.group)
+            most[end.tile] = max(most.get(end.tile, 0), len(in_use[end.tile]))
+    for tile, count in most.items():
         if count > limit:
             message = f"{tile} has {count} transfers in unfinished groups, and can have {limit}; finish groups sooner."
             yield Violation("sequence descriptors", str(tile), count, limit, message)
@@ -71,10 +71,10 @@ def descriptors(index: Index) -> Iterator[Violation]:
 
 def queues(index: Index) -> Iterator[Violation]:
     """A channel queues 4 transfers; more have to wait for the end of earlier ones."""
-    worst: dict[str, int] = {}
+    most: dict[str, int] = {}
     for fifo, _, running in _running(index):
-        worst[fifo.name] = max(worst.get(fifo.name, 0), len(running[fifo.name]))
-    for name, count in worst.items():
+        most[fifo.name] = max(most.get(fifo.name, 0), len(running[fifo.name]))
+    for name, count in most.items():
         if count > QUEUE_DEPTH:
             end = index.shim_end(index.fifos[name])
             message = (
@@ -86,7 +86,7 @@ def queues(index: Index) -> Iterator[Violation]:
 
 def overlaps(index: Index) -> Iterator[Violation]:
     """Drains of different fifos that run at the same time write to different places. Only linear ones are compared."""
-    found: dict[Violation, None] = {}
+    violations: dict[Violation, None] = {}
     for fifo, transfer, running in _running(index):
         span = _span(index, transfer)
         if fifo.producer.kind == "shim" or span is None:
@@ -102,8 +102,8 @@ def overlaps(index: Index) -> Iterator[Violation]:
                         f"drains of fifos {name} and {fifo.name} both write element {start} of {transfer.buffer}, "
                         "and nothing decides which comes last."
                     )
-                    found[Violation("overlap", transfer.buffer, start, min(span[1], theirs[1]), message)] = None
-    yield from found
+                    violations[Violation("overlap", transfer.buffer, start, min(span[1], theirs[1]), message)] = None
+    yield from violations
 
 
 def _running(index: Index) -> Iterator[tuple[ObjectFifo, Transfer, dict[str, list[_Started]]]]:

@@ -161,15 +161,15 @@ def streams(index: Index) -> Iterator[Violation]:
     for row in range(1, 1 + design.array.core_rows):
         up = sum(producer.row <= row < max(tile.row for tile in tiles) for producer, tiles in routed)
         down = sum(min(tile.row for tile in tiles) <= row < producer.row for producer, tiles in routed)
-        for found, each, source, target in ((up, STREAMS_NORTH, row, row + 1), (down, STREAMS_SOUTH, row + 1, row)):
+        for used, each, source, target in ((up, STREAMS_NORTH, row, row + 1), (down, STREAMS_SOUTH, row + 1, row)):
             limit = each * design.columns
-            if found > limit:
+            if used > limit:
                 where = f"from {Tile(0, source)} to {Tile(0, target)}"
                 message = (
-                    f"{found} streams lead {where} and between these rows in the other columns, and the switches of "
+                    f"{used} streams lead {where} and between these rows in the other columns, and the switches of "
                     f"{design.columns} columns have {each} each; join objects in the cores or use more columns."
                 )
-                yield Violation("streams", where, found, limit, message)
+                yield Violation("streams", where, used, limit, message)
 
 
 def descriptors(index: Index) -> Iterator[Violation]:

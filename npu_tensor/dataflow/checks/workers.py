@@ -58,7 +58,7 @@ class _Body:
         self.tile = worker.tile
         self.fifos = {name: _Held(0, 0) for name in worker.fifos}
         self.acquired: dict[int, tuple[Acquire, int]] = {}  # by number, and how many objects came before its first
-        self.found: dict[Violation, None] = {}
+        self.violations: dict[Violation, None] = {}
 
     def run(self, body: tuple[Statement, ...]) -> None:
         for statement in body:
@@ -95,8 +95,8 @@ class _Body:
                 f"{self.tile} releases {statement.objects} objects of fifo {statement.fifo} while it holds {held}."
             )
             self._report("release", statement.objects, held, message)
-        given = min(statement.objects, held)
-        self.fifos[statement.fifo] = _Held(released + given, held - given)
+        count = min(statement.objects, held)
+        self.fifos[statement.fifo] = _Held(released + count, held - count)
 
     def _use(self, element: Element, function: str) -> None:
         acquire, first = self.acquired[element.acquire]
@@ -110,7 +110,7 @@ class _Body:
             self._report("element", element.position, held, message)
 
     def _report(self, rule: str, value: int, limit: int, message: str) -> None:
-        self.found[Violation(rule, str(self.tile), value, limit, message)] = None
+        self.violations[Violation(rule, str(self.tile), value, limit, message)] = None
 
 
 def holds(index: Index) -> Iterator[Violation]:
@@ -118,7 +118,7 @@ def holds(index: Index) -> Iterator[Violation]:
     for worker in index.design.workers:
         body = _Body(index, worker)
         body.run(worker.body)
-        yield from body.found
+        yield from body.violations
         for name, (_, held) in body.fifos.items():
             if held:
                 message = (
@@ -141,27 +141,25 @@ def calls(index: Index) -> Iterator[Violation]:
 def _call(index: Index, worker: Worker, call: Call, fifo_of: dict[int, str]) -> Iterator[Violation]:
     function = index.functions[call.function]
     where = f"{worker.tile}: {function.symbol}"
-    declared, given = len(function.arguments), len(call.arguments)
-    if declared != given:
-        yield Violation(
-            "call", function.symbol, given, declared, f"{where} takes {declared} arguments, and gets {given}."
-        )
+    takes, gets = len(function.arguments), len(call.arguments)
+    if takes != gets:
+        yield Violation("call", function.symbol, gets, takes, f"{where} takes {takes} arguments, and gets {gets}.")
         return
-    for position, (wanted, argument) in enumerate(zip(function.arguments, call.arguments, strict=True)):
-        found: ObjectType | str
+    for position, (declared, argument) in enumerate(zip(function.arguments, call.arguments, strict=True)):
+        actual: ObjectType | str
         if isinstance(argument, Element):
-            found = index.fifos[fifo_of[argument.acquire]].type
+            actual = index.fifos[fifo_of[argument.acquire]].type
         elif isinstance(argument, str):
             item = index.memory[argument]
-            found = item.type
+            actual = item.type
             if item.tile != worker.tile:
                 message = f"{where} gets buffer {argument} of {item.tile}; a core can only use its own."
                 yield Violation("call", argument, str(item.tile), str(worker.tile), message)
         else:
-            found = _number_type(argument, wanted)
-        if _canonical(found) != _canonical(wanted):
-            message = f"{where} takes {wanted} as argument {position}, and gets {found}."
-            yield Violation("call", function.symbol, str(found), str(wanted), message)
+            actual = _number_type(argument, declared)
+        if _canonical(actual) != _canonical(declared):
+            message = f"{where} takes {declared} as argument {position}, and gets {actual}."
+            yield Violation("call", function.symbol, str(actual), str(declared), message)
 
 
 def _canonical(type: ObjectType | str) -> object:
@@ -170,16 +168,16 @@ def _canonical(type: ObjectType | str) -> object:
     return dtype_name(type)
 
 
-def _number_type(number: object, wanted: ObjectType | str) -> str:
-    """The dtype that a Python number is passed as: the wanted one if it fits."""
+def _number_type(number: object, declared: ObjectType | str) -> str:
+    """The dtype that a Python number is passed as: the declared one if it fits."""
     natural = {int: "int64", float: "float64"}.get(type(number), type(number).__name__)
-    if isinstance(wanted, ObjectType):
+    if isinstance(declared, ObjectType):
         return natural
-    bits = INTEGERS.get(dtype_name(wanted))
+    bits = INTEGERS.get(dtype_name(declared))
     if isinstance(number, float):
-        return natural if bits else wanted
+        return natural if bits else declared
     if natural == "int64" and isinstance(number, int) and bits:
-        return wanted if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else "a larger integer"
+        return declared if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else "a larger integer"
     return natural
 
 
@@ -225,8 +223,8 @@ def _filled(index: Index) -> set[str]:
     filled = {fifo.name for fifo in index.design.fifos if fifo.producer.kind == "shim"}
     passes = [(set(link.inputs), set(link.outputs)) for link in index.design.links]
     for worker in index.design.workers:
-        taken = {name for name in worker.fifos if index.consumes(worker, name)}
-        passes.append((taken, set(worker.fifos) - taken))
+        inputs = {name for name in worker.fifos if index.consumes(worker, name)}
+        passes.append((inputs, set(worker.fifos) - inputs))
     grown = True
     while grown:
         grown = False
