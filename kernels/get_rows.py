@@ -11,7 +11,7 @@ import math
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.columns import Step, core_tiles, gather, pipeline, scatter
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
 from npu_tensor.kernels.movement.copies import pattern
@@ -117,7 +117,9 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     result = result._replace(padded=(plan.results, table.padded[1]))
     slices = f"passes over the table: {plan.passes}, in slices of {plan.width} words"
     reason = f"{slices}; result rows per core: {plan.share}"
-    return Offer("get_rows", reason, partial(_design, task.name, target, plan), (table, index, result))
+    return Offer(
+        "get_rows", reason, partial(_design, task.name, target.array.arch, target.columns, plan), (table, index, result)
+    )
 
 
 def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
@@ -174,8 +176,8 @@ class _Streams(NamedTuple):
     result: ObjectFifo
 
 
-def _design(name: str, target: Target, plan: GetRowsPlan) -> Design:
-    builder = Builder(name, target.array.arch, target.columns)
+def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
+    builder = Builder(name, arch, columns)
     table = builder.host_buffer("table", "int32", plan.rows * plan.words)
     indices = builder.host_buffer("indices", "int32", plan.results)
     result = builder.host_buffer("result", "int32", plan.results * plan.words)
@@ -183,12 +185,12 @@ def _design(name: str, target: Target, plan: GetRowsPlan) -> Design:
     apart = [unit for unit in units if unit[0] % plan.width == 0]
     # The overlapping slice writes words of its neighbour again and waits for it.
     overlapping = [unit for unit in units if unit[0] % plan.width]
-    columns = [_column(builder, column, plan) for column in range(min(target.columns, len(apart)))]
+    streams = [_column(builder, column, plan) for column in range(min(columns, len(apart)))]
     whole = plan.rows // plan.chunk * plan.chunk
 
     def transfers(units: list[tuple[int, int]]) -> list[Step]:
         steps = []
-        for fifos, (word, row) in zip(columns, units, strict=False):
+        for fifos, (word, row) in zip(streams, units, strict=False):
             steps.append(Step(fifos.indices, indices, AccessPattern.linear(plan.block, row)))
             steps.append(Step(fifos.table, table, plan.slice(word, 0, whole)))
             if whole != plan.rows:
@@ -197,8 +199,8 @@ def _design(name: str, target: Target, plan: GetRowsPlan) -> Design:
         return steps
 
     for part in (apart, overlapping):
-        starts = range(0, len(part), len(columns))
-        pipeline(builder, (transfers(part[start : start + len(columns)]) for start in starts), IN_FLIGHT)
+        starts = range(0, len(part), len(streams))
+        pipeline(builder, (transfers(part[start : start + len(streams)]) for start in starts), IN_FLIGHT)
     return builder.build()
 
 

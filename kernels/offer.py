@@ -54,9 +54,10 @@ class HostOperand(NamedTuple):
 class Offer(NamedTuple):
     """A kernel for a task.
 
-    family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design; it
-    passes every check. operands: one per host buffer of the design, in order. scalars: inputs of the task that are
-    numbers; each becomes a word of every runtime parameter of the design, as int32 or as the bits of a float32.
+    family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design, which
+    passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
+    buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
+    parameter of the design, as int32 or as the bits of a float32.
     """
 
     family: str

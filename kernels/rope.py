@@ -8,7 +8,6 @@ turns of 2^32 steps, in which the product with a position wraps by itself.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -149,7 +148,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     sizes = [math.prod(operand.padded) for operand in operands]
     busy = plan.cores * min(target.columns, plan.rounds)
     reason = f"objects of {plan.segments * together} rows of {features}, on {busy} of {cores} cores"
-    return Offer("rope", reason, partial(_design, task.name, target, plan, angles, sizes), tuple(operands))
+    return Offer("rope", reason, lambda: _design(task.name, target, plan, angles, sizes), tuple(operands))
 
 
 def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:

@@ -218,6 +218,6 @@ def _offer(task: Task, target: Target, pieces: list[tuple[CopyPlan, int]], opera
     box = pieces[0][0].transpose
     how = f"cores transpose boxes of {box.rows} x {box.columns}" if box else "DMA only"
     dtype = task.outputs[0].dtype
-    words = [math.prod(operand.padded) * dtype.itemsize // 4 for operand in operands]
-    make = partial(design, task.name, target, pieces, words, dtype.itemsize)
+    words = tuple(math.prod(operand.padded) * dtype.itemsize // 4 for operand in operands)
+    make = partial(design, task.name, target.array.arch, target.columns, tuple(pieces), words, dtype.itemsize)
     return Offer("movement", f"{how}, on {used} of {lanes} pairs of shim channels", make, tuple(operands))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS
 from npu_tensor.dataflow.columns import Step, pipeline
 from npu_tensor.dataflow.design import (
@@ -20,7 +20,6 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels.movement.plan import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox
-from npu_tensor.kernels.offer import Target
 
 __all__ = ["LANES_PER_COLUMN", "design"]
 
@@ -47,12 +46,12 @@ class _Lane(NamedTuple):
 
 
 def design(
-    name: str, target: Target, pieces: Sequence[tuple[CopyPlan, int]], words: Sequence[int], itemsize: int
+    name: str, arch: Arch, columns: int, pieces: Sequence[tuple[CopyPlan, int]], words: Sequence[int], itemsize: int
 ) -> Design:
     """The design for some copies, each with the number of the host buffer that it reads. words: of all host buffers."""
-    builder = Builder(name, target.array.arch, target.columns)
+    builder = Builder(name, arch, columns)
     *sources, result = (builder.host_buffer(f"b{number}", "int32", size) for number, size in enumerate(words))
-    lanes = _lanes(pieces, LANES_PER_COLUMN * target.columns)
+    lanes = _lanes(pieces, LANES_PER_COLUMN * columns)
     ends = []
     for number, lane in enumerate(lanes):
         place = divmod(number, LANES_PER_COLUMN)
