@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor._util.user_warnings import warn
@@ -26,7 +26,6 @@ from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings
-from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.launch_step import LaunchStep
@@ -158,7 +157,3 @@ class XrtDevice(NpuDevice):
         """Wait until all that was launched has ended. See `NpuEngine.synchronize`."""
         if self._engine is not None:
             self._engine.synchronize()
-
-    def host_copy(self, resident: ResidentBuffer) -> Any:
-        """See `NpuEngine.host_copy`."""
-        return self.engine.host_copy(resident)
