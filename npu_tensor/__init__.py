@@ -23,7 +23,6 @@ from npu_tensor._util.version import VERSION as _VERSION
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.functions import Generator, manual_seed
-from npu_tensor.functions.device_listing import list_devices
 from npu_tensor.functions.resources import (
     default_device,
     empty_cache,
@@ -39,12 +38,14 @@ from npu_tensor.observe import debugging as _debugging
 from npu_tensor.observe import logs as _logs
 from npu_tensor.observe.explain import explain
 from npu_tensor.observe.printing import set_printoptions
-from npu_tensor.tensor import FUNCTIONS, Tensor, realize
+from npu_tensor.ops import registry as _registry
+from npu_tensor.runtime.devices.backends import list_devices
+from npu_tensor.tensor import Tensor, realize
 
 __version__ = _VERSION
 
 _NAMES = {
-    **FUNCTIONS,
+    **_registry.functions(),
     **{name: getattr(_errors, name) for name in _errors.__all__},
     **{dtype.name: dtype for dtype in _dtypes.DTYPES},
     # PyTorch's other names of dtypes.
@@ -75,9 +76,12 @@ _MODULES_LOADED_LATE = ("linalg", "nn")
 def __getattr__(name: str) -> object:
     if name in _MODULES_LOADED_LATE:
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in _LOADED_LATE:
+    if name in _LOADED_LATE:
+        return getattr(importlib.import_module(_LOADED_LATE[name]), name)
+    entry = _registry.PUBLIC.get(name)  # of an op that the program has declared
+    if entry is None or entry.function is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LOADED_LATE[name]), name)
+    return entry.function
 
 
 def __dir__() -> list[builtins.str]:
@@ -86,17 +90,10 @@ def __dir__() -> list[builtins.str]:
     return sorted({*__all__, *_NAMES, *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 
 
-def _follow_record(path: builtins.str) -> None:
-    # It takes long to load, and has nothing to end otherwise.
-    if path or "npu_tensor.ggml_hsa.kernel_log" in sys.modules:
-        from npu_tensor.ggml_hsa.kernel_log import follow
-
-        follow(path)
-
-
-config.follow("debug", _debugging.follow)
-config.follow("log", _logs.follow)
-config.follow("record", _follow_record)
+def _follow_record() -> None:
+    module = _LOADED_LATE["record_kernels"]
+    if config.in_use("record") or module in sys.modules:
+        importlib.import_module(module).follow()
 
 
 __all__ = [
@@ -128,3 +125,7 @@ __all__ = [
     # A star import must not hide Python's own sum, any, float and the like.
     *sorted(name for name in _NAMES if not hasattr(builtins, name)),
 ]
+
+config.follow("debug", _debugging.follow)
+config.follow("log", _logs.follow)
+config.follow("record", _follow_record)

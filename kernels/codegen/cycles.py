@@ -13,15 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.kernels.codegen.emitter import Form, Precision
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
-__all__ = ["CASTS", "CYCLES", "cycles", "program_bytes"]
+__all__ = ["CASTS", "CYCLES", "Form", "cycles", "has_code", "lanes_cycles", "program_bytes"]
+
+class Form(NamedTuple):
+    """A cheaper way to compute an instruction: its name, its operands in the order of that, and the constant factor."""
+
+    name: str
+    x: int
+    y: int
+    constant: float | None = None
+
 
 # Of 16 lanes of float32, in full and in half precision; names of more than one word are those of `emitter.cheaper`.
 _FLOAT: Final[Mapping[str, tuple[int, int]]] = {
@@ -114,6 +123,36 @@ CYCLES: Final[Mapping[Arch, Mapping[tuple[str, str], tuple[int, int]]]] = {
 """Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and the dtype of
 its operands (for select: of its values). A reduction along a row takes as many per vector, for argmax and argmin of 16
 lanes; those of the result are combined once per row."""
+
+_LANES: Final = {
+    "row_sum": ("sum_lanes",),
+    "row_prod": ("mul",) * 4,
+    "row_max": ("max_lanes",),
+    "row_min": ("min_lanes",),
+    "row_argmax": ("max_lanes", "eq"),
+    "row_argmin": ("min_lanes", "eq"),
+}
+"""What combines the lanes of a reduction at the end of a row."""
+
+_OF_MASKS: Final = frozenset(
+    (
+        *("and", "or", "xor", "not", "select", "cast", "eq", "ne", "lt", "le", "gt", "ge"),
+        *("add", "mul", "maximum", "minimum"),
+    )
+)
+
+
+def has_code(primitive: str, dtype: str) -> bool:
+    """Whether the header has a function of a primitive for operands of a register type."""
+    if dtype == "bool":
+        return primitive in _OF_MASKS
+    return primitive == "cast" or (primitive, dtype) in CYCLES["aie2"]
+
+
+def lanes_cycles(reduction: str, dtype: str, arch: Arch) -> int:
+    """Predicted cycles that combine the lanes of a reduction at the end of a row."""
+    return sum(CYCLES[arch][step, dtype][0] for step in _LANES[reduction])
+
 
 # Two units load and one stores this much per cycle (AM020).
 _ACCESS_BYTES: Final = 32

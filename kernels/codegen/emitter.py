@@ -12,32 +12,27 @@ Instructions that the caller computes itself (loads, scalars, row reductions) ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dtypes import bfloat16
+from npu_tensor.kernels.codegen.cycles import Form, has_code
+from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions
 from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.ops.primitives import PRIMITIVES
 
 __all__ = [
     "MEMORY",
     "REGISTERS",
     "VECTOR_BYTES",
-    "Form",
-    "Precision",
     "Statements",
     "broadcast",
     "cheaper",
     "lanes",
     "literal",
-    "needed",
-    "needed_precisions",
     "refusal",
     "statements",
 ]
-
-Precision = Literal["half", "full"]
-"""half: a relative error of 2^-13, 2^-11 at most, which a bfloat16 result hardly shows; full: 4 ulps of float32."""
 
 REGISTERS: Final[Mapping[str, str]] = {
     "float32": "float",
@@ -61,61 +56,6 @@ VECTOR_BYTES: Final = 64
 # Functions of the header whose names are not those of the primitives, which are keywords of C++.
 _FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
 
-# Primitives whose float versions take a precision.
-_INEXACT: Final = frozenset(
-    {
-        *("mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10"),
-        *("sin", "cos", "tanh", "atan", "erf", "pow"),
-    }
-)
-
-# Primitives that have functions of masks.
-_OF_BOOL: Final = frozenset(
-    {
-        "and",
-        "or",
-        "xor",
-        "not",
-        "select",
-        "cast",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "add",
-        "mul",
-        "maximum",
-        "minimum",
-    }
-)
-
-# Primitives that pass a small relative error of a float operand on as it is. All others may enlarge it (a difference
-# of close numbers, the exponential of a large one) or make a step of it (rounding, comparison).
-_KEEPS_RELATIVE_ERROR: Final = frozenset(
-    {
-        *("mul", "div", "sqrt", "tanh", "atan", "erf", "neg", "abs", "maximum", "minimum", "select"),
-        *("round_bfloat16", "round_float16"),
-    }
-)
-
-# The same for operands that are never negative.
-_KEEPS_RELATIVE_ERROR_OF_POSITIVE: Final = frozenset({"add", "log1p"})
-
-# Primitives whose result has no more significant bits than their operands.
-_KEEPS_BITS: Final = frozenset({"neg", "abs", "maximum", "minimum"})
-
-
-class Form(NamedTuple):
-    """A cheaper way to compute an instruction: its name, its operands in the order of that, and the constant factor."""
-
-    name: str
-    x: int
-    y: int
-    constant: float | None = None
-
-
 # A short number is exact in bfloat16.
 _FORMS: Final[Mapping[str, str]] = {
     "short mul short": "nt::mul(nt::brief({x}), nt::brief({y}))",
@@ -137,19 +77,6 @@ class Statements(NamedTuple):
     values: dict[int, str]
 
 
-def needed(program: Program, roots: Iterable[int], given: Collection[int] = ()) -> list[int]:
-    """The instructions that `roots` depend on, ascending, without looking behind those in `given`."""
-    found: set[int] = set()
-    stack = list(roots)
-    while stack:
-        number = stack.pop()
-        if number not in found:
-            found.add(number)
-            if number not in given:
-                stack.extend(program.instructions[number].operands)
-    return sorted(found)
-
-
 def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] | None = None) -> str | None:
     """Why a core cannot compute the roots (by default the outputs), or None; instructions in `given` are not judged."""
     for number in needed(program, program.outputs if roots is None else roots, given):
@@ -160,11 +87,10 @@ def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] 
             return f"{instruction.dtype} arithmetic"
         if instruction.primitive.startswith("row_") or instruction.primitive == "index":
             return f"{instruction.primitive} outside of a row"
-        if instruction.primitive in _INEXACT - {"mul"} and instruction.dtype != "float32":
-            return f"{instruction.primitive} of {instruction.dtype}"
-        of_bool = any(program.instructions[operand].dtype == "bool" for operand in instruction.operands)
-        if of_bool and instruction.primitive not in _OF_BOOL:
-            return f"{instruction.primitive} of bool"
+        if instruction.operands:
+            dtype = program.instructions[instruction.operands[-1]].dtype
+            if not has_code(instruction.primitive, dtype):
+                return f"{instruction.primitive} of {dtype}"
     return None
 
 
@@ -219,8 +145,8 @@ def statements(
     """
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
-    precisions = needed_precisions(program, order, precision, short)
-    forms = cheaper(program, order, precisions, short)
+    precision_of = precisions(program, order, precision, short)
+    forms = cheaper(program, order, precision_of, short)
     hoisted: list[str] = []
     body: list[str] = []
     values: dict[int, str] = {}
@@ -231,7 +157,7 @@ def statements(
             expression = given[number]
             same = number in invariant
         else:
-            expression = _expression(program, instruction, values, lanes, precisions[number], forms.get(number))
+            expression = _expression(program, instruction, values, lanes, precision_of[number], forms.get(number))
             same = all(operand in constant for operand in instruction.operands)
         values[number] = f"{prefix}{number}"
         if same:
@@ -259,40 +185,19 @@ def _expression(
     template = ""
     if primitive == "cast":
         template = f"<{REGISTERS[dtype]}>"
-    elif primitive in _INEXACT and dtype == "float32":
+    elif PRIMITIVES[primitive].inexact and dtype == "float32":
         template = f"<nt::{precision}>"
     arguments = ", ".join(values[operand] for operand in operands)
     return f"nt::{_FUNCTIONS.get(primitive, primitive)}{template}({arguments})"
 
 
-def needed_precisions(
-    program: Program, order: Sequence[int], precision: Precision, short: Collection[int] = ()
-) -> dict[int, Precision]:
-    """The precision that each instruction of `order` needs so that the last ones have `precision`; see `statements`."""
-    wanted: dict[int, Precision] = dict.fromkeys(order, precision)
-    positive = _nonnegative(program, order)
-    for number in reversed(order):
-        primitive, operands, _, _ = program.instructions[number]
-        keeps = primitive in _KEEPS_RELATIVE_ERROR or (
-            primitive in _KEEPS_RELATIVE_ERROR_OF_POSITIVE and positive.issuperset(operands)
-        )
-        if not keeps or wanted[number] == "full":
-            wanted.update(dict.fromkeys(operands, "full"))
-    exact = _short(program, order, short)
-    for number in order:
-        primitive, operands, _, _ = program.instructions[number]
-        if primitive == "mul" and exact.issuperset(operands):
-            wanted[number] = "half"  # which loses nothing of 8-bit factors
-    return wanted
-
-
 def cheaper(
-    program: Program, order: Sequence[int], precisions: Mapping[int, Precision], short: Collection[int] = ()
+    program: Program, order: Sequence[int], precision_of: Mapping[int, Precision], short: Collection[int] = ()
 ) -> dict[int, Form]:
     """The instructions of `order` for which the header has a cheaper function than for operands of any kind."""
-    exact = _short(program, order, short)
-    positive = _nonnegative(program, order)
-    found: dict[int, Form] = {}
+    exact = exact_in_bfloat16(program, order, short)
+    positive = nonnegative(program, order)
+    forms: dict[int, Form] = {}
     for number in order:
         primitive, operands, dtype, _ = program.instructions[number]
         if dtype != "float32" or number in short or len(operands) != 2:
@@ -310,14 +215,14 @@ def cheaper(
             form = Form("mul short", x, y)
         elif primitive in ("maximum", "minimum") and constant is not None and np.isfinite(_float32(constant)):
             form = Form(f"{primitive} constant", x, y, constant)
-        elif primitive == "div" and precisions[number] == "half":
+        elif primitive == "div" and precision_of[number] == "half":
             if constant is not None and _splits(constant):
                 form = Form("short mul constant" if x in exact else "mul constant", x, y, 1 / constant)
             elif _is_one_or_more(program, y, positive):
                 form = Form("short div one or more" if x in exact else "div one or more", x, y)
         if form is not None:
-            found[number] = form
-    return found
+            forms[number] = form
+    return forms
 
 
 def _constant(program: Program, number: int) -> float | None:
@@ -350,39 +255,3 @@ def _is_one_or_more(program: Program, number: int, positive: Collection[int]) ->
     )
 
 
-def _nonnegative(program: Program, order: Sequence[int]) -> set[int]:
-    """The instructions whose results are never negative: sums of them do not cancel."""
-    found: set[int] = set()
-    for number in order:
-        primitive, operands, _, value = program.instructions[number]
-        if primitive == "constant":
-            positive = value >= 0
-        elif primitive == "mul":
-            positive = operands[0] == operands[1] or found.issuperset(operands)
-        else:
-            positive = primitive in ("exp", "abs", "sqrt") or (
-                primitive in ("add", "div", "minimum", "maximum", "log1p") and found.issuperset(operands)
-            )
-        if positive:
-            found.add(number)
-    return found
-
-
-def _short(program: Program, order: Sequence[int], given: Collection[int]) -> set[int]:
-    """The float instructions whose results are exact in bfloat16: 8 significant bits."""
-    short: set[int] = set(given)
-    for number in order:
-        primitive, operands, dtype, value = program.instructions[number]
-        if dtype != "float32" or number in short:
-            continue
-        if primitive == "constant":
-            exact = bool(_float32(value) == _float32(value).astype(bfloat16.numpy))
-        elif primitive == "cast":
-            exact = program.instructions[operands[0]].dtype in ("bool", "int8", "uint8")
-        elif primitive in _KEEPS_BITS:
-            exact = short.issuperset(operands)
-        else:
-            exact = primitive == "round_bfloat16" or (primitive == "select" and short.issuperset(operands[1:]))
-        if exact:
-            short.add(number)
-    return short

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles, emitter
-from npu_tensor.kernels.elementwise.plan import Plan
+from npu_tensor.kernels.elementwise.plan import ElementwisePlan
 from npu_tensor.kernels.elementwise.source import Formula, short_loads
+from npu_tensor.ops.analysis import precisions
 
 __all__ = ["PROGRAM_BYTES", "Cost", "cost"]
 
@@ -25,15 +26,15 @@ class Cost(NamedTuple):
     program_bytes: int
 
 
-def cost(plan: Plan, formula: Formula, arch: Arch) -> Cost:
+def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> Cost:
     """Of the function for a tile: one step per vector, a loop per row if there are column operands."""
     program, order = formula.program, range(len(formula.program.instructions))
     short = short_loads(plan, formula)
-    precisions = emitter.needed_precisions(program, order, formula.precision, short)
-    forms = emitter.cheaper(program, order, precisions, short)
+    precision_of = precisions(program, order, formula.precision, short)
+    forms = emitter.cheaper(program, order, precision_of, short)
     step = size = 0
     for precision in ("half", "full"):
-        numbers = [number for number in order if precisions[number] == precision]
+        numbers = [number for number in order if precision_of[number] == precision]
         step += cycles.cycles(program, arch, formula.lanes, precision, numbers, forms)
         size += cycles.program_bytes(program, precision, numbers, forms)
     loops = plan.tile // plan.width if plan.columns else 1

@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.codegen.cycles import CYCLES, cycles, program_bytes
+from npu_tensor.kernels.codegen.cycles import cycles, lanes_cycles, program_bytes
 from npu_tensor.kernels.rowwise.program import (
     RowProgram,
     Walk,
@@ -16,9 +15,9 @@ from npu_tensor.kernels.rowwise.program import (
     row_values,
     short_loads,
     varying,
-    walk_roots,
     walks,
 )
+from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
 
 __all__ = ["Cost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
 
@@ -37,17 +36,6 @@ LANES_BYTES: Final = 256
 MASK: Final = 3
 """Cycles that leave the lanes behind the end of a row out of a reduction."""
 
-_LANES: Final = {
-    "row_sum": ("sum_lanes",),
-    "row_prod": ("mul",) * 4,
-    "row_max": ("max_lanes",),
-    "row_min": ("min_lanes",),
-    "row_argmax": ("max_lanes", "eq"),
-    "row_argmin": ("min_lanes", "eq"),
-}
-"""What combines the lanes of a reduction at the end of a row."""
-
-
 class Cost(NamedTuple):
     """Of a walk: cycles for each vector of the row, and for the values of the row that are known afterwards."""
 
@@ -63,15 +51,14 @@ class _Chosen(NamedTuple):
     """Instructions and the precision that each needs."""
 
     numbers: tuple[int, ...]
-    precision: dict[int, emitter.Precision]
+    precision: dict[int, Precision]
 
 
 def _for_vectors(row: RowProgram, walk: Walk, found: Collection[int] = ()) -> _Chosen:
     """What a walk does for every vector, but for the values `found` by an earlier one."""
     varies = varying(row)
-    roots = walk_roots(row.program, walk.reductions, walk.outputs)
     given = {*found, *(number for number, differs in enumerate(varies) if not differs)}
-    return _chosen(row, roots, given, walk.reductions)
+    return _chosen(row, walk.roots, given, walk.reductions)
 
 
 def _for_row(row: RowProgram, walk: Walk) -> _Chosen:
@@ -82,10 +69,12 @@ def _for_row(row: RowProgram, walk: Walk) -> _Chosen:
 
 
 def _chosen(row: RowProgram, roots: Collection[int], given: set[int], more: tuple[int, ...]) -> _Chosen:
-    needed = emitter.needed(row.program, roots, given)
-    precision: emitter.Precision = "half" if rough_values(row).issuperset(roots) else "full"
-    precisions = emitter.needed_precisions(row.program, needed, precision, short_loads(row))
-    return _Chosen((*(n for n in needed if n not in given), *more), precisions)
+    order = needed(row.program, roots, given)
+    precision: Precision = "half" if rough_values(row).issuperset(roots) else "full"
+    return _Chosen(
+        (*(number for number in order if number not in given), *more),
+        precisions(row.program, order, precision, short_loads(row)),
+    )
 
 
 def _cycles(row: RowProgram, arch: Arch, chosen: _Chosen) -> int:
@@ -96,7 +85,7 @@ def _cycles(row: RowProgram, arch: Arch, chosen: _Chosen) -> int:
     return total
 
 
-def _bytes(row: RowProgram, precision: emitter.Precision, number: int) -> int:
+def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
     """Of one instruction."""
     return program_bytes(row.program, precision, (number,)) - program_bytes(row.program, precision, ())
 
@@ -109,7 +98,7 @@ def walk_cost(row: RowProgram, walk: Walk, arch: Arch, found: tuple[int, ...] = 
         instruction = row.program.instructions[number]
         dtype = row.program.instructions[instruction.operands[0]].dtype
         dtype = "int32" if dtype == "bool" else dtype
-        finish += sum(CYCLES[arch][step, dtype][0] for step in _LANES[instruction.primitive])
+        finish += lanes_cycles(instruction.primitive, dtype, arch)
     vector = _cycles(row, arch, _for_vectors(row, walk, found)) + len(found) + MASK * len(walk.reductions)
     return Cost(max(vector, 1), _cycles(row, arch, _for_row(row, walk)) + finish)
 
@@ -149,17 +138,19 @@ def code_bytes(row: RowProgram) -> int:
 def costly_value(row: RowProgram) -> tuple[int, ...]:
     """The float value that costs most to compute again in a later walk, if that is much: one or none."""
     rough = rough_values(row)
-    best, found = COSTLY - 1, tuple[int, ...]()
-    seen: set[int] = set()
+    most, costliest = 0, tuple[int, ...]()
+    computed: set[int] = set()
     for walk in walks(row):
         chosen = _for_vectors(row, walk)
         values = [number for number in chosen.numbers if number not in walk.reductions]
+        cost = {}
         for number in values:
-            again = [n for n in emitter.needed(row.program, [number]) if n in values]
-            cost = _cycles(row, "aie2", chosen._replace(numbers=tuple(again)))
-            if number in seen and row.program.instructions[number].dtype == "float32" and cost > best:
-                best, found = cost, (number,)
+            again = [n for n in needed(row.program, [number]) if n in values]
+            cost[number] = _cycles(row, "aie2", chosen._replace(numbers=tuple(again)))
+        costly = {number for number in values if cost[number] >= COSTLY}
+        for number in worth_keeping(row.program, walk.roots, computed & costly):
+            if cost[number] > most:
+                most, costliest = cost[number], (number,)
         # What was computed roughly, for this walk only, is not what a later one needs.
-        roots = walk_roots(row.program, walk.reductions, walk.outputs)
-        seen.update(number for number in values if number in rough or not rough.issuperset(roots))
-    return found
+        computed.update(number for number in values if number in rough or not rough.issuperset(walk.roots))
+    return costliest

@@ -14,7 +14,7 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.runtime.store.files import write_atomically
 
 if TYPE_CHECKING:
-    from npu_tensor.tools.self_test import Row
+    from npu_tensor.tools.self_test import CaseRow
 
 __all__ = ["selftest"]
 
@@ -40,11 +40,11 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
     Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
     the device does not take is listed as refused.
     """
+    from npu_tensor.tools.report import machine_information
     from npu_tensor.tools.self_test import HEADINGS, Report, case_names, run_cases
-    from npu_tensor.tools.versions import machine_information
 
     names = case_names(families, dtypes, quick)
-    rows: list[Row] = []
+    rows: list[CaseRow] = []
     interrupted = False
     with device_errors():
         machine = machine_information(device)
@@ -66,7 +66,7 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
         raise SystemExit(1)
 
 
-def _collect(rows: list[Row], found: Iterable[Row], total: int) -> None:
+def _collect(rows: list[CaseRow], found: Iterable[CaseRow], total: int) -> None:
     """Add the rows as they come, and say so on stderr: lines, which the bar of the builds leaves alone."""
     for row in found:
         rows.append(row)

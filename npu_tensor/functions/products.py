@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.register import Operand, composite, register, tensor_of
+from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.ops import registry
 from npu_tensor.ops.rules import unpacked
-from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor, define_operator
+from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
-
-_contract = RECORDERS["contract"]
-_transposed = RECORDERS["permute"]
-_diagonal = RECORDERS["diagonal"]
 
 
 def _product_of(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product of tensors of any number of dimensions but zero."""
     if a.ndim == 2 and b.ndim == 2:
-        return _contract(a, b)
+        return ops.contract(a, b)
     if not a.ndim or not b.ndim:
         raise ShapeError("needs at least one dimension in both")
     if a.ndim == 1:
@@ -36,8 +34,8 @@ def _product_of(a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2:
         # One matrix for the whole batch: its rows are one tall matrix.
         rows = math.prod(a.shape[:-1])
-        return _contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    return _contract(a, b)
+        return ops.contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return ops.contract(a, b)
 
 
 @composite(ggml="MUL_MAT")
@@ -50,6 +48,7 @@ def matmul(input: Operand, other: Operand) -> Tensor:
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
+    """As matmul."""
     return matmul(self, other) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
@@ -57,13 +56,8 @@ def _rmatmul(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
-def _imatmul(self: Tensor, other: Any) -> Any:
-    return self._assign(matmul(self, other)) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
-
-
-for _name, _operator in {"__matmul__": _matmul, "__rmatmul__": _rmatmul, "__imatmul__": _imatmul}.items():
-    define_operator(_name, _operator, matmul)
-UFUNCS[np.matmul] = matmul
+registry.operators("matmul", _matmul, _rmatmul)
+registry.UFUNCS[np.matmul] = matmul
 
 
 def _require_dimensions(name: str, tensor: Tensor, ndim: int) -> None:
@@ -76,7 +70,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
     _require_dimensions("input", input, 2)
     _require_dimensions("mat2", mat2, 2)
-    return _contract(input, mat2)
+    return ops.contract(input, mat2)
 
 
 @composite()
@@ -86,7 +80,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     _require_dimensions("mat2", mat2, 3)
     if input.shape[0] != mat2.shape[0]:
         raise ShapeError(f"batches differ: {input.shape[0]} and {mat2.shape[0]}")
-    return _contract(input, mat2)
+    return ops.contract(input, mat2)
 
 
 @composite()
@@ -97,15 +91,12 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return _product_of(input, vec)
 
 
-@composite()
+@composite(aliases=("vdot",))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors."""
     _require_dimensions("input", input, 1)
     _require_dimensions("tensor", tensor, 1)
     return _product_of(input, tensor)
-
-
-register("vdot", dot)
 
 
 @composite()
@@ -122,7 +113,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     if not input.ndim or not other.ndim:
         return input * other
     rows = other.reshape(math.prod(other.shape[:-1]), other.shape[-1])
-    return _product_of(input, _transposed(rows, 1, 0)).reshape(*input.shape[:-1], *other.shape[:-1])
+    return _product_of(input, ops.permute(rows, 1, 0)).reshape(*input.shape[:-1], *other.shape[:-1])
 
 
 @composite()
@@ -149,7 +140,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     _require_dimensions("input", input, 2)
-    return _diagonal(input).sum()
+    return ops.diagonal(input).sum()
 
 
 @composite(method=False)
@@ -157,7 +148,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
-    product = _product_of(input, _transposed(weight, 1, 0) if weight.ndim == 2 else weight)
+    product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight)
     return product if bias is None else product + bias
 
 
@@ -192,39 +183,28 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 # --- Einstein summation
 
 
-def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str, dict[str, int]]:
-    """One label per dimension of each operand and of the result; an ellipsis becomes capital Greek letters."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
+def _labels(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
+    """One label per dimension of each operand and of the result. Raises ArgumentError, ShapeError."""
+    from opt_einsum.parser import parse_einsum_input
+
+    if not all(letter.isalpha() or letter in " .,->" for letter in str(equation)):
+        raise ArgumentError(f"labels of {equation!r} must be letters")
+    shapes = [tensor.shape for tensor in tensors]
+    try:
+        left, result, _ = parse_einsum_input((equation, *shapes), shapes=True)
+    except ValueError as error:
+        raise ArgumentError(f"{equation!r}: {error}") from None
     terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise ArgumentError(f"{equation!r} has {len(terms)} operands, {len(tensors)} tensors were given")
-    spare = max((t.ndim - len(term.replace("...", "")) for term, t in zip(terms, tensors, strict=True)), default=0)
-    ellipsis = "".join(chr(ord("\u0391") + i) for i in range(max(spare, 0)))
-    labelled: list[str] = []
     extents: dict[str, int] = {}
-    for term, tensor in zip(terms, tensors, strict=True):
-        dots = tensor.ndim - len(term.replace("...", ""))
-        labels = term.replace("...", ellipsis[len(ellipsis) - dots :] if dots > 0 else "")
-        if len(labels) != tensor.ndim or (dots and "..." not in term):
-            raise ShapeError(f"{term!r} in {equation!r} does not name the {tensor.ndim} dimensions")
-        if not all(label.isalpha() for label in labels):
-            raise ArgumentError(f"labels of {equation!r} must be letters")
-        for label, extent in zip(labels, tensor.shape, strict=True):
-            if extent != tensor.shape[labels.index(label)]:
-                raise ShapeError(f"label {label!r} is repeated in {term!r} with different extents")
-        labelled.append(labels)
-        for label, extent in zip(labels, tensor.shape, strict=True):
-            if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
+    for term, shape in zip(terms, shapes, strict=True):
+        if len(term) != len(shape):
+            raise ShapeError(f"{term!r} in {equation!r} does not name the dimensions of shape {list(shape)}")
+        for label, extent in zip(term, shape, strict=True):
+            if extent != shape[term.index(label)]:
+                raise ShapeError(f"label {label!r} is repeated in {term!r} with different extents, {list(shape)}")
+            if extent != 1 and extents.setdefault(label, extent) != extent:
                 raise ShapeError(f"label {label!r} in {equation!r} has extents {extents[label]} and {extent}")
-            extents[label] = max(extent, extents.get(label, 0)) if extent != 0 else 0
-    if arrow:
-        result = right.replace("...", ellipsis)
-        if len(set(result)) != len(result) or not set(result) <= set(extents):
-            raise ArgumentError(f"the result of {equation!r} must name labels of the operands, each once")
-    else:
-        once = sorted(label for label in extents if "".join(labelled).count(label) == 1)
-        result = ellipsis + "".join(label for label in once if label not in ellipsis)
-    return labelled, result, extents
+    return terms, result
 
 
 def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
@@ -233,72 +213,79 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            tensor = _diagonal(tensor, 0, first, second)
+            tensor = ops.diagonal(tensor, 0, first, second)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     return tensor, labels
 
 
+def _squeezed(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
+    """Without the dimensions of extent 1: those are broadcast, as if the operand did not have them."""
+    pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
+    return tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
+
+
 def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
     """The dimensions in the order of `order`, with extent 1 where the tensor has no such label."""
+    extents = dict(zip(labels, tensor.shape, strict=True))
     present = [labels.index(label) for label in order if label in labels]
-    return tensor.permute(*present).reshape(
-        *(tensor.shape[labels.index(label)] if label in labels else 1 for label in order)
-    )
+    return tensor.permute(*present).reshape(*(extents.get(label, 1) for label in order))
 
 
 def _summed(tensor: Tensor, labels: str, keep: set[str], widen: bool = False) -> tuple[Tensor, str]:
-    """Without the labels that nobody needs any more. widen: integers are summed in int64."""
-    gone = tuple(i for i, label in enumerate(labels) if label not in keep)
-    if gone:
-        tensor = tensor.sum(gone, dtype=None if widen else tensor.dtype)
+    """The sum over all labels but those to keep. widen: integers are summed in int64."""
+    dims = tuple(i for i, label in enumerate(labels) if label not in keep)
+    if dims:
+        tensor = tensor.sum(dims, dtype=None if widen else tensor.dtype)
     return tensor, "".join(label for label in labels if label in keep)
 
 
 def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[Tensor, str]:
-    """Contract two operands: labels in both that nobody needs are summed by a matrix product."""
+    """Contract two operands: labels in both that are not kept are summed by a matrix product."""
     a, x = _summed(a, x, keep | set(y))
     b, y = _summed(b, y, keep | set(x))
     batch = "".join(label for label in x if label in y and label in keep)
     inner = "".join(label for label in x if label in y and label not in keep)
-    sizes = {label: max(a.shape[x.index(label)], b.shape[y.index(label)]) for label in batch + inner}
-    if any(0 in (a.shape[x.index(label)], b.shape[y.index(label)]) for label in sizes):
-        sizes = {
-            label: 0 if 0 in (a.shape[x.index(label)], b.shape[y.index(label)]) else size
-            for label, size in sizes.items()
-        }
-    a = a.expand(*(sizes.get(label, extent) for label, extent in zip(x, a.shape, strict=True)))
-    b = b.expand(*(sizes.get(label, extent) for label, extent in zip(y, b.shape, strict=True)))
     rows = "".join(label for label in x if label not in y)
     columns = "".join(label for label in y if label not in x)
     out = batch + rows + columns
     if not inner:
         return _arranged(a, x, out) * _arranged(b, y, out), out
-    extent = {**dict(zip(x, a.shape, strict=True)), **dict(zip(y, b.shape, strict=True))}
+    extents = dict(zip(x + y, a.shape + b.shape, strict=True))
 
-    def size(labels: str) -> int:
-        return math.prod(extent[label] for label in labels)
+    def matrices(tensor: Tensor, labels: str, *groups: str) -> Tensor:
+        sizes = (math.prod(extents[label] for label in group) for group in groups)
+        return _arranged(tensor, labels, "".join(groups)).reshape(*sizes)
 
-    left = _arranged(a, x, batch + rows + inner).reshape(size(batch), size(rows), size(inner))
-    right = _arranged(b, y, batch + inner + columns).reshape(size(batch), size(inner), size(columns))
-    return _contract(left, right).reshape(*(extent[label] for label in out)), out
+    product = ops.contract(matrices(a, x, batch, rows, inner), matrices(b, y, batch, inner, columns))
+    return product.reshape(*(extents[label] for label in out)), out
 
 
 @composite(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
+    """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
     operand of integers are int64, products keep its dtype.
     """
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
-    labelled, result, _ = _parse(equation, tensors)
-    parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, labelled, strict=True)]
-    current, labels = parts[0]
-    for position in range(1, len(parts)):
-        keep = set(result).union(*labelled[position + 1 :])
-        current, labels = _contracted(current, labels, *parts[position], keep)
-    current, labels = _summed(current, labels, set(result), widen=len(parts) == 1)
-    return current.permute(*(labels.index(label) for label in result))
+    terms, result = _labels(equation, tensors)
+    parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, terms, strict=True)]
+    if len(parts) == 1:
+        return _arranged(*_summed(*parts[0], set(result), widen=True), result)
+    parts = [_squeezed(*part) for part in parts]
+    for first, second in _order(terms, result, tensors):
+        b, a = parts.pop(second), parts.pop(first)
+        parts.append(_contracted(*a, *b, set(result).union(*(labels for _, labels in parts))))
+    return _arranged(*_summed(*parts[0], set(result)), result)
+
+
+def _order(terms: Sequence[str], result: str, tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """Which two operands to contract next, ascending; their product becomes the last operand."""
+    from opt_einsum import contract_path
+
+    shapes = [tensor.shape for tensor in tensors]
+    path, _ = contract_path(f"{','.join(terms)}->{result}", *shapes, shapes=True)
+    return [(min(pair), max(pair)) for pair in path]
 
 
 # --- GGML's products
@@ -339,7 +326,7 @@ def mul_mat(a: Tensor, b: Tensor) -> Tensor:
         b = b.to(a.dtype)
     few, many, lead = _grouped(a.transpose(-1, -2), b)
     out_dtype = "int32" if a.dtype in _NARROW_INTEGERS else "float32" if a.dtype.itemsize <= 4 else a.dtype.name
-    return _contract(many, few, out_dtype).reshape(*lead, b.shape[-2], a.shape[-2])
+    return ops.contract(many, few, out_dtype).reshape(*lead, b.shape[-2], a.shape[-2])
 
 
 @composite(ggml="OUT_PROD")
@@ -350,4 +337,4 @@ def out_prod(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not b.dtype:
         raise DTypeError(f"both operands must have one dtype, not {a.dtype.name} and {b.dtype.name}")
     few, many, lead = _grouped(a, b.transpose(-1, -2))
-    return _contract(many, few).reshape(*lead, b.shape[-1], a.shape[-1])
+    return ops.contract(many, few).reshape(*lead, b.shape[-1], a.shape[-1])

@@ -23,11 +23,9 @@ import numpy as np
 from npu_tensor.dtypes import DTYPES, bfloat16
 from npu_tensor.errors import ArgumentError, NpuTensorError, written
 from npu_tensor.runtime.store.files import atomic_file
-from npu_tensor.tensor import Tensor, from_array, internal_files
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["load", "save"]
-
-internal_files.add(__file__)
 
 File = str | os.PathLike[str] | BinaryIO
 """A path, or a file that is open for bytes."""
@@ -216,6 +214,8 @@ def _tensor(stored: object) -> Tensor:
 
 
 # --- safetensors
+#
+# Written here, as safetensors.numpy knows no bfloat16, and safe_open maps only what has a path, not an open file.
 
 
 def _write_safetensors(arrays: dict[str, Array], f: File) -> None:

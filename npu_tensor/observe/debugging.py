@@ -18,10 +18,7 @@ from npu_tensor import events
 from npu_tensor._util.units import duration
 from npu_tensor.config import config
 
-__all__ = ["follow", "show", "show_code"]
-
-_simulated: dict[int, events.KernelSimulated] = {}
-"""By thread, of the step that has yet to end."""
+__all__ = ["follow", "show"]
 
 _sources: set[Any] = set()
 """C++ that was printed; kernels of many shapes share it."""
@@ -33,39 +30,32 @@ def show(event: events.Event) -> None:
     if level >= 1 and (line := _line(event)):
         _print(line)
     match event:
-        case events.KernelSimulated():
-            _simulated[event.thread] = event
-        case events.KernelRan():
-            simulated = _simulated.pop(event.thread, None)
-            if level >= 2:
-                _print(_ran(event, simulated))
+        case events.KernelRan() if level >= 2:
+            _print(_ran(event))
         case events.PlanBuilt() if level >= 3:
             _print("\n".join(_placement(event.plan)))
-            for source in _new_sources(event.plan):
-                show_code("C++", source.name, source.text)
+            for source in _new_sources(event.plan) if level >= 4 else ():
+                _print(_code("C++", source.name, source.text))
+        case events.CodeGenerated() if level >= 4:
+            _print(_code(event.language, event.name, event.text))
 
 
 _listener = partial(show)
 """The setting's own, so that it never ends what a program has begun with `show`."""
 
 
-def follow(level: int) -> None:
-    """Begin or end to listen, as `config.debug` says.
-
-    What only runs again is printed, too, and who asks for nothing pays for nothing.
-    """
-    events.keep_listening(_listener, level > 0)
-
-
-def show_code(language: str, name: str, text: str) -> None:
-    """Print code that this process has generated, if `config.debug` asks for it."""
-    if config.debug >= 4:
-        _print(f"--- {language} of {name}, {len(text.splitlines())} lines\n{text.rstrip()}\n---")
+def follow() -> None:
+    """Listen while `config.debug` asks for something: also to kernels that only run again."""
+    events.keep_listening(_listener, config.in_use("debug"))
 
 
 def _print(text: str) -> None:
     if text:
         print(text, file=sys.stderr)
+
+
+def _code(language: str, name: str, text: str) -> str:
+    return f"--- {language} of {name}, {len(text.splitlines())} lines\n{text.rstrip()}\n---"
 
 
 def _line(event: events.Event) -> str:
@@ -95,10 +85,10 @@ def _placed(plan: Any) -> Any:
     return () if plan is None else plan.placed
 
 
-def _ran(event: events.KernelRan, simulated: events.KernelSimulated | None) -> str:
+def _ran(event: events.KernelRan) -> str:
     line = f"{event.device} {event.kernel} {event.out} {event.seconds * 1e3:.3f} ms"
-    if simulated is not None:
-        return f"{line} to simulate, predicted for the array: {simulated.seconds * 1e3:.3f} ms"
+    if event.simulated is not None:
+        return f"{line} to simulate, predicted for the array: {event.simulated.seconds * 1e3:.3f} ms"
     placed = _placed(event.plan)
     if event.step >= len(placed) or not event.seconds:
         return line

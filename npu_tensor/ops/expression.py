@@ -12,13 +12,14 @@ instructions in SSA form that the CPU emitter, the NPU kernel generator and the 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["PRIMITIVES", "Builder", "Instruction", "Parameter", "Primitive", "Program", "Symbol", "as_parameter"]
+from npu_tensor.ops.primitives import PRIMITIVES
+
+__all__ = ["Builder", "Instruction", "Parameter", "Program", "Symbol", "as_parameter"]
 
 
 class Parameter:
@@ -81,72 +82,6 @@ class Program(NamedTuple):
         return tuple(repr(step.value) for step in self.instructions if step.primitive == "constant")
 
 
-class Primitive(NamedTuple):
-    """What a generator must know of a primitive: operand count, result type, relative cost per element.
-
-    `result` is "same" (the type of the first operand, after all operands agreed), "bool", "int64" or "explicit".
-    `flops` is the number of floating-point operations of the CPU's polynomial, used for predicted times only.
-    """
-
-    arity: int
-    result: str = "same"
-    flops: int = 1
-    reduces: bool = False
-
-
-PRIMITIVES: dict[str, Primitive] = {
-    "load": Primitive(0, "explicit", 0),
-    "scalar": Primitive(0, "explicit", 0),
-    "constant": Primitive(0, "explicit", 0),
-    "index": Primitive(0, "int64", 0),
-    "cast": Primitive(1, "explicit"),
-    "round_bfloat16": Primitive(1),
-    "round_float16": Primitive(1),
-    **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), Primitive(2)),
-    **dict.fromkeys(("neg", "abs", "floor", "ceil", "trunc", "rint"), Primitive(1)),
-    "div": Primitive(2, flops=4),
-    "sqrt": Primitive(1, flops=4),
-    "exp": Primitive(1, flops=16),
-    "expm1": Primitive(1, flops=20),
-    "log": Primitive(1, flops=20),
-    "log1p": Primitive(1, flops=24),
-    "log2": Primitive(1, flops=22),
-    "log10": Primitive(1, flops=23),
-    "sin": Primitive(1, flops=24),
-    "cos": Primitive(1, flops=24),
-    "tanh": Primitive(1, flops=20),
-    "atan": Primitive(1, flops=24),
-    "erf": Primitive(1, flops=28),
-    "pow": Primitive(2, flops=60),
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), Primitive(2, "bool")),
-    **dict.fromkeys(("and", "or", "xor", "shift_left", "shift_right"), Primitive(2)),
-    "not": Primitive(1),
-    "select": Primitive(3, "explicit"),
-    **dict.fromkeys(("row_sum", "row_prod", "row_max", "row_min"), Primitive(1, reduces=True)),
-    **dict.fromkeys(("row_argmax", "row_argmin"), Primitive(1, "int64", flops=2, reduces=True)),
-}
-
-_COMPARISONS = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-
-# Primitives that fold when every operand is a constant. Transcendental ones stay: the compiled polynomial and the
-# host's libm may differ in the last bit, and a folded constant must equal the value computed per element.
-_FOLDS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "abs": operator.abs,
-    **_COMPARISONS,
-}
-
-
 class Builder:
     """Collects instructions, sharing equal ones, so that joining two formulas costs only what is new."""
 
@@ -160,9 +95,9 @@ class Builder:
 
         `dtype` may be left out where PRIMITIVES says how the result follows from the operands.
         """
-        description = PRIMITIVES[primitive]
         if not dtype:
-            dtype = operands[0].dtype if description.result == "same" else description.result
+            result = PRIMITIVES[primitive].result
+            dtype = operands[0].dtype if result == "same" else "int64" if result == "position" else result
         folded = self._fold(primitive, operands, dtype)
         if folded is not None:
             return folded
@@ -182,17 +117,19 @@ class Builder:
     def _fold(self, primitive: str, operands: Sequence[Symbol], dtype: str) -> Symbol | None:
         if primitive == "cast" and operands[0].dtype == dtype:
             return operands[0]
-        function = _FOLDS.get(primitive)
-        if function is None or dtype not in ("float32", "float64", "bool"):
+        # Transcendental functions stay: the compiled polynomial and the host's libm may differ in the last bit, and a
+        # folded constant must equal the value computed per element.
+        description = PRIMITIVES[primitive]
+        if not description.folds or dtype not in ("float32", "float64", "bool"):
             return None
         values = [self._instructions[operand.index] for operand in operands]
         if any(value.primitive != "constant" for value in values):
             return None
         scalar = np.dtype(operands[0].dtype).type
         with np.errstate(all="ignore"):
-            result = function(*(scalar(value.value) for value in values)).item()
-        given = any(isinstance(value.value, Parameter) for value in values)
-        return self.constant(as_parameter(result) if given else result, dtype)
+            result = description.function(*(scalar(value.value) for value in values)).item()
+        is_parameter = any(isinstance(value.value, Parameter) for value in values)
+        return self.constant(as_parameter(result) if is_parameter else result, dtype)
 
     def load(self, slot: int, dtype: str) -> Symbol:
         """The element of tensor operand `slot`, as a register of type `dtype`."""
@@ -216,8 +153,8 @@ class Builder:
 
     def before(self, symbol: Symbol, primitive: str) -> Symbol:
         """The operand of `symbol` if that is the unary `primitive`, else `symbol`."""
-        found, operands, _, _ = self._instructions[symbol.index]
-        return Symbol(self, operands[0], self._instructions[operands[0]].dtype) if found == primitive else symbol
+        own, operands, _, _ = self._instructions[symbol.index]
+        return Symbol(self, operands[0], self._instructions[operands[0]].dtype) if own == primitive else symbol
 
     def program(self, outputs: Sequence[Symbol]) -> Program:
         """The instructions that `outputs` need, renumbered, and nothing else."""
@@ -298,7 +235,7 @@ def _install_operators() -> None:
     for dunder, primitive in binary.items():
         setattr(Symbol, f"__{dunder}__", lambda a, b, p=primitive: a._apply(p, b))
         setattr(Symbol, f"__r{dunder}__", lambda a, b, p=primitive: a._apply(p, b, reverse=True))
-    for name in _COMPARISONS:
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
         setattr(Symbol, f"__{name}__", lambda a, b, p=name: a._apply(p, b))
     for dunder, primitive in {"neg": "neg", "abs": "abs", "invert": "not"}.items():
         setattr(Symbol, f"__{dunder}__", lambda a, p=primitive: a._apply(p))
@@ -307,15 +244,11 @@ def _install_operators() -> None:
 _install_operators()
 
 
-def _unary(primitive: str) -> Callable[[Symbol], Symbol]:
-    return lambda x: x.builder.emit(primitive, (x,))
+def _emit(primitive: str) -> Callable[..., Symbol]:
+    return lambda *operands: operands[0].builder.emit(primitive, operands)
 
 
-def _binary(primitive: str) -> Callable[[Symbol, Symbol], Symbol]:
-    return lambda a, b: a.builder.emit(primitive, (a, b))
-
-
-def _unary_floating(primitive: str) -> Callable[[Symbol], Symbol]:
+def _rounding(primitive: str) -> Callable[[Symbol], Symbol]:
     """Rounding an integer or a bool is the identity, as in NumPy."""
     return lambda x: x.builder.emit(primitive, (x,)) if x.dtype.startswith("float") else x
 
@@ -325,46 +258,15 @@ def _is_infinite(x: Symbol) -> Symbol:
 
 
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: _binary("add"),
-    np.subtract: _binary("sub"),
-    np.multiply: _binary("mul"),
-    np.divide: _binary("div"),
-    np.maximum: _binary("maximum"),
-    np.minimum: _binary("minimum"),
-    np.power: _binary("pow"),
-    np.negative: _unary("neg"),
-    np.absolute: _unary("abs"),
-    np.floor: _unary_floating("floor"),
-    np.ceil: _unary_floating("ceil"),
-    np.trunc: _unary_floating("trunc"),
-    np.rint: _unary_floating("rint"),
-    np.sqrt: _unary("sqrt"),
-    np.exp: _unary("exp"),
-    np.expm1: _unary("expm1"),
-    np.log: _unary("log"),
-    np.log1p: _unary("log1p"),
-    np.log2: _unary("log2"),
-    np.log10: _unary("log10"),
-    np.sin: _unary("sin"),
-    np.cos: _unary("cos"),
-    np.tanh: _unary("tanh"),
-    np.arctan: _unary("atan"),
-    np.equal: _binary("eq"),
-    np.not_equal: _binary("ne"),
-    np.less: _binary("lt"),
-    np.less_equal: _binary("le"),
-    np.greater: _binary("gt"),
-    np.greater_equal: _binary("ge"),
-    np.bitwise_and: _binary("and"),
-    np.bitwise_or: _binary("or"),
-    np.bitwise_xor: _binary("xor"),
-    np.logical_and: _binary("and"),
-    np.logical_or: _binary("or"),
-    np.logical_xor: _binary("xor"),
-    np.invert: _unary("not"),
-    np.logical_not: _unary("not"),
-    np.left_shift: _binary("shift_left"),
-    np.right_shift: _binary("shift_right"),
+    **{p.function: _emit(name) for name, p in PRIMITIVES.items() if isinstance(p.function, np.ufunc)},
+    **{getattr(np, name): _rounding(name) for name in ("floor", "ceil", "trunc", "rint")},
+    np.log10: _emit("log10"),
+    np.left_shift: _emit("shift_left"),
+    np.right_shift: _emit("shift_right"),
+    np.logical_and: _emit("and"),
+    np.logical_or: _emit("or"),
+    np.logical_xor: _emit("xor"),
+    np.logical_not: _emit("not"),
     np.isnan: lambda x: x != x,
     np.isinf: _is_infinite,
     np.isfinite: lambda x: abs(x) < math.inf,

@@ -6,13 +6,13 @@ combines with full rows by broadcasting: `x - row_mean(x)`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from npu_tensor.ops.expression import Symbol
+from npu_tensor.ops.primitives import PRIMITIVES
 
 __all__ = [
     "cast",
@@ -29,39 +29,18 @@ __all__ = [
 ]
 
 
-def _reduction(primitive: str, function: Callable[..., Any]) -> Callable[[Any], Any]:
-    def reduce(x: Any) -> Any:
-        if isinstance(x, Symbol):
-            return x.builder.emit(primitive, (x,))
-        return function(x)
-
-    return reduce
+def _primitive(name: str) -> Callable[[Any], Any]:
+    function = PRIMITIVES[name].function
+    return lambda x: x.builder.emit(name, (x,)) if isinstance(x, Symbol) else function(x)
 
 
-def _sum(x: np.ndarray) -> np.ndarray:
-    # NumPy sums pairwise; float64 keeps the reference independent of the order in which a device adds.
-    wide = np.float64 if x.dtype.kind == "f" else x.dtype
-    return np.sum(x, axis=-1, keepdims=True, dtype=wide).astype(x.dtype)
-
-
-def _extreme(function: Callable[..., np.ndarray], empty: float) -> Callable[[np.ndarray], np.ndarray]:
-    def reduce(x: np.ndarray) -> np.ndarray:
-        if x.shape[-1] == 0:
-            identity = empty
-            if x.dtype.kind in "iu":
-                identity = np.iinfo(x.dtype).min if empty < 0 else np.iinfo(x.dtype).max
-            return np.full((*x.shape[:-1], 1), identity, x.dtype)
-        return function(x, axis=-1, keepdims=True)
-
-    return reduce
-
-
-row_sum = _reduction("row_sum", _sum)
-row_prod = _reduction("row_prod", lambda x: np.prod(x, axis=-1, keepdims=True, dtype=x.dtype))
-row_max = _reduction("row_max", _extreme(np.max, -math.inf))
-row_min = _reduction("row_min", _extreme(np.min, math.inf))
-row_argmax = _reduction("row_argmax", lambda x: np.argmax(x, axis=-1, keepdims=True))
-row_argmin = _reduction("row_argmin", lambda x: np.argmin(x, axis=-1, keepdims=True))
+row_sum = _primitive("row_sum")
+row_prod = _primitive("row_prod")
+row_max = _primitive("row_max")
+row_min = _primitive("row_min")
+row_argmax = _primitive("row_argmax")
+row_argmin = _primitive("row_argmin")
+erf = _primitive("erf")
 
 
 def row_length(x: Any) -> Any:
@@ -71,7 +50,7 @@ def row_length(x: Any) -> Any:
     return x.dtype.type(x.shape[-1])
 
 
-# A slot number no operand can have: whoever lays out the operands of a kernel binds it to the row length.
+# A slot number that no operand can have; the layout of a kernel's operands binds it to the row length.
 ROW_LENGTH_SLOT = -1
 
 
@@ -92,14 +71,3 @@ def constant_like(x: Any, value: float) -> Any:
     if isinstance(x, Symbol):
         return x.builder.constant(value, x.dtype)
     return x.dtype.type(value)
-
-
-def erf(x: Any) -> Any:
-    """The error function. The reference evaluates it in float64 through math.erf."""
-    if isinstance(x, Symbol):
-        return x.builder.emit("erf", (x,))
-    array = np.asarray(x)
-    return _math_erf(array.astype(np.float64)).astype(array.dtype)
-
-
-_math_erf = np.vectorize(math.erf, otypes=[np.float64])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy as np
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import DimensionError, DivisionError, NpuTensorError
-from npu_tensor.ops import rows
 from npu_tensor.ops.declare import Call, Layout, describe
-from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.task import Cost, Fusion, Kernel, Output, Prologue, Refusal, Step, Task
@@ -69,22 +70,6 @@ def evaluate_call(call: Call, operands: list[Any], *, donated: bool = False) -> 
         return from_register(call.op.body(*arrays, *positional, **keywords), call.spec.dtype)
 
 
-def _select(condition: Array, yes: Array, no: Array) -> Array:
-    return np.where(condition, yes, no)
-
-
-def _shift(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    """Shifts by the width or more give 0, or the sign for a signed right shift, instead of C's undefined result."""
-
-    def shift(value: Array, count: Array) -> Array:
-        bits = value.dtype.itemsize * 8
-        inside = np.clip(count, 0, bits - 1).astype(value.dtype)
-        beyond = np.where(value < 0, -1, 0).astype(value.dtype) if function is np.right_shift else value * 0
-        return np.where((count >= 0) & (count < bits), function(value, inside), beyond)
-
-    return shift
-
-
 def _float_to_integer(value: Array, dtype: str) -> Array:
     """Truncation toward zero; NaN gives 0, what is out of range the nearest limit."""
     limits = np.iinfo(dtype)
@@ -100,61 +85,6 @@ def _cast(value: Array, dtype: str) -> Array:
     return value.astype(dtype)
 
 
-def _log10(value: Array) -> Array:
-    """In float64: NumPy's of float32 is not exact for powers of ten."""
-    return np.log10(value.astype(np.float64)).astype(value.dtype)
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "neg": np.negative,
-    "abs": np.absolute,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "rint": np.rint,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "log10": _log10,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
-    "atan": np.arctan,
-    "erf": rows.erf,
-    "pow": np.power,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "not": np.invert,
-    "shift_left": _shift(np.left_shift),
-    "shift_right": _shift(np.right_shift),
-    "select": _select,
-    "row_sum": rows.row_sum,
-    "row_prod": rows.row_prod,
-    "row_max": rows.row_max,
-    "row_min": rows.row_min,
-    "row_argmax": rows.row_argmax,
-    "row_argmin": rows.row_argmin,
-    "round_bfloat16": lambda x: x.astype("bfloat16").astype(np.float32),
-    "round_float16": lambda x: x.astype(np.float16).astype(np.float32),
-}
-
-
 def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Array]:
     """The outputs of a program over arrays that broadcast to (rows, row length), or to any shape if nothing reduces."""
     values: list[Array] = []
@@ -164,17 +94,18 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
         elif primitive == "load":
             value = to_register(operands[constant], dtype)
         elif primitive == "scalar":
-            number = row_length if constant == rows.ROW_LENGTH_SLOT else operands[constant]
+            number = row_length if constant == ROW_LENGTH_SLOT else operands[constant]
             value = to_register(number, dtype)
         elif primitive == "cast":
             value = _cast(values[arguments[0]], dtype)
         elif primitive == "index":
             value = np.arange(row_length)
-        elif PRIMITIVES[primitive].reduces:
-            row = values[arguments[0]]  # what does not vary along the row still counts once per element
-            value = _FUNCTIONS[primitive](np.broadcast_to(row, (*row.shape[:-1], row_length)))
         else:
-            value = _FUNCTIONS[primitive](*(values[argument] for argument in arguments))
+            parts = [values[argument] for argument in arguments]
+            description = PRIMITIVES[primitive]
+            if description.reduces:  # what does not vary along the row still counts once per element
+                parts = [np.broadcast_to(row, (*row.shape[:-1], row_length)) for row in parts]
+            value = description.function(*parts)
         values.append(value)
     return [values[output] for output in program.outputs]
 

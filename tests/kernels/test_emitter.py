@@ -12,6 +12,7 @@ from ml_dtypes import bfloat16
 
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.kernels.codegen import emitter
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Builder, Program
 from npu_tensor.ops.rows import cast, erf
 from npu_tensor.runtime.sim.host_compiler import Entry, compile_source
@@ -102,7 +103,7 @@ def memory(dtype: str) -> str:
 
 
 def function(
-    symbol: str, program: Program, precision: emitter.Precision = "full", stored: str = ""
+    symbol: str, program: Program, precision: Precision = "full", stored: str = ""
 ) -> tuple[str, tuple[ObjectType, ...]]:
     """C++ of a loop over ELEMENTS elements, and its declaration."""
     lanes = emitter.lanes(program)
@@ -226,7 +227,7 @@ def test_products_of_bfloat16_take_half_the_work() -> None:
 def test_divisors_of_one_or_more_take_half_the_work() -> None:
     """Where the quotient is rounded to bfloat16, and the divisor cannot be smaller or negative."""
 
-    def text(formula: Callable[[Any], Any], precision: emitter.Precision = "half") -> str:
+    def text(formula: Callable[[Any], Any], precision: Precision = "half") -> str:
         return function("quotient", program(("float32",), formula), precision)[0]
 
     assert "nt::div_by_one_or_more(v0, " in text(lambda a: a / (1 + np.exp(-a)))

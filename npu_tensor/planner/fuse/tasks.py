@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
-from npu_tensor.ops.expression import PRIMITIVES, Builder, Symbol, as_parameter
+from npu_tensor.ops.expression import Builder, Symbol, as_parameter
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.planner.fuse.forms import Forms, operand_register
 from npu_tensor.planner.fuse.groups import Group
 from npu_tensor.planner.fuse.layouts import broadcast, full_layout, permuted, row_layout

@@ -29,7 +29,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers, mlir_aie
 from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
 from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.requests import Request
 
 __all__ = ["IronBackend", "kernel_format"]
 

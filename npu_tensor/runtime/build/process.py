@@ -14,11 +14,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from npu_tensor._util.affinity import available_cores
 from npu_tensor.config import config
@@ -72,6 +73,13 @@ class _Thread(threading.local):
 _thread: Final = _Thread()
 
 
+class _BuildThreads(ThreadPoolExecutor):
+    """Its threads see the settings of the context that submits."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        return super().submit(copy_context().run, function, *arguments, **named)
+
+
 @contextmanager
 def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Threads for builds, which wait for processes. If an exception ends the block, what they run ends too.
@@ -79,7 +87,7 @@ def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     jobs: builds at once; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
     """
     group = ProcessGroup()
-    pool = ThreadPoolExecutor(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
+    pool = _BuildThreads(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
     try:
         yield pool
     except BaseException:

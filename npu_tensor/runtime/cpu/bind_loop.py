@@ -9,22 +9,21 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.ops.analysis import PER_ELEMENT, frequencies
+from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
-from npu_tensor.runtime.cpu.loop_base import Operand
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
 from npu_tensor.runtime.cpu.loop_kernel import length_class
+from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.task import Input, Output, Step
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
 __all__ = ["bind_loop", "number_types"]
 
@@ -36,7 +35,7 @@ MOST_TRANSPOSED = 4
 
 
 def bind_loop(
-    owner: CpuDevice,
+    owner: Processor,
     program: Program,
     shape: tuple[int, ...],
     rows: int,
@@ -54,7 +53,7 @@ def bind_loop(
     operands, order = _operands(program, space, inputs, outputs, fixed, columns, tiles)
     length = None if space.runs else length_class(program, space.inner, owner.target.lanes, columns)
     flat = streaming and not space.outer
-    kernel = owner.loop(program, operands, len(space.outer), flat, columns, length, space.runs)
+    kernel = owner.loop(LoopSpec(program, operands, len(space.outer), flat, columns, length, space.runs))
     meta = _meta(space, operands, order, fixed)
     elements = math.prod(space.outer) * space.inner
     n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements
@@ -86,16 +85,10 @@ def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], o
     if not along or across:
         return False
     strides = iter(space.inner_strides[outputs:])
-    moving = {slot for slot, source in enumerate(inputs) if source.layout is not None and next(strides)}
-    varies: list[bool] = []
-    for primitive, arguments, _, value in program.instructions:
-        if primitive == "load":
-            varies.append(value in moving)
-        else:
-            within_row = any(varies[argument] for argument in arguments) and not PRIMITIVES[primitive].reduces
-            varies.append(primitive == "index" or within_row)
+    fixed = {slot for slot, source in enumerate(inputs) if source.layout is not None and not next(strides)}
+    frequency = frequencies(program, fixed)
     return all(
-        varies[value] or not stride
+        frequency[value] == PER_ELEMENT or not stride
         for value, stride in zip(program.outputs, space.inner_strides[:outputs], strict=True)
     )
 
@@ -186,7 +179,7 @@ def _meta(
 
 
 def _step(
-    owner: CpuDevice,
+    owner: Processor,
     kernel: Address,
     meta: np.ndarray[Any, Any],
     n: int,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import merged
 
 __all__ = ["Space", "collapse"]
 
@@ -35,49 +36,29 @@ class Space(NamedTuple):
         return math.prod(self.outer[len(self.outer) - self.runs :]) * self.inner
 
 
-def _merge(extents: list[int], strides: list[tuple[int, ...]]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Drop dimensions of extent 1 and join neighbours that every operand walks with one step.
-
-    `strides` has, per dimension, the stride of every operand.
-    """
-    merged_extents: list[int] = []
-    merged_strides: list[tuple[int, ...]] = []
-    for extent, step in zip(extents, strides, strict=True):
-        if extent == 1:
-            continue
-        if merged_extents and all(
-            outer == inner * extent for outer, inner in zip(merged_strides[-1], step, strict=True)
-        ):
-            merged_extents[-1] *= extent
-            merged_strides[-1] = step
-        else:
-            merged_extents.append(extent)
-            merged_strides.append(step)
-    return merged_extents, merged_strides
-
-
 def collapse(shape: tuple[int, ...], layouts: Sequence[Layout], rows: int) -> Space:
     """The space of `shape` over which all layouts are walked; the last `rows` dimensions are one row.
 
     With rows = 0 the inner dimension is the innermost one left.
     """
-    strides = [tuple(layout.strides[axis] for layout in layouts) for axis in range(len(shape))]
-    offsets = tuple(layout.offset for layout in layouts)
     cut = len(shape) - rows
-    outer, outer_strides = _merge(list(shape[:cut]), strides[:cut])
-    inner, inner_strides = _merge(list(shape[cut:]), strides[cut:])
-    if not rows and outer:
-        inner, inner_strides = [outer.pop()], [outer_strides.pop()]
+    outer, outer_strides = merged(shape[:cut], [layout.strides[:cut] for layout in layouts])
+    inner, inner_strides = merged(shape[cut:], [layout.strides[cut:] for layout in layouts])
+    if not rows:
+        outer, inner = outer[:-1], outer[-1:]
+        outer_strides, inner_strides = _cut(outer_strides, slice(-1)), _cut(outer_strides, slice(-1, None))
     if 0 in inner:
-        inner, inner_strides = [0], inner_strides[-1:]
+        inner, inner_strides = (0,), _cut(inner_strides, slice(-1, None))
     runs = max(0, len(inner) - 1)
-    outer, outer_strides = outer + inner[:runs], outer_strides + inner_strides[:runs]
-    inner, inner_strides = inner[runs:], inner_strides[runs:]
     return Space(
-        tuple(outer),
-        inner[0] if inner else 1,
-        offsets,
-        tuple(tuple(step[number] for step in outer_strides) for number in range(len(layouts))),
-        inner_strides[0] if inner else (1,) * len(layouts),
+        (*outer, *inner[:runs]),
+        inner[runs] if inner else 1,
+        tuple(layout.offset for layout in layouts),
+        tuple((*steps, *within[:runs]) for steps, within in zip(outer_strides, inner_strides, strict=True)),
+        tuple(within[runs] if inner else 1 for within in inner_strides),
         runs,
     )
+
+
+def _cut(strides: tuple[tuple[int, ...], ...], part: slice) -> tuple[tuple[int, ...], ...]:
+    return tuple(steps[part] for steps in strides)

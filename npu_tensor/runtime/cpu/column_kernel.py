@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage
 from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, NUMBERS, Place
-from npu_tensor.runtime.cpu.program_analysis import PER_ELEMENT, PER_ROW
 from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk
-from npu_tensor.runtime.cpu.stages import Stage
 from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["ColumnKernel"]
@@ -33,11 +32,11 @@ class ColumnKernel(ReducingBase):
         return self.emitter.splat(place.position)
 
     def stored_per_row(self, output: int) -> bool:
-        return self.analysis.frequency[self.program.outputs[output]] != PER_ELEMENT
+        return self.frequency[self.program.outputs[output]] != PER_ELEMENT
 
     def body(self) -> None:
         # Several vectors side by side read neighbouring cache lines together.
-        unroll = COLUMN_VECTORS if self.analysis.cost(self.program.outputs) < EXPENSIVE else 1
+        unroll = COLUMN_VECTORS if self.flops(self.program.outputs) < EXPENSIVE else 1
         e = self.emitter
         width = self.sizes[-1]
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import PRIMITIVES, Program
+from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm import tile_rows
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.split import split_rows

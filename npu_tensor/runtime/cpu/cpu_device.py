@@ -1,111 +1,24 @@
-"""The CPU device: claims tasks for LLVM-compiled kernels, and has what these share: engine, thread pool, memory."""
+"""The CPU device: claims tasks for LLVM-compiled kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
+from collections.abc import Sequence
 
-from npu_tensor._util.forks import cached_property, new_lock
-from npu_tensor.config import config
-from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.code_memory import Address
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm
-from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS
-from npu_tensor.runtime.cpu.loop_base import Operand
-from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
-from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.target import host_target
-from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.rates import ProcessorRates, processor_rates
-from npu_tensor.runtime.store import objects as store_objects
+from npu_tensor.runtime.cpu.loop_kernel import refusal
+from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
 __all__ = ["CpuDevice"]
 
 
-class CpuDevice:
+class CpuDevice(Processor):
     """The processor of this machine."""
 
     uri = "cpu"
     fusion = Fusion(arguments=MAX_SLOTS - 2)  # Those of a product are two more: its factors, packed.
-
-    def __init__(self, allocator: Allocator) -> None:
-        self.target = host_target(config.cpu_features)
-        self.allocator = allocator
-        key = f"{self.target.cpu} {self.target.feature_string}"
-        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / store_objects.FOLDER)
-        # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
-        # plan is freed.
-        self._products = lru_cache(maxsize=1024)(self._new_product)
-        self._loops = lru_cache(maxsize=1024)(self._compiled_loop)
-        self._pool: Pool | None = None
-        self._pool_lock = new_lock()
-
-    @property
-    def pool(self) -> Pool:
-        """The thread pool, compiled at first use."""
-        if self._pool is None:
-            with self._pool_lock:
-                if self._pool is None:  # Making one sets the number of threads.
-                    self._pool = Pool(self.engine, config.threads)
-        return self._pool
-
-    @cached_property
-    def rates(self) -> ProcessorRates:
-        """How fast this processor is."""
-        return processor_rates(self.target.lanes)
-
-    def product(
-        self, shape: tuple[int, int, int], *, a: Matrix | Computed, b: Matrix | Computed, epilogue: Program, **more: Any
-    ) -> Gemm:
-        """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
-        programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
-        constants = tuple(program.constants for program in programs)
-        return self._products(constants, shape, a=a, b=b, epilogue=epilogue, **more)
-
-    def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
-        return Gemm(self.engine, self.target, shape, **more)
-
-    def loop(self, program: Program, *form: Any) -> Address:
-        """The address of a compiled kernel. form: operands to runs of `loop_kernel`, without the target."""
-        return self._loops(program.constants, program, *form)
-
-    def _compiled_loop(
-        self,
-        constants: tuple[str, ...],
-        program: Program,
-        operands: tuple[Operand, ...],
-        outer: int,
-        streaming: bool,
-        columns: bool,
-        length: int | None,
-        runs: int,
-    ) -> Address:
-        ir = loop_kernel("kernel", program, operands, outer, self.target, streaming, columns, length, runs)
-        return self.engine.compile(ir, "kernel")["kernel"]
-
-    @contextmanager
-    def compiling(self, kernel: LoopKernel | ComposedKernel | ProductKernel) -> Iterator[None]:
-        """Note in a kernel that is bound meanwhile where its code came from."""
-        done = self.engine.statistics
-        compiled, loaded = done.compiled, done.disk_hits
-        yield
-        kernel.origin = "built" if done.compiled > compiled else "cache" if done.disk_hits > loaded else "memory"
-
-    @property
-    def threads(self) -> int:
-        """Threads of the pool, the caller included."""
-        return self.pool.threads
-
-    def set_threads(self, threads: int) -> None:
-        """Change the number of threads; 0 means all cores of the process."""
-        self.pool.set_threads(threads)
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""
@@ -118,14 +31,10 @@ class CpuDevice:
             return composed if isinstance(composed, Refusal) else ComposedKernel(self, task, composed)
         assert task.program is not None
         programs = [task.program, *(prologue.program for prologue in task.prologues if prologue)]
-        for primitive, _, dtype, _ in (x for program in programs for x in program.instructions):
-            if dtype == "float64" and primitive in _FLOAT32_ONLY:
-                return Refusal(f"{primitive} is compiled for float32, not for float64")
-            if primitive == "pow" and not dtype.startswith("float"):
-                return Refusal("integer powers have no compiled form")
+        for program in programs:
+            reason = refusal(program)
+            if reason is not None:
+                return Refusal(reason)
         if task.kind == "matmul":
             return ProductKernel(self, task)
         return LoopKernel(self, task)
-
-
-_FLOAT32_ONLY = frozenset({"exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow"})

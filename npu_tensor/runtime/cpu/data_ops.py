@@ -1,15 +1,171 @@
-"""The data ops that are compiled: loops one after the other."""
+"""The data ops that are compiled: loops over elements that run one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from npu_tensor.runtime.cpu.composed import Compose, compose_sequence
-from npu_tensor.runtime.cpu.rotation import compose_rotation
+import numpy as np
 
-__all__ = ["COMPOSED"]
+from npu_tensor.dtypes import float32, float64
+from npu_tensor.ops.contraction import rope_rates
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import Builder, Program
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Input, Output, Refusal, Task
 
-COMPOSED: Final[Mapping[str, Compose]] = MappingProxyType({"arange_from": compose_sequence, "rotate": compose_rotation})
+__all__ = ["COMPOSED", "Composed"]
+
+
+class Composed(NamedTuple):
+    """Map tasks that run one after the other, and item numbers and values of what they read besides."""
+
+    tasks: tuple[Task, ...]
+    constants: Mapping[int, np.ndarray[Any, Any]]
+
+
+# Converted from int64 once, as the reference does.
+_SEQUENCES: Final = frozenset({"int32", "int64", "float32"})
+
+
+def _sequence(task: Task) -> Composed | Refusal:
+    """The op `arange_from` on integers."""
+    (output,) = task.outputs
+    assert task.call is not None
+    if output.dtype.name not in _SEQUENCES or any(number is not int for number in task.call.operands):
+        return Refusal("compiled for integers as int32, int64 and float32 only")
+    builder = Builder()
+    start, step = (builder.scalar(slot, "int64") for slot in range(2))
+    position: Any = builder.emit("index")
+    program = builder.program([(start + position * step).astype(output.dtype.register)])
+    return Composed((task._replace(kind="map", program=program),), {})
+
+
+def _rotation(task: Task) -> Composed | Refusal:
+    """The op `rotate` on (..., tokens, heads, features) in float32.
+
+    A table has the cosine and the sine of one pair of one token, which all heads share. A pair of features (a, b)
+    becomes (a cos - b sin, b cos + a sin): both are a feature times cos plus its partner times sin, with a sign.
+
+    Angles, less whole turns, are exact to 5e-7 radians for positions below 2^31.
+    """
+    x, positions, *factors = task.inputs
+    (output,) = task.outputs
+    assert x.dtype is not None
+    assert x.layout is not None
+    assert positions.dtype is not None
+    assert task.call is not None
+    if x.dtype is float64:
+        return Refusal("sin and cos are compiled for float32, not for float64")
+    attributes = task.call.attributes
+    size, neox = attributes["n_dims"], attributes["mode"] == "neox"
+    # Distance of the features of a pair, and of two pairs.
+    partner, following = (size // 2, 1) if neox else (1, 2)
+    numbers = 1 + max([source.item for source in task.inputs] + [output.item])
+    rates_item, signs_item, cosines_item, sines_item = range(numbers, numbers + 4)
+    rates, magnitude = rope_rates(**{name: attributes[name] for name in _RATES})
+    *lead, tokens, heads, features = task.shape
+    table = (tokens, size // 2)
+    table_bytes = math.prod(table) * float32.itemsize
+    cosines, sines = (
+        Output(item, float32, Layout(table, contiguous_strides(table)), table_bytes)
+        for item in (cosines_item, sines_item)
+    )
+    angles = _map_task(
+        task,
+        table,
+        [
+            _over(positions, table, (0, None)),
+            Input(rates_item, float64, Layout(table, (0, 1))),
+            *(_over(source, table, (None, 0)) for source in factors),
+        ],
+        [cosines, sines],
+        _table_program(positions.dtype.register, float(magnitude), bool(factors)),
+    )
+
+    pairs = (*lead, tokens, heads, 2, size // 2)
+    *outer, step = x.layout.strides
+    own = Layout(pairs, (*outer, partner * step, following * step), x.layout.offset)
+    other = Layout(pairs, (*outer, -partner * step, following * step), x.layout.offset + partner * step)
+    by_token = Layout(pairs, (*(0 for _ in lead), size // 2, 0, 0, 1))
+    by_side = Layout(pairs, (*(0 for _ in lead), 0, 0, 1, 0))
+    *outer, step = output.layout.strides
+    turned = output._replace(layout=Layout(pairs, (*outer, partner * step, following * step), output.layout.offset))
+    products = _map_task(
+        task,
+        pairs,
+        [
+            x._replace(layout=own),
+            x._replace(layout=other),
+            Input(cosines_item, float32, by_token),
+            Input(sines_item, float32, by_token),
+            Input(signs_item, float32, by_side),
+        ],
+        [turned],
+        _PRODUCTS,
+    )
+    tasks = [angles, products]
+    if size < features:
+        shape = (*lead, tokens, heads, features - size)
+        rest = [Layout(shape, y.strides, y.offset + size * y.strides[-1]) for y in (x.layout, output.layout)]
+        copied = output._replace(layout=rest[1], donor=output.item)
+        tasks.append(_map_task(task, shape, [x._replace(layout=rest[0])], [copied], _COPY))
+    return Composed(tuple(tasks), {rates_item: rates, signs_item: np.array([-1, 1], np.float32)})
+
+
+_RATES = ("n_dims", "base", "scale", "n_ctx_orig", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
+
+
+def _map_task(
+    task: Task, shape: tuple[int, ...], inputs: list[Input], outputs: list[Output], program: Program
+) -> Task:
+    return Task("map", task.items, task.ops, tuple(inputs), tuple(outputs), shape, program=program)
+
+
+def _over(source: Input, shape: tuple[int, ...], axes: tuple[int | None, ...]) -> Input:
+    """The operand over another shape, whose dimensions are the given ones of its own, or repeat it."""
+    assert source.layout is not None
+    strides = tuple(0 if axis is None else source.layout.strides[axis] for axis in axes)
+    return source._replace(layout=Layout(shape, strides, source.layout.offset))
+
+
+@lru_cache(maxsize=64)
+def _table_program(positions: str, magnitude: float, with_factors: bool) -> Program:
+    """Slots: positions, of that register type, radians per position, and what these are divided by.
+
+    Angles are reduced to half a turn in float64, as a far position has many turns and float32 only 24 bits for them.
+    Kept, because every layer of a model has the same rotation and it takes longer to record than all the rest.
+    """
+    builder = Builder()
+    position: Any = builder.load(0, positions).astype("float64")
+    angle = position * builder.load(1, "float64")
+    if with_factors:
+        angle = angle / builder.load(2, "float32").astype("float64")
+    turns = angle * (0.5 / math.pi)
+    reduced = ((turns - np.rint(turns)) * (2 * math.pi)).astype("float32")
+    return builder.program([np.cos(reduced) * magnitude, np.sin(reduced) * magnitude])
+
+
+def _products_program() -> Program:
+    """Slots: the feature, its partner, cosine, sine, and the sign of the sine."""
+    builder = Builder()
+    slots: list[Any] = [builder.load(slot, "float32") for slot in range(5)]
+    own, other, cosine, sine, sign = slots
+    return builder.program([own * cosine + other * (sign * sine)])
+
+
+def _copy_program() -> Program:
+    builder = Builder()
+    return builder.program([builder.load(0, "float32")])
+
+
+_PRODUCTS, _COPY = _products_program(), _copy_program()
+
+
+COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingProxyType(
+    {"arange_from": _sequence, "rotate": _rotation}
+)
 """By the name of the op."""

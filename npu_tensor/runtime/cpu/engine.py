@@ -33,10 +33,10 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
+from npu_tensor import events
 from npu_tensor._util.forks import held_at_fork
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import BuildError
-from npu_tensor.observe import debugging
 from npu_tensor.runtime.cpu.code_memory import Address, Code, CodeMemory
 from npu_tensor.runtime.cpu.object_cache import ObjectCache
 from npu_tensor.runtime.cpu.object_file import read_image, read_symbols
@@ -106,8 +106,8 @@ class Engine:
         """
         names = "\0".join(function_names)
         key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()
-        if key not in self._code:
-            debugging.show_code("LLVM IR", ", ".join(function_names), ir_text)
+        if events.listeners and key not in self._code:
+            events.emit(events.CodeGenerated("LLVM IR", ", ".join(function_names), ir_text))
         with _lock:
             code = self._code.get(key)
             if code is not None:

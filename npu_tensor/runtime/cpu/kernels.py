@@ -3,85 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types
 from npu_tensor.runtime.cpu.collapse import collapse
-from npu_tensor.runtime.cpu.composed import Composed
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.data_ops import Composed
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
 from npu_tensor.runtime.cpu.gemm import Computed
 from npu_tensor.runtime.cpu.gemm import Operand as Matrix
 from npu_tensor.runtime.cpu.launch import MAX_SLOTS
+from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Step, Task
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.cpu.cpu_device import CpuDevice
-
 __all__ = ["ComposedKernel", "LoopKernel", "ProductKernel"]
 
 
-class LoopKernel:
-    """A map or row task as one loop over elements or rows."""
+class CpuKernel:
+    """A task on the processor."""
 
     device = "cpu"
+    name: str
+    origin = "none"
 
-    def __init__(self, device: CpuDevice, task: Task) -> None:
-        self.owner = device
+    def __init__(self, processor: Processor, task: Task) -> None:
+        self.owner = processor
         self.task = task
-        assert task.program is not None
+        self.reason = f"compiled, {processor.target.lanes} lanes"
+
+    def bind(self) -> Step:
+        """Compile what is not compiled yet."""
+        with self.owner.compiling(self):
+            return self._bind()
+
+    def _bind(self) -> Step:
+        raise NotImplementedError
+
+
+class LoopKernel(CpuKernel):
+    """A map or row task as one loop over elements or rows."""
+
+    def __init__(self, processor: Processor, task: Task) -> None:
+        super().__init__(processor, task)
         self.name = "fused map" if task.kind == "map" else "row"
-        self.reason = f"compiled, {device.target.lanes} lanes" + (", fused" if len(task.ops) > 1 else "")
-        self.origin = "none"
+        if len(task.ops) > 1:
+            self.reason += ", fused"
 
     @cached_property
     def cost(self) -> Cost:
         """What a run is predicted to take."""
         return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
-    def bind(self) -> Step:
-        """Compile the kernel."""
-        with self.owner.compiling(self):
-            return self._bind()
-
     def _bind(self) -> Step:
-        """Compile the kernel, and before it copies of operands that are better walked over in another order."""
+        """Operands of rows that are better walked over in another order are copied before."""
         task = self.task
-        copies = []
-        inputs = list(task.inputs)
+        inputs, copies = list(task.inputs), []
         if task.rows:
             for number, source in enumerate(inputs):
                 if source.layout is not None and _jumps_within_rows(source.layout, task.rows):
-                    copy, inputs[number] = _bind_copy(self.owner, source, _unused_item(task) + number)
+                    copy, inputs[number] = _bind_copy(self.owner, source, _last_item(task) + 1 + number)
                     copies.append(copy)
-            if self.owner.pool.threads > 1:
-                split = split_rows(task, inputs)
-                if split is not None:
-                    return _in_sequence(copies, _bind_composed(self.owner, Composed(split, {})), task.outputs)
-        assert task.program is not None
-        step = bind_loop(self.owner, task.program, task.shape, task.rows, inputs, list(task.outputs))
-        return _in_sequence(copies, step, task.outputs)
+        split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
+        tasks = split or (task._replace(inputs=tuple(inputs)),)
+        steps = [*copies, *(_bind_task(self.owner, part) for part in tasks)]
+        return _in_sequence(steps, _last_item(*tasks), task.outputs)
 
 
-class ComposedKernel:
+class ComposedKernel(CpuKernel):
     """A data task as several loops."""
 
-    device = "cpu"
-
-    def __init__(self, device: CpuDevice, task: Task, composed: Composed) -> None:
-        self.owner = device
-        self.task = task
+    def __init__(self, processor: Processor, task: Task, composed: Composed) -> None:
+        super().__init__(processor, task)
         self.composed = composed
         self.name = "map" if len(composed.tasks) == 1 else f"{len(composed.tasks)} loops"
-        self.reason = f"compiled, {device.target.lanes} lanes"
-        self.origin = "none"
 
     @cached_property
     def cost(self) -> Cost:
@@ -89,42 +91,33 @@ class ComposedKernel:
         costs = [loop_cost(part, self.owner.rates, self.owner.threads) for part in self.composed.tasks]
         return Cost(total(cost.expense for cost in costs), sum(cost.nbytes for cost in costs))
 
-    def bind(self) -> Step:
-        """Compile the loops."""
-        with self.owner.compiling(self):
-            return _bind_composed(self.owner, self.composed)
+    def _bind(self) -> Step:
+        tasks = self.composed.tasks
+        steps = [_bind_task(self.owner, task) for task in tasks]
+        constants = {item: Buffer.from_array(array) for item, array in self.composed.constants.items()}
+        return _in_sequence(steps, _last_item(*tasks), tasks[-1].outputs, constants)
 
 
-class ProductKernel:
+class ProductKernel(CpuKernel):
     """A matrix product with its prologues and epilogue."""
 
-    device = "cpu"
     name = "gemm"
 
-    def __init__(self, device: CpuDevice, task: Task) -> None:
-        self.owner = device
-        self.task = task
-        call = task.call
-        assert call is not None
-        left = call.operands[0]
+    def __init__(self, processor: Processor, task: Task) -> None:
+        super().__init__(processor, task)
+        assert task.call is not None
+        left = task.call.operands[0]
         assert isinstance(left, Spec)
-        parts = []
+        self.reason = f"compiled for {left.dtype.name}"
         if any(task.prologues):
-            parts.append(", fused prologue")
+            self.reason += ", fused prologue"
         if len(task.program.instructions if task.program else ()) > 1:
-            parts.append(", fused epilogue")
-        self.reason = "".join((f"compiled for {left.dtype.name}", *parts))
-        self.origin = "none"
+            self.reason += ", fused epilogue"
 
     @cached_property
     def cost(self) -> Cost:
         """What a run is predicted to take."""
         return product_cost(self.task, self.owner.rates, self.owner.threads, self.owner.target)
-
-    def bind(self) -> Step:
-        """Compile the packing loops and the product."""
-        with self.owner.compiling(self):
-            return self._bind()
 
     def _bind(self) -> Step:
         """Operands of the epilogue that jump along a row are copied before."""
@@ -136,7 +129,7 @@ class ProductKernel:
         copies = []
         for number, source in enumerate(rest):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
-                copy, rest[number] = _bind_copy(owner, source, _unused_item(task) + number)
+                copy, rest[number] = _bind_copy(owner, source, _last_item(task) + 1 + number)
                 copies.append(copy)
         packed = 2 + len(task.outputs)
         program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - packed - len(rest))
@@ -171,7 +164,7 @@ class ProductKernel:
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
 
-        return _in_sequence(copies, run, task.outputs)
+        return _in_sequence([*copies, run], _last_item(task) + len(rest), task.outputs)
 
 
 LONG_RUN: Final = 64
@@ -186,42 +179,44 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
     return space.runs > 0 and (space.inner < LONG_RUN or space.inner_strides[0] not in NEAR)
 
 
-def _in_sequence(before: Sequence[_Copy], step: Step, outputs: Sequence[Output]) -> Step:
-    if not before:
-        return step
-    size = 1 + max(copy.item for copy in before)
+def _in_sequence(
+    steps: Sequence[Step],
+    last: int,
+    outputs: Sequence[Output],
+    constants: Mapping[int, Buffer] = MappingProxyType({}),
+) -> Step:
+    """One step in place of several. Items that are not the task's, up to number `last`, are in values of their own."""
+    if len(steps) == 1 and not constants:
+        return steps[0]
 
     def run(values: list[Any]) -> None:
-        extended = [*values, *([None] * (size - len(values)))]
-        for copy in before:
-            extended[copy.item] = copy.run(values)
-        step(extended)
+        extended = [*values, *([None] * (1 + last - len(values)))]
+        for item, buffer in constants.items():
+            extended[item] = buffer
+        for step in steps:
+            step(extended)
         for output in outputs:
             values[output.item] = extended[output.item]
 
     return run
 
 
-class _Copy:
-    """A row-major copy of an operand for one step, which finds it as `item`.
+def _last_item(*tasks: Task) -> int:
+    """The largest number of an item that some tasks read or write."""
+    read = [source.item for task in tasks for source in task.inputs]
+    return max(read + [output.item for task in tasks for output in task.outputs])
 
-    It does not take the place of the operand, which the step may read in another layout too.
+
+def _bind_task(owner: Processor, task: Task) -> Step:
+    assert task.program is not None
+    return bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
+
+
+def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[Step, Input]:
+    """The step that makes a row-major copy of an operand, and the copy as an operand.
+
+    It does not take the place of the operand, which another step may read in another layout too.
     """
-
-    def __init__(self, source: int, item: int, step: Step) -> None:
-        self.source = source
-        self.item = item
-        self.step = step
-
-    def run(self, values: list[Any]) -> Buffer:
-        """The buffer of the copy."""
-        scratch = [values[self.source], None]
-        self.step(scratch)
-        copied: Buffer = scratch[1]
-        return copied
-
-
-def _bind_copy(owner: CpuDevice, source: Input, item: int) -> tuple[_Copy, Input]:
     assert source.layout is not None
     assert source.dtype is not None
     shape = source.layout.shape
@@ -229,36 +224,8 @@ def _bind_copy(owner: CpuDevice, source: Input, item: int) -> tuple[_Copy, Input
     program = builder.program([builder.load(0, source.dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
     nbytes = math.prod(shape) * source.dtype.itemsize
-    step = bind_loop(owner, program, shape, 0, [source._replace(item=0)], [Output(1, source.dtype, whole, nbytes)])
-    return _Copy(source.item, item, step), source._replace(item=item, layout=whole)
-
-
-def _unused_item(task: Task) -> int:
-    """From this number on, no item is one that the task reads or writes."""
-    return 1 + max([source.item for source in task.inputs] + [output.item for output in task.outputs])
-
-
-def _bind_composed(owner: CpuDevice, composed: Composed) -> Step:
-    """Several loops in place of one; constants and results of all but the last loop live in values of their own."""
-    results = composed.tasks[-1].outputs
-    constants = {item: Buffer.from_array(array) for item, array in composed.constants.items()}
-    size = 1 + max([*constants, *(output.item for task in composed.tasks for output in task.outputs)])
-    steps = [
-        bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
-        for task in composed.tasks
-        if task.program is not None
-    ]
-
-    def run(values: list[Any]) -> None:
-        extended = [*values, *([None] * (size - len(values)))]
-        for item, buffer in constants.items():
-            extended[item] = buffer
-        for step in steps:
-            step(extended)
-        for output in results:
-            values[output.item] = extended[output.item]
-
-    return run
+    step = bind_loop(owner, program, shape, 0, [source], [Output(item, source.dtype, whole, nbytes)])
+    return step, source._replace(item=item, layout=whole)
 
 
 class _Factor(NamedTuple):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
+from string import Template
 from typing import Any
-
-from npu_tensor.runtime.cpu.templates import filled
 
 __all__ = ["MAX_SLOTS", "launcher_ir", "make_builtin", "python_symbols", "symbol_addresses"]
 
@@ -37,7 +37,8 @@ def launcher_ir() -> str:
         text = message.encode()
         constants.append(f'@message.{name} = private constant [{len(text) + 1} x i8] c"{message}\\00"')
     messages = "\n".join(constants)
-    return filled("launch.ll", messages=messages, type_offset=type_offset, most_arguments=4 + MAX_SLOTS)
+    template = Template(Path(__file__).with_name("launch.ll").read_text("utf-8"))
+    return template.substitute(messages=messages, type_offset=type_offset, most_arguments=4 + MAX_SLOTS)
 
 
 _PYTHON_SYMBOLS = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from npu_tensor.ops.analysis import ONCE, PER_ELEMENT, frequencies, needed, reduces
 from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import cast, emit_program
-from npu_tensor.runtime.cpu.program_analysis import ONCE, ProgramAnalysis, needed_instructions
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
 
@@ -38,15 +39,23 @@ class Operand(NamedTuple):
 
 
 class LoopSpec(NamedTuple):
-    """What a kernel is generated from; see loop_kernel."""
+    """What a loop kernel is compiled for. `loop_kernel` says what the forms are.
 
-    name: str
+    operands: the outputs, then the slots that loads and scalars name. outer: the number of outer dimensions; without
+    any there is a single row. nontemporal: a map without outer dimensions may write past the caches, for outputs larger
+    than these. columns: asks for the column form, which needs outer dimensions; there, outputs with one value per row
+    are stored once and those with one per element along the inner dimension. length: promises the inner length. Rows of
+    a few vectors are then kept in registers; and where expensive intermediate values are to be kept for a second walk
+    over a row, the promise spares the code for rows that are too long for that, about half of the compilation. runs:
+    the number of outer dimensions that belong to the row, in the form of rows; no length is promised then.
+    """
+
     program: Program
     operands: tuple[Operand, ...]
     outer: int
-    target: Target
-    nontemporal: bool
-    length: int | None
+    nontemporal: bool = False
+    columns: bool = False
+    length: int | None = None
     runs: int = 0
 
 
@@ -68,16 +77,25 @@ class Place(NamedTuple):
 class LoopBase:
     """A kernel of one form. Subclasses say in `body` how positions are walked over."""
 
-    def __init__(self, spec: LoopSpec) -> None:
+    def __init__(self, spec: LoopSpec, target: Target) -> None:
         self.spec = spec
         self.program = spec.program
         self.operands = spec.operands
         self.outer = spec.outer
-        self.emitter = Emitter(spec.target)
+        self.emitter = Emitter(target)
         inputs = spec.operands[len(spec.program.outputs) :]
         row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary()}
-        self.analysis = ProgramAnalysis(spec.program, frozenset(row_slots))
+        self.frequency = frequencies(spec.program, row_slots)
         self.known: dict[int, Value] = {}
+
+    def flops(self, roots: Iterable[int], known: Collection[int] = ()) -> int:
+        """Floating-point operations per element that evaluate `roots`."""
+        instructions = self.program.instructions
+        return sum(
+            PRIMITIVES[instructions[number].primitive].flops
+            for number in needed(self.program, roots, known)
+            if self.frequency[number] == PER_ELEMENT and number not in known
+        )
 
     def loads_vary(self) -> bool:
         """Whether even operands with "row" access have to be loaded for every element."""
@@ -87,9 +105,7 @@ class LoopBase:
         self.read_arguments()
         self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, [])
         self.body()
-        return self.emitter.module(
-            self.emitter.function(f"@{self.spec.name}(ptr %pointers, ptr %meta, i64 %begin, i64 %end)")
-        )
+        return self.emitter.module(self.emitter.function("@kernel(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"))
 
     def body(self) -> None:
         raise NotImplementedError
@@ -254,11 +270,12 @@ class LoopBase:
     ) -> dict[int, Value]:
         """`known` and all that `roots` need which changes no more often than `frequency` says."""
         result = dict(known)
-        needed = needed_instructions(self.program, roots, result)
         fixed = [
             number
-            for number in needed
-            if self.analysis.frequency[number] <= frequency and not self.analysis.reduces(number)
+            for number in needed(self.program, roots, result)
+            if number not in result
+            and self.frequency[number] <= frequency
+            and not reduces(self.program.instructions[number])
         ]
         zero = self.emitter.constant(0, "i64")
         self.evaluate(fixed, result, Place(pointers, zero, zero, zero, None))

@@ -1,6 +1,6 @@
 """Kernels of element-wise and row-wise programs as LLVM IR.
 
-A kernel is a function `void name(ptr pointers, ptr meta, i64 begin, i64 end)`. `pointers` is an array of
+A kernel is a function `void kernel(ptr pointers, ptr meta, i64 begin, i64 end)`. `pointers` is an array of
 8-byte slots: addresses of the operands, or the bits of run-time scalars. `meta` is an array of int64: the
 inner length, the outer sizes from the outermost on, and for every operand in order its offset, its outer
 strides and its inner stride, all in elements (a number has these entries too; they are not read, but for the
@@ -20,16 +20,37 @@ Four forms, all of which can be split between threads by `begin` and `end`:
 
 from __future__ import annotations
 
-from npu_tensor.ops.expression import PRIMITIVES, Program
+from typing import Final
+
+from npu_tensor.ops.analysis import reduces
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
 from npu_tensor.runtime.cpu.loop_base import ACCESSES, NUMBERS, LoopSpec, Operand
 from npu_tensor.runtime.cpu.map_kernel import MapKernel
+from npu_tensor.runtime.cpu.primitives import ELEMENTWISE
+from npu_tensor.runtime.cpu.reductions import REDUCTIONS
 from npu_tensor.runtime.cpu.row_kernel import SHORT_VECTORS, RowKernel
 from npu_tensor.runtime.cpu.target import Target
 from npu_tensor.runtime.cpu.tile_kernel import TileKernel
 from npu_tensor.runtime.cpu.values import MEMORY_ELEMENT, register_dtype
 
-__all__ = ["length_class", "loop_kernel"]
+__all__ = ["length_class", "loop_kernel", "refusal"]
+
+_COMPILED: Final = frozenset((*ELEMENTWISE, *REDUCTIONS, "load", "scalar", "constant", "index"))
+
+
+def refusal(program: Program) -> str | None:
+    """Why a program has no compiled form, or None."""
+    for primitive, _, dtype, _ in program.instructions:
+        if primitive not in _COMPILED:
+            return f"{primitive} has no compiled form"
+        if primitive in vector_math.FUNCTIONS and dtype != "float32":
+            if dtype == "float64":
+                return f"{primitive} is compiled for float32, not for float64"
+            return "integer powers have no compiled form"  # All others are functions of floats only.
+    return None
+
 
 
 def length_class(program: Program, length: int, lanes: int, columns: bool = False) -> int | None:
@@ -39,7 +60,7 @@ def length_class(program: Program, length: int, lanes: int, columns: bool = Fals
     run across rows. For longer ones it matters whether they fit into scratch memory, which holds a power of two of
     elements.
     """
-    if not any(PRIMITIVES[instruction.primitive].reduces for instruction in program.instructions):
+    if not any(map(reduces, program.instructions)):
         return None
     if columns:
         length = max(length, SHORT_VECTORS * lanes)
@@ -49,43 +70,23 @@ def length_class(program: Program, length: int, lanes: int, columns: bool = Fals
     return 1 << (length - 1).bit_length()
 
 
-def loop_kernel(
-    name: str,
-    program: Program,
-    operands: tuple[Operand, ...],
-    outer: int,
-    target: Target,
-    nontemporal: bool = False,
-    columns: bool = False,
-    length: int | None = None,
-    runs: int = 0,
-) -> str:
-    """The text of a module with the kernel `name`.
-
-    `operands` are the outputs, then the slots that loads and scalars name. `outer` is the number of outer
-    dimensions; without any there is a single row. `nontemporal` lets a map without outer dimensions write
-    past the caches, for outputs larger than these. `columns` asks for the column form, which needs `outer` >=
-    1; there, outputs with one value per row are stored once and those with one per element along the inner
-    dimension. `length` promises the inner length. Rows of a few vectors are then kept in registers; and where
-    expensive intermediate values are to be kept for a second walk over a row, the promise spares the code for
-    rows that are too long for that, about half of the compilation. `runs` is the number of outer dimensions that
-    belong to the row, in the form of rows; no length is promised then.
+def loop_kernel(spec: LoopSpec, target: Target) -> str:
+    """The text of a module with the function `kernel`.
 
     Raises UnsupportedProgram for what has no vector code, ValueError for operands that contradict the
     program.
     """
-    _check(program, operands)
-    reduces = any(PRIMITIVES[instruction.primitive].reduces for instruction in program.instructions)
-    if columns and outer < 1:
+    _check(spec.program, spec.operands)
+    has_rows = any(map(reduces, spec.program.instructions))
+    if spec.columns and spec.outer < 1:
         raise ValueError("the column form needs an outer dimension")
-    transposed = any(operand.access == "transposed" for operand in operands)
-    if transposed and not columns and (reduces or outer < 1):
+    transposed = any(operand.access == "transposed" for operand in spec.operands)
+    if transposed and not spec.columns and (has_rows or spec.outer < 1):
         raise ValueError("transposed operands are those of maps with an outer dimension")
-    spec = LoopSpec(name, program, operands, outer, target, nontemporal and outer == 0, length, runs)
-    if runs and (columns or not reduces or runs > outer or length is not None):
+    if spec.runs and (spec.columns or not has_rows or spec.runs > spec.outer or spec.length is not None):
         raise ValueError("only rows of the row form, whose length is not promised, consist of runs")
-    form = ColumnKernel if columns else TileKernel if transposed else RowKernel if reduces else MapKernel
-    return form(spec).text()
+    form = ColumnKernel if spec.columns else TileKernel if transposed else RowKernel if has_rows else MapKernel
+    return form(spec, target).text()
 
 
 def _check(program: Program, operands: tuple[Operand, ...]) -> None:

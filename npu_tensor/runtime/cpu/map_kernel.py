@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from npu_tensor.ops.analysis import PER_ROW
 from npu_tensor.runtime.cpu.loop_base import LoopBase, Place, unrolling
-from npu_tensor.runtime.cpu.program_analysis import PER_ROW
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
 __all__ = ["MapKernel"]
@@ -21,7 +21,7 @@ class MapKernel(LoopBase):
         """The elements `first` to `last` of the row that `pointers` point to."""
         e = self.emitter
         known = self.evaluate_fixed(PER_ROW, self.program.outputs, self.known, pointers)
-        unroll = unrolling(self.analysis.cost(self.program.outputs))
+        unroll = unrolling(self.flops(self.program.outputs))
         step = unroll * e.lanes
         whole = e.sub(e.sub(last, first), e.op("and", e.sub(last, first), step - 1))
         stop = e.add(first, e.select(e.compare("slt", first, last), whole, 0))
@@ -58,7 +58,7 @@ class MapKernel(LoopBase):
                 e.intrinsic("llvm.x86.sse.sfence", result="void", overloads=())
             return []
 
-        if self.spec.nontemporal and self.streams(unroll):
+        if self.spec.nontemporal and self.outer == 0 and self.streams(unroll):
             e.branch(self.aligned(pointers, first), past_caches, usual)
         else:
             usual()

@@ -1,4 +1,4 @@
-"""A fork-join thread pool in machine code: LLVM IR text, compiled by `Engine`; no C compiler is involved.
+"""A fork-join thread pool in machine code: LLVM IR made from pool.c, compiled by `Engine`; users need no C compiler.
 
 A kernel is a native function `void kernel(ptr slots, ptr meta, i64 begin, i64 end)` that handles the items
 begin <= i < end of a loop over n items. It may be called for any sub-range, by several threads at once.
@@ -34,6 +34,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from npu_tensor._util.affinity import available_cores
@@ -41,96 +42,15 @@ from npu_tensor._util.forks import in_child
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symbols, symbol_addresses
-from npu_tensor.runtime.cpu.templates import filled
 
 __all__ = ["Pool"]
-
-# How often an idle worker looks for a new job before it sleeps: about 200 us on Zen 4, longer than a few
-# lines of Python between two kernels and shorter than a scheduler slice. Waking takes 50 to 100 us.
-_WORKER_SPINS = 8000
-# How often the caller looks again for the last worker before it sleeps. A worker on a core of its own is done
-# by then; one that was put off its core gets the caller's.
-_CALLER_SPINS = 1000
-# How long the caller sleeps before it concludes that the last worker waits for a CPU: longer than most pieces,
-# much shorter than the 3 to 4 ms that a scheduler gives to a competitor.
-_PULL_AFTER_NANOSECONDS = 100_000
-
-# glibc takes a thread's default stack from `ulimit -s`, musl gives 128 KiB; row kernels need 256 KiB.
-# Only touched pages cost memory.
-_STACK_BYTES = 8 << 20
 
 # More than any one machine has cores; keeps a slip of the pen from starting a million threads.
 _MAX_THREADS = 4096
 
-_FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
-_FUTEX_WAIT_PRIVATE = 128
-_FUTEX_WAKE_PRIVATE = 129
-_PTHREAD_CREATE_DETACHED = 1
-
-# The states of a worker's placement. Only the worker leaves _AWAKE, _PLACED and _PULLED. The caller turns
-# _ASLEEP or _WORKING into _MOVING, which is like a lock, and that into _PLACED (kept off the caller's CPU),
-# _PULLED (bound to it) or back.
-_AWAKE, _ASLEEP, _WORKING, _MOVING, _PLACED, _PULLED = range(6)
-
-# Each costs the caller about 1 us; where there are more cores than that, idle ones are easy to find.
-_PLACED_WORKERS = 16
-# Room for 1024 CPUs, like glibc's cpu_set_t.
-_MASK_BYTES = 128
-_SIG_SETMASK = 2
-
-# A faulting kernel should still reach faulthandler, so these stay unblocked: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
-_SYNCHRONOUS_SIGNALS = (4, 7, 8, 11)
-
-_SPIN_HINT = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
+ARCHITECTURES = ("x86_64", "aarch64")
 
 _POOL_FUNCTIONS = ("parallel_for", "set_threads", "reset_after_fork", "started_workers")
-
-
-def _pool_ir(architecture: str) -> str:
-    """The pool for Linux.
-
-    %state has bit 31 (OPEN) while a job accepts workers, and below it the number of workers inside. A worker
-    enters by adding one while OPEN is set, in a single compare-and-exchange; it reads the job only inside.
-    The caller starts a new job only when nobody is inside, so the job's fields need no lock.
-
-    Two pairs of variables follow the same pattern against lost wake-ups, which needs sequentially consistent
-    order: the one who sleeps announces it (%sleepers, %caller_sleeps) and then looks again at the variable it
-    waits for (%generation, %state); the one who changes that variable looks at the announcement afterwards.
-    """
-    declare_hint, hint = _SPIN_HINT[architecture]
-    blocked = -1
-    for signal in _SYNCHRONOUS_SIGNALS:
-        blocked &= ~(1 << (signal - 1))
-    return filled(
-        "pool.ll",
-        declare_hint=declare_hint,
-        hint=hint,
-        futex_syscall=_FUTEX_SYSCALL[architecture],
-        futex_wait=_FUTEX_WAIT_PRIVATE,
-        futex_wake=_FUTEX_WAKE_PRIVATE,
-        open=-(1 << 31),
-        all_but_open=(1 << 31) - 1,
-        worker_spins=_WORKER_SPINS,
-        caller_spins=_CALLER_SPINS,
-        pull_after_nanoseconds=_PULL_AFTER_NANOSECONDS,
-        awake=_AWAKE,
-        asleep=_ASLEEP,
-        working=_WORKING,
-        moving=_MOVING,
-        placed=_PLACED,
-        pulled=_PULLED,
-        placed_workers=_PLACED_WORKERS,
-        placements=_PLACED_WORKERS + 1,
-        mask_bytes=_MASK_BYTES,
-        mask_words=_MASK_BYTES // 8,
-        detached=_PTHREAD_CREATE_DETACHED,
-        stack_bytes=_STACK_BYTES,
-        sig_setmask=_SIG_SETMASK,
-        blocked_signals=blocked,
-    )
 
 
 _SYSTEM_SYMBOLS = (
@@ -178,12 +98,13 @@ class Pool:
 
     def __init__(self, engine: Engine, threads: int = 0) -> None:
         architecture = engine.triple.partition("-")[0]
-        self.parallel = sys.platform == "linux" and architecture in _FUTEX_SYSCALL
+        self.parallel = sys.platform == "linux" and architecture in ARCHITECTURES
         symbols = python_symbols()
         if self.parallel:
             symbols |= symbol_addresses(ctypes.CDLL(None), _SYSTEM_SYMBOLS)
-        pool = _pool_ir(architecture) if self.parallel else filled("sequential_pool.ll")
-        functions = engine.compile(f"\n{pool}\n{launcher_ir()}", *_POOL_FUNCTIONS, "launch", symbols=symbols)
+        file = f"pool.{architecture}.ll" if self.parallel else "sequential_pool.ll"
+        pool = Path(__file__).with_name(file).read_text("utf-8")
+        functions = engine.compile(f"{pool}\n{launcher_ir()}", *_POOL_FUNCTIONS, "launch", symbols=symbols)
         self.parallel_for_address = functions["parallel_for"]
         self.launch = make_builtin("launch", functions["launch"], "launch(kernel, meta, n, grain, *slots)")
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(functions["set_threads"])

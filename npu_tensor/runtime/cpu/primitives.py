@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from npu_tensor.errors import BuildError
+from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu import float_formats, vector_math
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.program_analysis import needed_instructions
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
-__all__ = ["UnsupportedProgram", "apply", "cast", "emit_program"]
+__all__ = ["ELEMENTWISE", "UnsupportedProgram", "apply", "cast", "emit_program"]
 
 
 class UnsupportedProgram(BuildError):
@@ -157,7 +157,7 @@ def _float32_only(function: Callable[..., Value], name: str) -> Callable[[Emitte
     return emit
 
 
-_PRIMITIVES: dict[str, Callable[[Emitter, _Step], Value]] = {
+ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "cast": _cast,
     "round_bfloat16": _float32_only(float_formats.round_bfloat16, "round_bfloat16"),
     "round_float16": _float32_only(float_formats.round_float16, "round_float16"),
@@ -182,11 +182,12 @@ _PRIMITIVES: dict[str, Callable[[Emitter, _Step], Value]] = {
     "shift_right": _shift_right,
     "select": lambda emitter, step: emitter.select(*step.operands),
 }
+"""The code of a primitive, by its name."""
 
 
 def apply(emitter: Emitter, instruction: Instruction, operands: list[Value], operand_dtypes: Sequence[str]) -> Value:
     """Emit one elementwise instruction. Raises UnsupportedProgram if it has no vector code."""
-    function = _PRIMITIVES.get(instruction.primitive)
+    function = ELEMENTWISE.get(instruction.primitive)
     if function is None:
         raise UnsupportedProgram(f"{instruction.primitive} is not an elementwise primitive")
     return function(emitter, _Step(operands, operand_dtypes[0], instruction.dtype))
@@ -208,10 +209,11 @@ def emit_program(
     evaluation, such as results of reductions, by instruction number; what is evaluated is added to it.
     """
     values = {} if known is None else known
-    wanted = list(program.outputs if roots is None else roots)
-    for number in needed_instructions(program, wanted, values):
-        values[number] = _evaluate(emitter, program, number, values, load, scalar, index)
-    return [values[number] for number in wanted]
+    results = list(program.outputs if roots is None else roots)
+    for number in needed(program, results, values):
+        if number not in values:
+            values[number] = _evaluate(emitter, program, number, values, load, scalar, index)
+    return [values[number] for number in results]
 
 
 def _evaluate(

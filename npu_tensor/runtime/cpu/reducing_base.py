@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from npu_tensor.ops.analysis import PER_ELEMENT, Stage, needed, stages, worth_keeping
 from npu_tensor.runtime.cpu.loop_base import LoopBase, Place
 from npu_tensor.runtime.cpu.reductions import Index, Reduction, make_reduction
-from npu_tensor.runtime.cpu.stages import Stage, plan_stages
 from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["ReducingBase", "Walk", "flat", "grouped"]
 
 # float32 sums go over to float64 after this many additions in each lane.
 SUM_BLOCK = 32
+# How many intermediate values are kept at most, each in a scratch row.
+SCRATCH_ROWS = 2
+# An intermediate value is kept for a later stage rather than computed again from this many flops on.
+SCRATCH_FLOPS = 12
 
 
 class Walk(NamedTuple):
@@ -34,7 +38,27 @@ class ReducingBase(LoopBase):
 
     def stages(self, with_scratch: bool) -> list[Stage]:
         """The walks over a row, in order."""
-        return plan_stages(self.analysis, self.outputs(per_row=False), with_scratch)
+        plan = stages(self.program, self.outputs(per_row=False))
+        if not with_scratch:
+            return plan
+        fixed = [number for number, frequency in enumerate(self.frequency) if frequency != PER_ELEMENT]
+        kept_by: dict[int, int] = {}  # The first stage that has the value.
+        computed: dict[int, int] = {}
+        reused: list[list[int]] = []
+        for number, stage in enumerate(plan):
+            values = set(needed(self.program, stage.roots, fixed)).difference(fixed)
+            again = [value for value in values.intersection(computed) if self.flops([value]) >= SCRATCH_FLOPS]
+            keep = worth_keeping(self.program, stage.roots, again)
+            for value in keep:
+                if value in kept_by or len(kept_by) < SCRATCH_ROWS:
+                    kept_by[value] = computed[value]
+            reused.append([value for value in keep if value in kept_by])
+            for value in values.intersection(needed(self.program, stage.roots, [*fixed, *reused[-1]])):
+                computed.setdefault(value, number)
+        return [
+            stage._replace(kept=tuple(value for value, first in kept_by.items() if first == number), reused=tuple(own))
+            for number, (stage, own) in enumerate(zip(plan, reused, strict=True))
+        ]
 
     def outputs(self, per_row: bool) -> list[int]:
         """The outputs that are stored once for each row, or the others."""
@@ -93,7 +117,7 @@ class ReducingBase(LoopBase):
         results = []
         for place, own in zip(places, known, strict=True):
             values = dict(own)
-            for number in stage.found:
+            for number in stage.reused:
                 values[number] = e.load("float32", e.address(scratch[number], place.scratch, "float32"))
             results.append(self.evaluate(stage.roots, values, place))
             for number in stage.kept:

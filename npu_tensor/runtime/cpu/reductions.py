@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from npu_tensor.ops.expression import Instruction
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitives import apply
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
-__all__ = ["Index", "Reduction", "make_reduction"]
+__all__ = ["REDUCTIONS", "Index", "Reduction", "make_reduction"]
 
 Index = Callable[[], Value]
 
@@ -145,7 +146,7 @@ class _Position(Reduction):
         return (self.emitter.across_lanes(totals, self.join) if across else totals)[1]
 
 
-_KINDS: dict[str, type[Reduction]] = {
+REDUCTIONS: Final[Mapping[str, type[Reduction]]] = {
     "row_sum": _Sum,
     "row_prod": _Product,
     "row_max": _Extreme,
@@ -157,4 +158,4 @@ _KINDS: dict[str, type[Reduction]] = {
 
 def make_reduction(emitter: Emitter, primitive: str, dtype: str) -> Reduction:
     """The code of a `row_*` primitive over elements of a register dtype."""
-    return _KINDS[primitive](emitter, primitive, dtype)
+    return REDUCTIONS[primitive](emitter, primitive, dtype)

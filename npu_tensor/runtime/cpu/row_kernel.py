@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 
+from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage
 from npu_tensor.runtime.cpu.loop_base import Place, unrolling
-from npu_tensor.runtime.cpu.program_analysis import PER_ELEMENT, PER_ROW
 from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk, flat, grouped
 from npu_tensor.runtime.cpu.reductions import Reduction
-from npu_tensor.runtime.cpu.stages import Stage
 from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["SCRATCH_LENGTH", "SHORT_VECTORS", "RowKernel"]
@@ -29,7 +28,7 @@ class RowKernel(ReducingBase):
     def stored_per_row(self, output: int) -> bool:
         if self.operands[output].access != "row":
             return False
-        if self.analysis.frequency[self.program.outputs[output]] == PER_ELEMENT:
+        if self.frequency[self.program.outputs[output]] == PER_ELEMENT:
             raise ValueError(f"output {output} has one element per row, but the program one per position")
         return True
 
@@ -93,7 +92,7 @@ class RowKernel(ReducingBase):
     ) -> list[list[Value]]:
         """Walk over elements that are evenly spaced. start: their first position in the row, None for 0."""
         e = self.emitter
-        unroll = unrolling(self.analysis.cost(stage.roots, stage.found))
+        unroll = unrolling(self.flops(stage.roots, stage.reused))
         stop = e.op("and", self.inner, -unroll * e.lanes)
 
         def whole(lane: Value) -> list[Place]:

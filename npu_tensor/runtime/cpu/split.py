@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import PRIMITIVES, Instruction, Program, as_parameter
+from npu_tensor.ops.expression import Instruction, Program, as_parameter
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.spec import contiguous_strides

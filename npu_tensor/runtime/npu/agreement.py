@@ -19,7 +19,7 @@ import numpy as np
 from npu_tensor.dtypes import DType, bfloat16, float16, float32
 from npu_tensor.errors import ArgumentError
 from npu_tensor.kernels.offer import HostOperand
-from npu_tensor.ops.expression import Program
+from npu_tensor.ops.analysis import takes_steps_on_inexact
 from npu_tensor.task import Task
 
 __all__ = ["ACCURATE", "EXACT", "SANE", "Tolerance", "as_read", "disagreement", "nmse", "tolerance"]
@@ -75,16 +75,6 @@ data, has an NMSE of about 1. NaN passes for infinity: what infinity leaves for 
 LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
 """Smaller ones, of float32 and of bfloat16, count as 0: the cores flush them."""
 
-STEPS: Final = frozenset(
-    {"floor", "ceil", "trunc", "rint", "eq", "ne", "lt", "le", "gt", "ge", "row_argmax", "row_argmin"}
-)
-"""The primitives whose result jumps where their operands change little."""
-
-CHOICES: Final = frozenset(
-    {"neg", "abs", "maximum", "minimum", "select", "row_max", "row_min", "cast", "round_bfloat16", "constant", "scalar"}
-)
-"""The primitives whose float result is as exact as their operands."""
-
 def as_read(host: HostOperand, values: Array) -> Array:
     """A tensor's elements as the device computes with them, in the dtype they had: float16 passes through bfloat16.
 
@@ -102,7 +92,9 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False) -> Tolerance
     dtype = task.outputs[output].dtype
     if _moves(task) and all(operand.dtype is dtype for operand in task.inputs[:1]):
         return EXACT
-    share = SHARE_OF_STEPS if task.program is not None and _decides(task.program, task.kind == "matmul") else 0.0
+    sums = (0,) if task.kind == "matmul" else ()  # of products, which a device adds in an order of its own
+    steps = task.program is not None and takes_steps_on_inexact(task.program, sums)
+    share = SHARE_OF_STEPS if steps else 0.0
     if not dtype.is_floating_point:
         return EXACT._replace(share=share, reason="a rounding may decide between two integers") if share else EXACT
     table = ACCURATE if chosen else SANE
@@ -115,22 +107,6 @@ def _moves(task: Task) -> bool:
     if task.kind == "map" and task.program is not None:
         return {instruction.primitive for instruction in task.program.instructions} == {"load"}
     return task.kind == "data" and not any(call.op.computes for call in task.calls)
-
-
-def _decides(program: Program, product: bool) -> bool:
-    """Whether a step is taken on a float that may itself be off. product: slot 0 is a sum of products, no operand."""
-    off: set[int] = set()
-    for number, (primitive, operands, dtype, value) in enumerate(program.instructions):
-        inexact = not off.isdisjoint(operands)
-        if primitive == "load":
-            inexact = product and value == 0 and dtype.startswith("float")
-        elif inexact and (primitive in STEPS or (primitive == "cast" and "int" in dtype)):
-            return True
-        elif dtype.startswith("float") and primitive not in STEPS | CHOICES:
-            inexact = True
-        if inexact:
-            off.add(number)
-    return False
 
 
 def nmse(got: Array, expected: Array) -> float:

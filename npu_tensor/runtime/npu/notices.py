@@ -30,8 +30,8 @@ class Notices:
         return bool(self._events)
 
     def add(self, event: events.Event) -> None:
-        """Emit an event later, if anybody listens by now."""
-        if events.listeners:
+        """Emit an event later, if anybody listens by now; a part of what this thread does joins it at once."""
+        if events.listeners and not events.collected(event):
             self._events.append(event)
 
     def add_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:

@@ -19,8 +19,8 @@ from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.rates import too_long
-from npu_tensor.runtime.store.artifact import Artifact, Request
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.task import Cost, Expense, Kernel, Refusal, Step, Task
 
 __all__ = ["NpuDevice", "NpuKernel", "known_design", "summary"]

@@ -12,7 +12,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import Entry
-from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.requests import Request
 
 __all__ = ["HostBackend", "entries"]
 

@@ -30,9 +30,8 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.files import read_file
-from npu_tensor.runtime.store.kernel_cache import Entry as StoredEntry
 from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.keys import kernel_key
+from npu_tensor.runtime.store.requests import Artifact, kernel_key
 
 __all__ = [
     "CompiledSource",
@@ -264,7 +263,7 @@ def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunctio
 
 def library(
     source: Source, arch: Arch, functions: Sequence[KernelFunction] = (), force: bool = False
-) -> StoredEntry:
+) -> Artifact:
     """The shared library of a source in the cache, its one file under SUFFIX; compiled if it is not there, or `force`.
 
     With functions, the library can be called by the simulator, which checks their arguments when it is compiled.

@@ -18,7 +18,7 @@ from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.runtime.devices.device_uri import SIMULATED, parse_uri, target
+from npu_tensor.runtime.devices.device_uri import parse_uri, target
 from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.notices import Notices
@@ -27,11 +27,12 @@ from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack, unpack, word
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim import host_backend as host
+from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline
-from npu_tensor.runtime.store.artifact import Artifact
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Step, Task
 
 __all__ = ["SimulatedDevice", "parse", "simulated"]
@@ -147,7 +148,7 @@ class SimulatedDevice(NpuDevice):
                 values[output.item] = memory
             notices.emit()
             if events.listeners:
-                events.emit(_event(task, self.uri, counters, *kernel.counted(counters), timeline))
+                events.emit_part(_event(task, self.uri, counters, *kernel.counted(counters), timeline))
 
         return run
 

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Final
 
 from npu_tensor._util.affinity import available_cores
@@ -21,7 +23,7 @@ from npu_tensor._util.forks import in_child
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import ProcessGroup
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["Build", "Builds", "builds", "finish_builds"]
 
@@ -97,7 +99,7 @@ class Builds:
                     raise BuildError(f"no thread can be started for a build: {error}", transient=True) from None
                 self._threads.add(thread)
             build = Build()
-            self._waiting.append((build, make))
+            self._waiting.append((build, partial(copy_context().run, make)))
             self._known[key] = build
             return build
 

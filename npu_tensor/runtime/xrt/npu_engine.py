@@ -27,7 +27,7 @@ from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.notices import Notices
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject

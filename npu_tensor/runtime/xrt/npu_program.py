@@ -14,7 +14,7 @@ import numpy as np
 
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store.artifact import Artifact
+from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["NpuProgram", "read_program"]
 

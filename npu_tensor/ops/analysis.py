@@ -1,0 +1,256 @@
+"""What the code generators of all targets need to know of a program.
+
+A program over rows runs in stages. Each walks over the row once: a reduction is complete after the stage that feeds it,
+and what uses it belongs to a later one. Values that several stages need are computed again in each, or kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dtypes import bfloat16
+from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.ops.primitives import PRIMITIVES, Bounds
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+
+__all__ = [
+    "ONCE",
+    "PER_ELEMENT",
+    "PER_ROW",
+    "Precision",
+    "Stage",
+    "bounds",
+    "exact_in_bfloat16",
+    "frequencies",
+    "levels",
+    "needed",
+    "nonnegative",
+    "precisions",
+    "reduces",
+    "stages",
+    "takes_steps_on_inexact",
+    "worth_keeping",
+]
+
+
+def needed(program: Program, roots: Iterable[int], known: Collection[int] = ()) -> list[int]:
+    """The instructions that `roots` depend on, ascending, without looking behind those in `known`."""
+    seen: set[int] = set()
+    pending = list(roots)
+    while pending:
+        number = pending.pop()
+        if number not in seen:
+            seen.add(number)
+            if number not in known:
+                pending.extend(program.instructions[number].operands)
+    return sorted(seen)
+
+
+def reduces(instruction: Instruction) -> bool:
+    """Whether an instruction reduces a row."""
+    return PRIMITIVES[instruction.primitive].reduces
+
+
+# --- how often, and in which order
+
+ONCE, PER_ROW, PER_ELEMENT = 0, 1, 2
+
+
+def frequencies(program: Program, row_slots: Collection[int] = ()) -> list[int]:
+    """How often the value of every instruction changes. row_slots: of the operands with one element per row."""
+    result: list[int] = []
+    for instruction in program.instructions:
+        if instruction.primitive == "load":
+            frequency = PER_ROW if instruction.value in row_slots else PER_ELEMENT
+        elif instruction.primitive == "index":
+            frequency = PER_ELEMENT
+        elif reduces(instruction):
+            frequency = PER_ROW
+        else:
+            frequency = max((result[operand] for operand in instruction.operands), default=ONCE)
+        result.append(frequency)
+    return result
+
+
+def levels(program: Program) -> list[int]:
+    """Of every instruction, how many reductions it needs one after the other, itself included."""
+    result: list[int] = []
+    for instruction in program.instructions:
+        result.append(max((result[operand] for operand in instruction.operands), default=0) + reduces(instruction))
+    return result
+
+
+class Stage(NamedTuple):
+    """One walk over a row: the reductions that it completes, the outputs that it stores, and what both read.
+
+    outputs: positions among the outputs of the program. kept: values of each element that it keeps for later stages.
+    reused: those that an earlier one kept for it.
+    """
+
+    reductions: tuple[int, ...]
+    outputs: tuple[int, ...]
+    roots: tuple[int, ...]
+    kept: tuple[int, ...] = ()
+    reused: tuple[int, ...] = ()
+
+
+def stages(program: Program, outputs: Sequence[int]) -> list[Stage]:
+    """The stages in order. The last one stores `outputs`, those with one value per element."""
+    level = levels(program)
+    reductions = [n for n in needed(program, program.outputs) if reduces(program.instructions[n])]
+    result = []
+    for current in sorted({level[number] for number in reductions}):
+        group = tuple(number for number in reductions if level[number] == current)
+        result.append(Stage(group, (), tuple(program.instructions[number].operands[0] for number in group)))
+    if outputs:
+        result.append(Stage((), tuple(outputs), tuple(program.outputs[output] for output in outputs)))
+    return result
+
+
+def worth_keeping(program: Program, roots: Sequence[int], candidates: Collection[int]) -> list[int]:
+    """Of values that an earlier stage computed, those float32 ones that a stage with `roots` should not compute again.
+
+    A candidate that only other such values need is none of them.
+    """
+    values: list[int] = []
+    pending, seen = list(roots), set[int]()
+    while pending:
+        number = pending.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        if number in candidates and program.instructions[number].dtype == "float32":
+            values.append(number)
+        else:
+            pending.extend(program.instructions[number].operands)
+    return values
+
+
+# --- signs, bounds and precision
+
+Precision = Literal["half", "full"]
+"""half: a relative error of 2^-13, 2^-11 at most, which a bfloat16 result hardly shows; full: 4 ulps of float32."""
+
+
+def nonnegative(program: Program, order: Iterable[int]) -> set[int]:
+    """Those of the instructions in `order` whose results are never negative: sums of them do not cancel."""
+    result: set[int] = set()
+    for number in order:
+        primitive, operands, _, value = program.instructions[number]
+        sign = PRIMITIVES[primitive].sign
+        if primitive == "constant":
+            is_nonnegative = value >= 0
+        elif sign == "nonnegative of nonnegative":
+            is_square = primitive == "mul" and operands[0] == operands[1]
+            is_nonnegative = is_square or result.issuperset(operands)
+        else:
+            is_nonnegative = sign == "nonnegative"
+        if is_nonnegative:
+            result.add(number)
+    return result
+
+
+def exact_in_bfloat16(program: Program, order: Iterable[int], known: Collection[int] = ()) -> set[int]:
+    """The float instructions with at most 8 significant bits. known: those of which the caller knows it."""
+    result: set[int] = set(known)
+    for number in order:
+        primitive, operands, dtype, value = program.instructions[number]
+        if dtype != "float32" or number in result:
+            continue
+        if primitive == "constant":
+            with np.errstate(over="ignore"):
+                is_exact = bool(np.float32(value) == np.float32(value).astype(bfloat16.numpy))
+        elif primitive == "cast":
+            is_exact = program.instructions[operands[0]].dtype in ("bool", "int8", "uint8")
+        elif primitive == "select":
+            is_exact = result.issuperset(operands[1:])
+        elif PRIMITIVES[primitive].error == "chosen" and not PRIMITIVES[primitive].reduces:
+            is_exact = result.issuperset(operands)
+        else:
+            is_exact = primitive == "round_bfloat16"
+        if is_exact:
+            result.add(number)
+    return result
+
+
+def precisions(
+    program: Program, order: Sequence[int], precision: Precision, short: Collection[int] = ()
+) -> dict[int, Precision]:
+    """The precision that each instruction of `order` needs so that the roots, on which no other depends, have
+    `precision`.
+
+    An instruction may be less exact only where its error does not grow on the way to a root. short: instructions that
+    are known to be exact in bfloat16.
+    """
+    result: dict[int, Precision] = dict.fromkeys(order, precision)
+    positive = nonnegative(program, order)
+    for number in reversed(order):
+        primitive, operands, _, _ = program.instructions[number]
+        error = PRIMITIVES[primitive].error
+        keeps = error in ("kept", "chosen") or (error == "kept of nonnegative" and positive.issuperset(operands))
+        if not keeps or result[number] == "full":
+            result.update(dict.fromkeys(operands, "full"))
+    exact = exact_in_bfloat16(program, order, short)
+    for number in order:
+        primitive, operands, _, _ = program.instructions[number]
+        if primitive == "mul" and exact.issuperset(operands):
+            result[number] = "half"  # which loses nothing of 8-bit factors
+    return result
+
+
+def takes_steps_on_inexact(program: Program, inexact_slots: Collection[int] = ()) -> bool:
+    """Whether a result jumps at a value of a float that two devices may compute differently.
+
+    inexact_slots: loaded floats that already differ.
+    """
+    inexact: set[int] = set()
+    for number, (primitive, operands, dtype, value) in enumerate(program.instructions):
+        description = PRIMITIVES[primitive]
+        differs = not inexact.isdisjoint(operands)
+        if primitive == "load":
+            differs = value in inexact_slots and dtype.startswith("float")
+        elif differs and description.error == "step" and (primitive != "cast" or "int" in dtype):
+            return True
+        elif operands and dtype.startswith("float"):
+            is_rounding = description.error == "kept" and not description.inexact
+            differs = differs or not (is_rounding or description.error in ("chosen", "step"))
+        if differs:
+            inexact.add(number)
+    return False
+
+
+def bounds(program: Program, length: int) -> list[Bounds | None]:
+    """Of the value of every instruction; None for floats and what is not known. length: elements of a row.
+
+    They follow from the types of what is loaded, and assume that int64 does not wrap around.
+    """
+    result: list[Bounds | None] = []
+    for instruction in program.instructions:
+        result.append(_bounds(instruction, [result[operand] for operand in instruction.operands], length))
+    return result
+
+
+def _bounds(instruction: Instruction, operands: list[Bounds | None], length: int) -> Bounds | None:
+    primitive, _, dtype, value = instruction
+    description = PRIMITIVES[primitive]
+    if dtype == "bool":
+        return 0, 1
+    if dtype.startswith("float"):
+        return None
+    if primitive == "constant":
+        return value, value
+    if primitive == "scalar" and value == ROW_LENGTH_SLOT:
+        return length, length
+    if description.result == "position":
+        return 0, length - 1
+    of_type = None if dtype == "int64" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    known = [operand for operand in operands if operand is not None]
+    if description.bounds is None or len(known) < len(operands):
+        return of_type
+    low, high = description.bounds(known, length)
+    if of_type is not None and (low < of_type[0] or high > of_type[1]):
+        return of_type
+    return low, high

@@ -1,0 +1,90 @@
+"""The processor as its kernels use it: they are compiled for its target, and share its thread pool and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from npu_tensor._util.forks import cached_property, new_lock
+from npu_tensor.config import config
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.code_memory import Address
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm
+from npu_tensor.runtime.cpu.gemm import Operand as Matrix
+from npu_tensor.runtime.cpu.loop_base import LoopSpec
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.pool import Pool
+from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.rates import ProcessorRates, processor_rates
+from npu_tensor.runtime.store import objects as store_objects
+
+__all__ = ["Processor"]
+
+
+class Processor:
+    """Engine, thread pool and memory, and the loops and products that were compiled."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.target = host_target(config.cpu_features)
+        self.allocator = allocator
+        key = f"{self.target.cpu} {self.target.feature_string}"
+        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / store_objects.FOLDER)
+        # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
+        # plan is freed.
+        self._products = lru_cache(maxsize=1024)(self._new_product)
+        self._loops = lru_cache(maxsize=1024)(self._compiled_loop)
+        self._pool: Pool | None = None
+        self._pool_lock = new_lock()
+
+    @property
+    def pool(self) -> Pool:
+        """The thread pool, compiled at first use."""
+        if self._pool is None:
+            with self._pool_lock:
+                if self._pool is None:  # Making one sets the number of threads.
+                    self._pool = Pool(self.engine, config.threads)
+        return self._pool
+
+    @cached_property
+    def rates(self) -> ProcessorRates:
+        """How fast this processor is."""
+        return processor_rates(self.target.lanes)
+
+    def product(
+        self, shape: tuple[int, int, int], *, a: Matrix | Computed, b: Matrix | Computed, epilogue: Program, **more: Any
+    ) -> Gemm:
+        """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
+        programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
+        constants = tuple(program.constants for program in programs)
+        return self._products(constants, shape, a=a, b=b, epilogue=epilogue, **more)
+
+    def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
+        return Gemm(self.engine, self.target, shape, **more)
+
+    def loop(self, spec: LoopSpec) -> Address:
+        """The address of a compiled kernel."""
+        return self._loops(spec.program.constants, spec)
+
+    def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
+        return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
+
+    @contextmanager
+    def compiling(self, kernel: Any) -> Iterator[None]:
+        """Note in a kernel, as its `origin`, where its code came from that is compiled meanwhile."""
+        done = self.engine.statistics
+        compiled, loaded = done.compiled, done.disk_hits
+        yield
+        kernel.origin = "built" if done.compiled > compiled else "cache" if done.disk_hits > loaded else "memory"
+
+    @property
+    def threads(self) -> int:
+        """Threads of the pool, the caller included."""
+        return self.pool.threads
+
+    def set_threads(self, threads: int) -> None:
+        """Change the number of threads; 0 means all cores of the process."""
+        self.pool.set_threads(threads)

@@ -1,0 +1,350 @@
+"""explain says where ops run without running them; afterwards it knows how long they took."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import weakref
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.observe.explain import _kernel_row
+from npu_tensor.observe.explanation import Explanation, Row, Work
+from npu_tensor.planner import selection
+from npu_tensor.planner.placement import Answer, Job, weight
+from npu_tensor.planner.plan import Placed, Timings
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.task import Cost, Expense, Move, Refusal
+
+needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+def graph() -> nt.Tensor:
+    x, w, b = nt.ones(8, 16), nt.ones(4, 16), nt.ones(4)
+    nt.realize(x, w, b)
+    return nt.linear(x, w, b).relu().cumsum(0)
+
+
+def test_every_op_has_a_row_and_nothing_runs() -> None:
+    seen: list[events.Event] = []
+    with events.listen(seen.append):
+        out = graph()
+        seen.clear()
+        table = nt.explain(out)
+    assert not any(isinstance(event, events.KernelRan) for event in seen)
+    assert not out.is_realized
+    by_op = {row.op: row for row in table}
+    assert by_op["permute"] == Row("permute", "f32[16, 4]", why=by_op["permute"].why, line=by_op["permute"].line)
+    assert by_op["relu"].kernel == "gemm"
+    assert by_op["add"].kernel == f"fused into #{[row.op for row in table].index('relu')}"
+    assert by_op["cumsum"].kernel == "numpy"
+    assert by_op["cumsum"].origin == "none"
+    assert "no compiled form" in by_op["cumsum"].why
+    assert by_op["cumsum"].line.startswith("test_explain.py:")
+    for row in table:
+        assert (row.predicted is None) == (row.nbytes is None) == (row.kernel == "none" or "fused into" in row.kernel)
+        assert row.predicted is None or row.predicted > 0
+
+
+def test_realized_tensors_have_no_rows() -> None:
+    table = nt.explain(nt.ones(3).realize())
+    assert len(table) == 0
+    assert str(table).startswith("nothing to run: every value has been computed")
+    assert table.totals == []
+    assert len(nt.explain()) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(3, "int 3"), (None, "NoneType None"), ([nt.ones(1)] * 2, r"list \[.*\]; pass several as explain\(\*tensors\)")],
+)
+def test_what_is_no_tensor_is_named(value: Any, shown: str) -> None:
+    with pytest.raises(nt.ArgumentError, match=f"^explain takes tensors, not {shown}$"):
+        nt.explain(nt.ones(2), value)
+    with pytest.raises(nt.ArgumentError, match=r"^realize takes tensors, not "):
+        nt.realize(nt.ones(2), value)
+
+
+def test_float64_function_runs_in_numpy_with_the_reason() -> None:
+    (row,) = nt.explain(nt.zeros(4, dtype=nt.float64).realize().exp())
+    assert row.kernel == "numpy"
+    assert "float64" in row.why
+
+
+def test_equal_ops_are_computed_once() -> None:
+    x = nt.ones(3).realize()
+    a, b = x.exp(), x.exp()
+    table = nt.explain(a, b)
+    assert [row.kernel == "none" for row in table] == [False, True]
+    assert "computed once" in table[1].why
+
+
+def test_measured_times_are_those_of_the_latest_run() -> None:
+    x = nt.ones(3, 5).realize()
+
+    def compute() -> nt.Tensor:
+        return (x * 2 + 1).cumsum(0).exp()
+
+    out = compute()
+    table = nt.explain(out)
+    assert [row.measured for row in table] == [None] * 4
+    for _ in range(2):
+        seen: list[events.Event] = []
+        with events.listen(seen.append):
+            out.realize()
+        ran = [event.seconds for event in seen if isinstance(event, events.KernelRan)]
+        assert [row.measured for row in table if row.predicted is not None] == ran
+        assert [row.measured for row in table if row.predicted is None] == [None]
+        (total,) = table.totals
+        assert total.measured == pytest.approx(sum(ran))
+        out = compute()
+    first = table[-1].measured
+    again = nt.explain(out)
+    out.realize()  # nobody listens, but the explanation asked for times
+    assert again[-1].measured != first
+
+
+def test_rows_are_the_columns_of_a_data_frame() -> None:
+    rows = nt.explain(graph()).rows
+    assert all(list(row) == list(Row._fields) for row in rows)
+    assert json.loads(json.dumps(rows)) == rows  # plain values only
+
+
+def test_an_explanation_keeps_no_values() -> None:
+    x = nt.ones(3, 5).realize()
+    buffer = weakref.ref(x._node.value)
+    table = nt.explain(x + 1)
+    del x
+    gc.collect()
+    assert buffer() is None
+    assert len(table) == 1
+
+
+@needs_compiler
+def test_simulated_and_processor_in_one_graph() -> None:
+    with nt.default_device("sim:npu2"):
+        x = nt.ones(64, 64, dtype=nt.bfloat16).realize()
+        table = nt.explain((x @ x).relu().cumsum(0))
+        there, here = (row for row in table if row.predicted is not None)
+        assert (there.device, there.op, here.device, here.op) == ("sim:npu2", "relu", "cpu", "cumsum")
+        assert "not on sim:npu2: no NPU kernel" in here.why
+        assert [total.device for total in table.totals] == ["sim:npu2", "cpu"]
+        text = str(table)
+        assert "for the real array" in text
+        assert "the simulator itself" not in text
+        (x @ x).relu().cumsum(0).realize()
+        assert "measured, the simulator itself:" in str(table)
+
+
+@needs_compiler
+def test_another_device_is_explained_without_choosing_it() -> None:
+    x = nt.ones(64, 64, dtype=nt.bfloat16).realize()
+    out = (x @ x).relu()
+    assert {row.device for row in nt.explain(out, device="sim:npu2")} == {"sim:npu2"}
+    assert {row.device for row in nt.explain(out)} == {"cpu"}
+    assert nt.get_default_device() == "cpu"
+    with pytest.raises(nt.DeviceError, match="sim:npu3"):
+        nt.explain(out, device="sim:npu3")
+
+
+@needs_compiler
+def test_origin_is_what_the_library_says(tmp_path: Path) -> None:
+    x = nt.ones(48, 64, dtype=nt.bfloat16).realize()
+    with nt.config.scope(cache_path=str(tmp_path)), nt.default_device("sim:npu2"):
+        selection.reset()
+        seen: list[events.Event] = []
+        with events.listen(seen.append):
+            row = nt.explain(x * 7.25)[-1]
+    hits = [event.where for event in seen if isinstance(event, events.CacheHit)]
+    built = [event for event in seen if isinstance(event, events.BuildFinished)]
+    assert len(hits) + len(built) == 1, seen
+    assert row.origin == (hits[0] if hits else "built")
+
+
+def stand_in(device: str, seconds: float, context: object = None, moves: tuple[Move, ...] = ()) -> Placed:
+    """A kernel as far as totals look at it."""
+    kernel = SimpleNamespace(device=device, cost=Cost(Expense(seconds, 0.0, 0.0), 1000, context, moves, moves[:1]))
+    return cast(Placed, SimpleNamespace(kernel=kernel))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
+    contexts = random.Random(seed).choices("abc", k=seed % 6 + 1)
+    placed = [stand_in("npu", 0.0, context) for context in contexts]
+    (total,) = Explanation(work=Work(placed=placed, timings=[Timings([None] * len(placed))])).totals
+    jobs = [Job((), (), (Answer(0.0, context), Answer(0.0))) for context in contexts]
+    assert total.switches == weight(jobs, (1.0,), [0] * len(jobs), range(len(jobs)))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "why"),
+    [
+        (Refusal("no kernel"), "not on npu: no kernel"),
+        (Refusal("being built", pending=True), "not yet on npu: being built"),
+        (Refusal("npu by cost: 2 us there, 1 us here", by_cost=True), "not on npu by cost: 2 us there, 1 us here"),
+    ],
+)
+def test_reasons_say_what_they_are_reasons_for(refusal: Refusal, why: str) -> None:
+    kernel = SimpleNamespace(device="cpu", name="k", origin="none", reason="NumPy", cost=Cost(Expense(1, 1, 1), 8))
+    refusals = (refusal, Refusal("odd shape"))
+    placed = cast(Placed, SimpleNamespace(kernel=kernel, refusals=refusals))
+    assert _kernel_row(Row("add", "f32[1]"), placed, ["npu"]).why == f"NumPy; {why}; not compiled: odd shape"
+
+
+# --- functions captured by jit
+
+
+class Layer:
+    def __init__(self) -> None:
+        self.weight = nt.ones(4, 4)
+
+    @nt.jit
+    def forward(self, x: nt.Tensor) -> nt.Tensor:
+        return (x @ self.weight).relu()
+
+
+def test_a_captured_function_explains_the_plan_that_it_runs() -> None:
+    layer, x = Layer(), nt.ones(4, 4) + 0.5
+    seen: list[events.Event] = []
+    with events.listen(seen.append):
+        table = Layer.forward.explain(layer, x)
+    assert [row.op for row in table] == ["contract", "relu"]
+    assert not x.is_realized
+    assert Layer.forward.captures == 0
+    layer.forward(x)
+    assert table[-1].measured is not None
+    first = table[-1].measured
+    layer.forward(x)
+    assert table[-1].measured != first
+
+
+@needs_compiler
+def test_what_a_captured_function_reads_from_outside_is_not_counted_as_copies() -> None:
+    """By predicted latency, this product goes to the array only if its weights are there already."""
+    weight = nt.ones(4096, 4096, dtype=nt.bfloat16).realize()
+    x = nt.ones(1, 4096, dtype=nt.bfloat16).realize()
+    with nt.default_device("sim:npu2", policy="latency"):
+        assert nt.explain(x @ weight)[-1].device == "cpu"
+        assert nt.jit(lambda x: x @ weight).explain(x)[-1].device == "sim:npu2"
+
+
+def test_a_function_that_computes_nothing_has_no_rows() -> None:
+    assert len(nt.jit(lambda x: x).explain(nt.ones(2))) == 0
+
+
+def test_explaining_in_a_capture_is_refused_and_leaves_it_usable() -> None:
+    inner = nt.jit(lambda x: x + 1)
+
+    @nt.jit
+    def outer(x: nt.Tensor) -> nt.Tensor:
+        with pytest.raises(nt.CaptureError, match="cannot explain"):
+            inner.explain(x)
+        return inner(x)
+
+    assert outer(nt.ones(1)).tolist() == [2.0]
+
+
+LONG = "long " * 30 + "reason"
+
+
+def small() -> Explanation:
+    """Three ops in two kernels, one of which has run."""
+    copy = Move(Expense(1e-6, 0.0, 0.0))
+    rows = [
+        Row("contract", "bf16[64, 128]", "sim:npu2", "fused into #1", "", line="a.py:3"),
+        Row("relu", "bf16[64, 128]", "sim:npu2", "gemm", "cache", 3.5e-4, None, 196100, LONG, "a.py:4"),
+        Row("permute", "bf16[128, 64]", why="same", line="a.py:5"),
+        Row("cumsum", "bf16[128, 64]", "cpu", "numpy", "none", 6.4e-6, None, 65500, "same", "a.py:6"),
+    ]
+    work = Work(
+        items=(2, 4, 5, 6),
+        edges=((2, 4), (4, 5), (5, 6)),
+        members=((0, 1), (3,)),
+        placed=(stand_in("sim:npu2", 3.5e-4, "x", (copy, copy)), stand_in("cpu", 6.4e-6)),
+        timings=[Timings([None, 1.25e-4])],
+        switching={"sim:npu2": 2.6e-3},
+    )
+    return Explanation(rows, work)
+
+
+def test_text_of_a_small_graph() -> None:
+    expected = """\
+#  op        out            device    kernel         origin  predicted  measured     bytes  why  line
+0  contract  bf16[64, 128]  sim:npu2  fused into #1                                              a.py:3
+1  relu      bf16[64, 128]  sim:npu2  gemm           cache    350.0 us            196.1 kB  a    a.py:4
+2  permute   bf16[128, 64]  -         none           none                                   b    a.py:5
+3  cumsum    bf16[128, 64]  cpu       numpy          none       6.4 us  125.0 us   65.5 kB  b    a.py:6
+
+why:
+  a  long long long long long long long long long long long long long long long long long long long long long long long
+     long long long long long long long reason
+  b  same
+
+sim:npu2: 1 kernel, predicted 350.0 us for the real array; up to 3.0 us more for copies
+cpu: 1 kernel, predicted 6.4 us; measured 125.0 us"""
+    assert str(small()) == expected
+    assert repr(small()) == expected
+
+
+def test_text_keeps_to_120_columns_and_to_what_a_terminal_prints() -> None:
+    device = "npu://AIE-0123456789abcdef,0000:c6:00.1?cols=4&power=turbo"
+    long = Row(
+        "scaled_dot_product",
+        "bf16[1, 32, 4096, 4096, 128]",
+        device,
+        "elementwise",
+        "precompiled",
+        1.23,
+        4.56,
+        10**9,
+        "\x1b[31mred\nand\udcff" + " compiler" * 400,
+        "a_rather_long_name_of_a_module.py:12345",
+    )
+    lines = str(Explanation([long] * 30)).splitlines()
+    assert max(map(len, lines)) <= 120
+    assert sum(".." in line for line in lines) == 31
+    assert "".join(lines).isprintable()
+    reason = lines[lines.index("why:") + 1 :]
+    assert reason[0].startswith("  a  ?[31mred and? compiler")
+    assert len([line for line in reason if line]) == 8
+    assert reason[7].endswith("(all of it: .rows)")
+
+
+def test_reasons_are_marked_by_letters() -> None:
+    lines = str(Explanation([Row("add", "f32[1]", why=f"reason {number}") for number in range(60)])).splitlines()
+    marks = [line.split()[0] for line in lines[lines.index("why:") + 1 :] if line]
+    assert marks[:2] + marks[25:28] + marks[51:54] == ["a", "b", "z", "aa", "ab", "az", "ba", "bb"]
+    assert len(set(marks)) == 60
+
+
+def test_saved_by_suffix(tmp_path: Path) -> None:
+    table = small()
+    starts = {
+        "a.svg": "<svg ",
+        "a.html": "<!DOCTYPE html>",
+        "a.mmd": "flowchart TD\n",
+        "a.MD": "```mermaid\nflowchart TD\n",
+        "a.txt": "#  op ",
+        "a.json": "[\n",
+    }
+    for name, start in starts.items():
+        table.save(tmp_path / name)
+        assert (tmp_path / name).read_text("utf-8").startswith(start)
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == table.rows
+    table.save(str(tmp_path / "b.svg"))
+    for name in ("a.png", "a", "svg"):
+        with pytest.raises(nt.ArgumentError, match=r"\.svg, \.html, \.mmd, \.md, \.txt, \.json"):
+            table.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_rows_by_hand_can_be_drawn() -> None:
+    made: list[Any] = [Row("add", "f32[1]", "cpu", "map"), Row("permute", "f32[1]")]
+    assert Explanation(made).svg().count('class="op ') == 2
+    assert Explanation().svg().startswith("<svg ")

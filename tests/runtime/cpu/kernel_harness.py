@@ -1,0 +1,94 @@
+"""What the tests of generated kernels share: targets, and running a kernel on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.target import Target, host_target
+from npu_tensor.runtime.cpu.tile_kernel import tile_count
+
+# All of this processor, and as if it were an older one.
+LEVELS = ["", "avx2", "sse2"]
+
+# Stride along the lanes -> access.
+_ACCESS = {1: "contiguous", 0: "row"}
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+@cache
+def target(level: str) -> Target:
+    return host_target(level)
+
+
+@cache
+def _engine(level: str) -> Engine:
+    return Engine(target(level).create_target_machine(), level, None)
+
+
+@cache
+def _compiled(level: str, program: Program, operands: tuple[Operand, ...], outer: int, options: tuple[Any, ...]) -> Any:
+    text = loop_kernel(LoopSpec(program, operands, outer, **dict(options)), target(level))
+    address = _engine(level).compile(text, "kernel")["kernel"]
+    function = _KERNEL(address)
+    function.address = address  # keeps the code
+    return function
+
+
+def run(
+    level: str,
+    program: Program,
+    arrays: Sequence[np.ndarray | float | int],
+    begin: int = 0,
+    end: int | None = None,
+    *,
+    accesses: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
+    columns: bool = False,
+    shape: tuple[int, ...] | None = None,
+    runs: int = 0,
+    **options: Any,
+) -> None:
+    """Run a kernel.
+
+    Arrays have the shape of the iteration, with stride 0 where they do not vary; plain numbers are
+    run-time scalars. `shape` is needed if the first array lacks the inner dimension, as results of reductions
+    do.
+    """
+    shape = shape or np.asarray(arrays[0]).shape
+    *outer, inner = shape
+    lane_axis = len(shape) - 2 if columns else len(shape) - 1
+    operands, meta, slots = [], [inner, *outer], []
+    for number, array in enumerate(arrays):
+        if not isinstance(array, np.ndarray):
+            floating = isinstance(array, float)
+            operands.append(Operand("float64" if floating else "int64", "scalar"))
+            slots.append(np.array(array, np.float64 if floating else np.int64).view(np.int64).item())
+            meta += [0] * (len(outer) + 2)
+            continue
+        strides = [stride // array.itemsize for stride in array.strides]
+        strides += [0] * (len(shape) - len(strides))
+        stride = strides[lane_axis]
+        access = accesses[number] if accesses else _ACCESS.get(stride, "strided")
+        if access == "row" and any(strides[len(outer) - runs : len(outer)]):
+            access = "run"
+        operands.append(Operand(dtypes[number] if dtypes else str(array.dtype), access))
+        slots.append(array.ctypes.data)
+        meta += [0, *strides]
+    reduces = any(instruction.primitive.startswith("row_") for instruction in program.instructions)
+    count = int(np.prod(outer[: len(outer) - runs], dtype=np.int64)) * (1 if reduces else inner)
+    if any(operand.access == "transposed" for operand in operands):
+        count = tile_count(outer, inner)
+    options |= {"columns": columns, "runs": runs}
+    kernel = _compiled(level, program, tuple(operands), len(outer), tuple(sorted(options.items())))
+    pointers, numbers = np.array(slots, np.int64), np.array(meta, np.int64)
+    kernel(pointers.ctypes.data, numbers.ctypes.data, begin, count if end is None else end)

@@ -1,0 +1,611 @@
+"""The thread pool and the launcher: every item exactly once, from anywhere; bad arguments are refused."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+import pytest
+
+import npu_tensor
+from npu_tensor._util.affinity import available_cores
+from npu_tensor.errors import ArgumentError
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.launch import MAX_SLOTS, symbol_addresses
+from npu_tensor.runtime.cpu.pool import ARCHITECTURES, Pool
+from npu_tensor.runtime.cpu.target import Target, host_target
+
+POOL_SOURCE = Path(npu_tensor.__file__).parent / "runtime" / "cpu" / "pool.c"
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+
+# count: counters[i] += 1 (not atomic: an item that two threads run may be lost, one that runs twice shows)
+# slots: copies the slots, then the address of meta, to the array in slot 0
+# outer: for each item, a loop over 1000 counters through parallel_for, whose address is in slot 1
+KERNELS = """
+define void @count(ptr %slots, ptr %meta, i64 %begin, i64 %end) {
+entry:
+  %counters = load ptr, ptr %slots
+  br label %loop
+loop:
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %at = getelementptr i64, ptr %counters, i64 %i
+  %old = load i64, ptr %at
+  %new = add i64 %old, 1
+  store i64 %new, ptr %at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
+define void @slots(ptr %slots, ptr %meta, i64 %begin, i64 %end) {
+entry:
+  %output = load ptr, ptr %slots
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %from = getelementptr i64, ptr %slots, i64 %i
+  %value = load i64, ptr %from
+  %to = getelementptr i64, ptr %output, i64 %i
+  store i64 %value, ptr %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  %meta.at = getelementptr i64, ptr %output, i64 %end
+  %meta.bits = ptrtoint ptr %meta to i64
+  store i64 %meta.bits, ptr %meta.at
+  ret void
+}
+
+define void @outer(ptr %slots, ptr %meta, i64 %begin, i64 %end) {
+entry:
+  %rows = load ptr, ptr %slots
+  %loop.at = getelementptr ptr, ptr %slots, i64 1
+  %parallel_for = load ptr, ptr %loop.at
+  %row = alloca ptr
+  br label %loop
+loop:
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %offset = mul i64 %i, 1000
+  %at = getelementptr i64, ptr %rows, i64 %offset
+  store ptr %at, ptr %row
+  call void %parallel_for(ptr @count, ptr %row, ptr null, i64 1000, i64 10)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+class Native:
+    """A pool and the addresses of the kernels above."""
+
+    def __init__(self) -> None:
+        engine = Engine(host_target().create_target_machine(), "test", None)
+        self.pool = Pool(engine)
+        self.kernels = engine.compile(KERNELS, "count", "slots", "outer")
+
+
+@pytest.fixture(scope="module")
+def native() -> Native:
+    return Native()
+
+
+@pytest.fixture(autouse=True)
+def four_threads(native: Native) -> Iterator[None]:
+    native.pool.set_threads(4)
+    yield
+    native.pool.set_threads(0)
+
+
+def count_items(native: Native, n: int, grain: int, rounds: int = 1) -> np.ndarray:
+    counters = np.zeros(n, np.int64)
+    for _ in range(rounds):
+        native.pool.launch(native.kernels["count"], 0, n, grain, counters.ctypes.data)
+    return counters
+
+
+@pytest.mark.parametrize(
+    ("n", "grain"), [(1, 1), (7, 1), (64, 64), (65, 64), (1000, 7), (100_000, 1), (5, 1 << 62)]
+)
+def test_every_item_runs_once(native: Native, n: int, grain: int) -> None:
+    assert (count_items(native, n, grain) == 1).all()
+
+
+def test_no_items_means_no_call(native: Native) -> None:
+    native.pool.launch(native.kernels["count"], 0, 0, 1, 0)
+    native.pool.parallel_for(native.kernels["count"], 0, 0, 0, 1)
+
+
+def test_many_small_jobs(native: Native) -> None:
+    assert (count_items(native, 256, 16, rounds=5000) == 5000).all()
+
+
+def test_parallel_for_from_python(native: Native) -> None:
+    counters = np.zeros(1000, np.int64)
+    slots = np.array([counters.ctypes.data], np.int64)
+    native.pool.parallel_for(native.kernels["count"], slots.ctypes.data, 0, 1000, 10)
+    assert (counters == 1).all()
+    with pytest.raises(ArgumentError):
+        native.pool.parallel_for(0, slots.ctypes.data, 0, 1000, 10)
+
+
+def test_launch_from_eight_python_threads(native: Native) -> None:
+    results: list[np.ndarray] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(count_items(native, 4096, 64, rounds=200)))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    assert all((counters == 200).all() for counters in results)
+
+
+def test_a_kernel_may_start_a_loop(native: Native) -> None:
+    counters = np.zeros((20, 1000), np.int64)
+    pool = native.pool
+    pool.launch(native.kernels["outer"], 0, 20, 1, counters.ctypes.data, pool.parallel_for_address)
+    assert (counters == 1).all()
+
+
+def test_set_threads(native: Native) -> None:
+    pool = native.pool
+    for threads in (1, 3, 2, 6, 1, 4):
+        pool.set_threads(threads)
+        assert pool.threads == (threads if pool.parallel else 1)
+        assert (count_items(native, 1000, 10, rounds=50) == 50).all()
+    pool.set_threads(0)
+    assert pool.threads == (available_cores() if pool.parallel else 1)
+    for bad in (-1, 1 << 20):
+        with pytest.raises(ArgumentError):
+            pool.set_threads(bad)
+
+
+def test_threads_may_change_while_loops_run(native: Native) -> None:
+    stop = threading.Event()
+
+    def change() -> None:
+        threads = 1
+        while not stop.is_set():
+            threads = threads % 5 + 1
+            native.pool.set_threads(threads)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        assert (count_items(native, 512, 8, rounds=3000) == 3000).all()
+    finally:
+        stop.set()
+        changer.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers exist on Linux only")
+def test_workers_start_at_the_first_parallel_loop() -> None:
+    pool = Native()
+    pool.pool.set_threads(3)
+    count_items(pool, 10, 10)
+    assert pool.pool.started_workers == 0
+    count_items(pool, 11, 10)
+    assert pool.pool.started_workers == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers exist on Linux only")
+def test_sleeping_workers_are_woken() -> None:
+    """Each of two items waits until both are running, which one thread cannot do alone."""
+    meet = """
+define void @meet(ptr %slots, ptr %meta, i64 %begin, i64 %end) {
+  %arrived = load ptr, ptr %slots
+  %before = atomicrmw add ptr %arrived, i64 1 seq_cst
+  br label %wait
+wait:
+  %now = load atomic i64, ptr %arrived seq_cst, align 8
+  %both = icmp sge i64 %now, 2
+  br i1 %both, label %done, label %wait
+done:
+  ret void
+}
+"""
+    engine = Engine(host_target().create_target_machine(), "test", None)
+    pool = Pool(engine, threads=2)
+    kernel = engine.compile(meet, "meet")["meet"]
+    for _ in range(20):
+        arrived = np.zeros(1, np.int64)
+        pool.launch(kernel, 0, 2, 1, arrived.ctypes.data)
+        assert arrived[0] == 2
+        time.sleep(0.002)  # Long enough for the worker to fall asleep.
+
+
+# hold: each of two items waits until both are running. Then the one in a thread other than slot 1 goes on until
+#       the number behind slot 2 is not 0, or for seconds.
+HOLD = """
+define void @hold(ptr %slots, ptr %meta, i64 %begin, i64 %end) {
+entry:
+  %arrived = load ptr, ptr %slots
+  %caller.at = getelementptr i64, ptr %slots, i64 1
+  %caller = load i64, ptr %caller.at
+  %released.at = getelementptr ptr, ptr %slots, i64 2
+  %released = load ptr, ptr %released.at
+  %before = atomicrmw add ptr %arrived, i64 1 seq_cst
+  br label %wait
+wait:
+  %now = load atomic i64, ptr %arrived seq_cst, align 8
+  %both = icmp sge i64 %now, 2
+  br i1 %both, label %who, label %wait
+who:
+  %thread = call i64 @pthread_self()
+  %is_caller = icmp eq i64 %thread, %caller
+  br i1 %is_caller, label %done, label %hold
+hold:
+  %turn = phi i64 [ 0, %who ], [ %turn.next, %hold ]
+  %value = load atomic i64, ptr %released seq_cst, align 8
+  %free = icmp ne i64 %value, 0
+  %turn.next = add i64 %turn, 1
+  %tired = icmp sgt i64 %turn, 4000000000
+  %leave = or i1 %free, %tired
+  br i1 %leave, label %done, label %hold
+done:
+  ret void
+}
+declare i64 @pthread_self()
+"""
+
+
+class MovedWorkers:
+    """A pool of two threads that takes the caller's CPU to be `cpu`, and the masks it gives to its worker."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.allowed = os.sched_getaffinity(0)
+        self.cpu = min(self.allowed)
+        self.placed = self.pulled = 0
+        self.other: list[set[int]] = []
+        self.other_threads = set(os.listdir("/proc/self/task"))
+        self.released = np.zeros(1, np.int64)
+        library = ctypes.CDLL(None)
+        change = library.pthread_setaffinity_np
+        change.argtypes = (ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
+
+        def record(thread: int, size: int, mask: int) -> int:
+            result: int = change(thread, size, mask)
+            bits = int.from_bytes(ctypes.string_at(mask, size), "little")
+            cpus = {cpu for cpu in range(8 * size) if bits >> cpu & 1}
+            if cpus == self.allowed - {self.cpu}:
+                self.placed += 1
+            elif cpus == {self.cpu}:
+                self.pulled += 1
+                self.released[0] = 1
+            else:
+                self.other.append(cpus)
+            return result
+
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
+        self.substitutes = {
+            "pthread_setaffinity_np": prototype(record),
+            "sched_getcpu": ctypes.CFUNCTYPE(ctypes.c_int)(lambda: self.cpu),
+        }
+        self.engine = Engine(host_target().create_target_machine(), "test", None)
+        self.pool = pool_with(monkeypatch, self.engine, self.substitutes)
+        symbols = symbol_addresses(library, ("pthread_self",))
+        self.hold = self.engine.compile(HOLD, "hold", symbols=symbols)["hold"]
+
+    def run(self) -> None:
+        arrived = np.zeros(1, np.int64)
+        slots = (arrived.ctypes.data, threading.get_ident(), self.released.ctypes.data)
+        self.pool.launch(self.hold, 0, 2, 1, *slots)
+        assert arrived[0] == 2
+
+    def worker_has_all_cpus(self) -> bool:
+        """Whether the worker may use all CPUs of the process, at the latest after some seconds."""
+        deadline = time.monotonic() + 5
+        # Threads in which LLVM has compiled may not have ended yet.
+        while len(workers := set(os.listdir("/proc/self/task")) - self.other_threads) > 1:
+            assert time.monotonic() < deadline, workers
+            time.sleep(0.001)
+        assert len(workers) == 1
+        while any(os.sched_getaffinity(int(worker)) != self.allowed for worker in workers):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        return True
+
+
+def pool_with(monkeypatch: pytest.MonkeyPatch, engine: Engine, substitutes: dict[str, Any]) -> Pool:
+    """A pool of two threads with other functions for some of the system's."""
+
+    def substituted(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
+        found = symbol_addresses(library, names)
+        assert substitutes.keys() <= found.keys()
+        return found | {
+            name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in substitutes.items()
+        }
+
+    monkeypatch.setattr("npu_tensor.runtime.cpu.pool.symbol_addresses", substituted)
+    return Pool(engine, threads=2)
+
+
+needs_two_cpus = pytest.mark.skipif(
+    sys.platform != "linux" or available_cores() < 2, reason="needs Linux and two CPUs"
+)
+
+
+@needs_two_cpus
+def test_new_and_woken_workers_are_kept_off_the_callers_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = MovedWorkers(monkeypatch)
+    moved.released[0] = 1
+    moved.run()
+    assert moved.placed == 1
+    for _ in range(100):
+        time.sleep(0.005)  # Long enough for the worker to fall asleep, but for a very busy machine.
+        moved.run()
+        assert moved.worker_has_all_cpus()
+    assert moved.placed > 1
+    assert moved.other == []
+
+
+@needs_two_cpus
+def test_the_last_worker_is_moved_to_the_waiting_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = MovedWorkers(monkeypatch)
+    moved.released[0] = 1
+    moved.run()  # While it is new the worker stays where it was placed.
+    assert moved.worker_has_all_cpus()
+    moved.pulled = 0
+    moved.released[0] = 0
+    moved.run()
+    assert moved.pulled > 0
+    assert moved.worker_has_all_cpus()
+    assert moved.other == []
+
+
+@needs_two_cpus
+@pytest.mark.parametrize(
+    "refused", ["pthread_getaffinity_np", "pthread_setaffinity_np", "sched_setaffinity", "sched_getcpu"]
+)
+def test_workers_work_where_the_system_refuses_to_move_them(
+    monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    engine = Engine(host_target().create_target_machine(), "test", None)
+    # -1 is the answer to both the worker's own calls, any other number than 0 to the caller's.
+    refuse = engine.compile("define i32 @refuse() { ret i32 -1 }", "refuse")["refuse"]
+    pool = pool_with(monkeypatch, engine, {refused: ctypes.c_void_p(refuse)})
+    symbols = symbol_addresses(ctypes.CDLL(None), ("pthread_self",))
+    hold = engine.compile(HOLD, "hold", symbols=symbols)["hold"]
+    released = np.ones(1, np.int64)
+    for _ in range(20):
+        arrived = np.zeros(1, np.int64)
+        pool.launch(hold, 0, 2, 1, arrived.ctypes.data, threading.get_ident(), released.ctypes.data)
+        assert arrived[0] == 2
+        time.sleep(0.002)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_computes_in_parallel(native: Native) -> None:
+    assert (count_items(native, 1000, 10) == 1).all()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            before = native.pool.started_workers
+            right = (count_items(native, 1000, 10, rounds=100) == 100).all()
+            workers = native.pool.started_workers
+            status = 0 if right and before == 0 and workers == native.pool.threads - 1 else 2
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert (count_items(native, 1000, 10) == 1).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fork_while_another_thread_runs_loops(native: Native) -> None:
+    stop = threading.Event()
+
+    def compute() -> None:
+        while not stop.is_set():
+            count_items(native, 20_000, 10)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    status = 0 if (count_items(native, 1000, 10, rounds=20) == 20).all() else 2
+                finally:
+                    os._exit(status)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+SETUP = textwrap.dedent(
+    """
+    import os, signal, sys, threading, time
+    import numpy as np
+    from npu_tensor.runtime.cpu.engine import Engine
+    from npu_tensor.runtime.cpu.pool import Pool
+    from npu_tensor.runtime.cpu.target import host_target
+    engine = Engine(host_target().create_target_machine(), "test", None)
+    pool = Pool(engine, threads=4)
+    nothing = engine.compile("define void @f(ptr %s, ptr %m, i64 %b, i64 %e) { ret void }", "f")["f"]
+    """
+)
+
+
+def run_python(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SETUP + textwrap.dedent(script)], capture_output=True, text=True, timeout=30
+    )
+
+
+def test_ctrl_c_reaches_python_while_workers_run() -> None:
+    result = run_python(
+        """
+        pool.launch(nothing, 0, 100, 1)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            deadline = time.monotonic() + 20
+            while time.monotonic() < deadline:
+                pool.launch(nothing, 0, 100, 1)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """
+    )
+    assert (result.returncode, result.stdout) == (0, "interrupted\n"), result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_block_signals() -> None:
+    result = run_python(
+        """
+        pool.launch(nothing, 0, 100, 1)
+        blocked = []
+        for task in os.listdir("/proc/self/task"):
+            fields = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
+            blocked.append(bool(int(fields["SigBlk"], 16) & 1 << (signal.SIGINT - 1)))
+        print(blocked.count(True))  # Other libraries have threads of their own.
+        """
+    )
+    assert result.stdout == "3\n", result.stderr
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_workers_do_not_disturb_exit(pause: float) -> None:
+    """Both while the workers still spin and after they fell asleep."""
+    for _ in range(3):
+        result = run_python(f"pool.launch(nothing, 0, 100, 1); time.sleep({pause})")
+        assert result.returncode == 0, result.stderr
+
+
+def test_slots_arrive_as_int64_and_float64_bits(native: Native) -> None:
+    values = [-1, -1.0, 2.5, float("nan"), (1 << 63) - 1, -(1 << 63), True, np.int64(-7), np.float64(0.1)]
+    output = np.zeros(len(values) + 2, np.int64)
+    n = len(values) + 1
+    native.pool.launch(native.kernels["slots"], 12345, n, n, output.ctypes.data, *values)
+    expected = [
+        np.array([value], np.float64).view(np.int64)[0] if isinstance(value, float) else int(value)
+        for value in values
+    ]
+    assert output.tolist() == [output.ctypes.data, *expected, 12345]
+
+
+def test_launch_takes_the_largest_number_of_slots(native: Native) -> None:
+    output = np.zeros(MAX_SLOTS + 1, np.int64)
+    rest = range(1, MAX_SLOTS)
+    native.pool.launch(native.kernels["slots"], 0, MAX_SLOTS, MAX_SLOTS, output.ctypes.data, *rest)
+    assert output[1:MAX_SLOTS].tolist() == list(rest)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exception"),
+    [
+        ((), TypeError),
+        ((0, 1), TypeError),
+        ((0, 1, 1, *range(MAX_SLOTS + 1)), TypeError),
+        ((0, -1, 1), ValueError),
+        ((0, 1, 0), ValueError),
+        ((0, 1, -5), ValueError),
+        ((0, 1.0, 1), TypeError),
+        ((0.0, 1, 1), TypeError),
+        ((0, 1, 1, "text"), TypeError),
+        ((0, 1, 1, None), TypeError),
+        ((0, 1, 1, 1 << 63), OverflowError),
+        ((0, 1, 1, -(1 << 63) - 1), OverflowError),
+        ((0, 1 << 70, 1), OverflowError),
+    ],
+)
+def test_bad_arguments_are_refused(
+    native: Native, arguments: tuple[object, ...], exception: type[Exception]
+) -> None:
+    with pytest.raises(exception):
+        native.pool.launch(native.kernels["count"], *arguments)
+
+
+def test_null_kernel_is_refused(native: Native) -> None:
+    with pytest.raises(ValueError, match="address is 0"):
+        native.pool.launch(0, 0, 1, 1)
+
+
+def test_launch_does_not_leak_references(native: Native) -> None:
+    output = np.zeros(4, np.int64)
+    argument = float("1e300")
+    before = (sys.getrefcount(argument), sys.getrefcount(None))
+    for _ in range(1000):
+        native.pool.launch(native.kernels["slots"], 0, 2, 2, output.ctypes.data, argument)
+    after = (sys.getrefcount(argument), sys.getrefcount(None))
+    assert before[0] == after[0]
+    assert abs(after[1] - before[1]) < 100
+
+
+def test_without_futex_loops_run_in_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npu_tensor.runtime.cpu.pool.ARCHITECTURES", ())
+    native = Native()
+    native.pool.set_threads(4)
+    assert (native.pool.parallel, native.pool.threads) == (False, 1)
+    assert (count_items(native, 1000, 10) == 1).all()
+    assert native.pool.started_workers == 0
+
+
+def test_launch_outlives_its_pool() -> None:
+    engine = Engine(host_target().create_target_machine(), "test", None)
+    launch = Pool(engine).launch
+    kernel = engine.compile(KERNELS, "count")["count"]
+    del engine
+    counters = (ctypes.c_int64 * 100)()
+    launch(kernel, 0, 100, 1, ctypes.addressof(counters))
+    assert list(counters) == [1] * 100
+    assert launch.__name__ == "launch"
+
+
+# ---------------------------------------------------------------------- the source in C
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_ir_is_that_of_the_source_and_compiles(architecture: str) -> None:
+    """`python scripts/pool_ir.py` after a change of pool.c, on any machine."""
+    text = POOL_SOURCE.with_name(f"pool.{architecture}.ll").read_text("utf-8")
+    assert hashlib.sha256(POOL_SOURCE.read_bytes()).hexdigest() in text.splitlines()[0]
+    target = Target(f"{architecture}-unknown-linux-gnu", "generic", frozenset())
+    module = llvmlite.binding.parse_assembly(text)
+    module.verify()
+    assert target.create_target_machine().emit_object(module)
+
+
+def test_no_data_race_under_thread_sanitizer(tmp_path: Path) -> None:
+    def run(name: str, *sources: Path) -> subprocess.CompletedProcess[str]:
+        """What the program writes, or its compiler if that fails."""
+        program = tmp_path / name
+        command = ["cc", "-fsanitize=thread", "-g", "-O1", "-pthread", *sources, "-o", program]
+        built = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return built if built.returncode else subprocess.run([program], capture_output=True, text=True, timeout=60)
+
+    if sys.platform != "linux" or shutil.which("cc") is None:
+        pytest.skip("needs Linux and a C compiler")
+    (tmp_path / "nothing.c").write_text("int main(void) { return 0; }")
+    nothing = run("nothing", tmp_path / "nothing.c")
+    if nothing.returncode:
+        pytest.skip(f"no ThreadSanitizer: {nothing.stderr[:200]}")
+    result = run("pool", Path(__file__).with_name("pool_under_tsan.c"), POOL_SOURCE)
+    assert (result.returncode, result.stdout) == (0, "3 workers\n"), result.stderr

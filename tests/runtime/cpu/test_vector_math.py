@@ -1,0 +1,326 @@
+"""Elementary functions and conversions, for this processor and for what it would be with fewer features."""
+
+import math
+
+import llvmlite.binding as llvm
+import ml_dtypes
+import mpmath
+import numpy as np
+import pytest
+import torch
+from kernel_harness import LEVELS, run, target
+
+from npu_tensor.ops.expression import Builder, Program, Symbol
+from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
+from npu_tensor.runtime.cpu.object_file import read_symbols
+from npu_tensor.runtime.cpu.primitives import UnsupportedProgram
+from npu_tensor.runtime.cpu.target import Target
+
+FLOAT64_REFERENCES = {
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "atan": torch.atan,
+    "erf": torch.erf,
+}
+SPECIALS = np.array(
+    [
+        0.0,
+        -0.0,
+        1,
+        -1,
+        2,
+        -2,
+        0.5,
+        -0.5,
+        3,
+        -3,
+        math.inf,
+        -math.inf,
+        math.nan,
+        1e-45,
+        -1e-45,
+        1.1754944e-38,
+        3.4028235e38,
+        -3.4028235e38,
+        88.72283,
+        88.72284,
+        -87.33655,
+        -103.97,
+        -103.98,
+        -104.1,
+        9.01,
+        -9.02,
+        16777217.0,
+    ],
+    np.float32,
+)
+MAX_ULP = 4
+
+# Casting one of the signalling NaNs among the random bit patterns raises a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+
+
+def unary(primitive: str, dtype: str = "float32") -> Program:
+    builder = Builder()
+    return builder.program([builder.emit(primitive, (builder.load(0, dtype),))])
+
+
+def evaluate(level: str, program: Program, *inputs: np.ndarray) -> np.ndarray:
+    result = np.empty_like(inputs[0])
+    run(level, program, [result, *inputs])
+    return result
+
+
+def ulps(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Distance in units in the last place; infinite where a NaN, infinity or the sign of a zero differs."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = exact.astype(np.float32)
+        unit = np.spacing(np.minimum(np.abs(rounded), np.finfo(np.float32).max)).astype(np.float64)
+        distance = np.abs(result.astype(np.float64) - exact) / unit
+    same = (result == rounded) | (np.isnan(result) & np.isnan(rounded))
+    distance = np.where(same, 0, np.where(np.isnan(distance), np.inf, distance))
+    return np.where((result == 0) & (rounded == 0) & (np.signbit(result) != np.signbit(rounded)), np.inf, distance)
+
+
+def arguments(seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    patterns = random.integers(0, 2**32, 1 << 18, dtype=np.uint32).view(np.float32)
+    scales = (1e-4, 0.3, 1, 3, 10, 30, 100, 1e4, 1e6)
+    ordinary = np.concatenate([random.normal(0, scale, 1 << 14) for scale in scales])
+    return np.concatenate([patterns, ordinary.astype(np.float32), SPECIALS])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", FLOAT64_REFERENCES)
+def test_function_is_within_four_units_in_the_last_place(level: str, name: str) -> None:
+    x = arguments(1)
+    exact = FLOAT64_REFERENCES[name](torch.from_numpy(x.astype(np.float64))).numpy()
+    error = ulps(evaluate(level, unary(name), x), exact)
+    worst = int(np.argmax(error))
+    assert error[worst] <= MAX_ULP, f"{name}({x[worst]!r}) is off by {error[worst]} ulp"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_logarithms_of_powers_of_their_base_are_exact(level: str) -> None:
+    for name, base, exponents in (("log2", 2.0, np.arange(-149, 128)), ("log10", 10.0, np.arange(0, 11))):
+        powers = (base**exponents).astype(np.float32)  # 10^11 is no float32 number
+        np.testing.assert_array_equal(evaluate(level, unary(name), powers), exponents.astype(np.float32))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_functions_that_approach_one_reach_it_and_do_not_exceed_it(level: str, name: str) -> None:
+    x = np.concatenate([np.linspace(0, 12, 100001), [1e10, 3e38, math.inf]]).astype(np.float32)
+    for sign in (1, -1):
+        result = sign * evaluate(level, unary(name), sign * x)
+        assert result.max() == 1
+        assert (result[x > 9.1] == 1).all()
+        if name == "erf":
+            assert (result[x >= 4] == 1).all()
+        assert (np.diff(result) >= -2 * np.spacing(result[1:])).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_sine_and_cosine_where_the_argument_is_close_to_a_multiple_of_half_pi(level: str, name: str) -> None:
+    """Candidates come from continued fractions: x = m 2^k whose remainder is tiny."""
+    found = []
+    with mpmath.workprec(400):
+        for exponent in range(-20, 105):
+            ratio = mpmath.mpf(2) ** exponent / (mpmath.pi / 2)
+            previous, denominator, rest = 0, 1, ratio
+            while denominator < 1 << 24:
+                if denominator >= 1 << 22:
+                    found.append(float(denominator) * 2.0**exponent)
+                fraction = rest - mpmath.floor(rest)
+                rest = 1 / fraction
+                previous, denominator = denominator, int(mpmath.floor(rest)) * denominator + previous
+        x = np.array(found, np.float32)
+        exact = np.array([float(getattr(mpmath, name)(mpmath.mpf(float(value)))) for value in x])
+    assert x.size > 50
+    assert np.abs(FLOAT64_REFERENCES["sin"](torch.from_numpy(x.astype(np.float64))).numpy()).min() < 1e-6
+    assert ulps(evaluate(level, unary(name), x), exact).max() <= MAX_ULP
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_pow(level: str) -> None:
+    random = np.random.default_rng(2)
+    builder = Builder()
+    program = builder.program([builder.emit("pow", (builder.load(0, "float32"), builder.load(1, "float32")))])
+    grid_x, grid_y = np.meshgrid(
+        SPECIALS, np.concatenate([SPECIALS, [4, 5, -4, -5, 1e10, 33554432]]).astype(np.float32)
+    )
+    whole = random.integers(-40, 40, 1 << 14).astype(np.float32)
+    patterns = random.integers(0, 2**32, (2, 1 << 16), dtype=np.uint32).view(np.float32)
+    x = np.concatenate(
+        [grid_x.ravel(), random.normal(0, 3, whole.size), np.exp(random.normal(0, 9, 1 << 17)), patterns[0]]
+    )
+    y = np.concatenate([grid_y.ravel(), whole, random.normal(0, 9, 1 << 17), patterns[1]])
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+    error = ulps(evaluate(level, program, x, y), exact)
+    worst = int(np.argmax(error))
+    assert error[worst] <= 1, f"pow({x[worst]!r}, {y[worst]!r})"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "rint", "sqrt", "neg", "abs"])
+def test_exact_functions_equal_numpy(level: str, dtype: str, name: str) -> None:
+    reference = {"neg": np.negative}.get(name) or getattr(np, name)
+    halves = np.arange(-20, 20, 0.25)
+    large = np.array([2.0**22 + 0.5, 2.0**23 - 0.5, 2.0**23, 2.0**24 + 2, 2.0**52 - 0.5, 2.0**53, -(2.0**23) + 0.5])
+    x = np.concatenate([arguments(3), halves, large]).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = reference(x)
+    result = evaluate(level, unary(name, dtype), x)
+    np.testing.assert_array_equal(result, expected)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(result[numbers]), np.signbit(expected[numbers]))
+
+
+@pytest.mark.parametrize("name", FLOAT64_REFERENCES)
+def test_functions_of_float64_are_refused(name: str) -> None:
+    with pytest.raises(UnsupportedProgram, match="float64"):
+        loop_kernel(LoopSpec(unary(name, "float64"), (Operand("float64", "contiguous"),) * 2, 0), target(""))
+
+
+# ---------------------------------------------------------------------- 16-bit floats
+
+SMALL_FLOATS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+
+
+def copy(source: str, result: str) -> Program:
+    builder = Builder()
+    return builder.program([builder.load(0, "float32")])
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "-avx512bf16"])
+@pytest.mark.parametrize("name", SMALL_FLOATS)
+def test_every_16_bit_float_is_widened_exactly(level: str, name: str) -> None:
+    x = np.arange(65536, dtype=np.uint16)
+    result = np.empty(x.shape, np.float32)
+    run(level, copy(name, "float32"), [result, x], dtypes=["float32", name])
+    np.testing.assert_array_equal(result, x.view(SMALL_FLOATS[name]).astype(np.float32))
+    assert np.signbit(result[x == 0x8000]).all()
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "-avx512bf16"])
+@pytest.mark.parametrize("name", SMALL_FLOATS)
+def test_floats_are_rounded_to_16_bits_half_to_even(level: str, name: str) -> None:
+    """All numbers of the format, all points halfway between two, their neighbours, and random patterns."""
+    dtype = SMALL_FLOATS[name]
+    numbers = np.arange(65536, dtype=np.uint16).view(dtype).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        halfway = ((numbers[:-1].astype(np.float64) + numbers[1:]) / 2).astype(np.float32)
+        around = [np.nextafter(halfway, np.float32(sign) * np.float32(np.inf)) for sign in (1, -1)]
+        x = np.concatenate([numbers, halfway, *around, arguments(4), np.float32([65519.996, 65520, -65520, 3.4e38])])
+        expected = x.astype(dtype)
+    result = np.empty(x.shape, np.uint16)
+    run(level, copy("float32", name), [result, x], dtypes=[name, "float32"])
+    nan = np.isnan(x)
+    np.testing.assert_array_equal(result[~nan], expected.view(np.uint16)[~nan])
+    assert np.isnan(result.view(dtype)[nan].astype(np.float32)).all()
+
+    rounded = evaluate(level, unary(f"round_{name}"), x)
+    np.testing.assert_array_equal(rounded[~nan].view(np.uint32), expected.astype(np.float32)[~nan].view(np.uint32))
+    assert np.isnan(rounded[nan]).all()
+
+
+# ---------------------------------------------------------------------- nothing is left to a C library
+
+CROSS_TARGETS = {
+    "aarch64": Target("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
+    "x86-64-v2": Target("x86_64-unknown-linux-gnu", "x86-64-v2", frozenset({"sse3", "ssse3", "sse4.1", "sse4.2"})),
+    **{level or "host": target(level) for level in [*LEVELS, "-avx512bf16"]},
+}
+FLOAT_DTYPES = ("float32", "float64")
+ALL_DTYPES = (*FLOAT_DTYPES, "int8", "int16", "int32", "int64", "uint8", "bool")
+
+
+def everything(dtype: str) -> Program:
+    """One value made of all that can be done with two elements of a dtype, and a reduction of each kind."""
+    builder = Builder()
+    x, y = builder.load(0, dtype), builder.load(1, dtype)
+    results: list[Symbol] = [x.astype(other) for other in ALL_DTYPES]
+    for name, primitive in PRIMITIVES.items():
+        unsuitable = {
+            "floats": (
+                "div",
+                "sqrt",
+                "floor",
+                "ceil",
+                "trunc",
+                "rint",
+                "exp",
+                "expm1",
+                "log",
+                "log1p",
+                "log2",
+                "log10",
+                "sin",
+                "cos",
+                "tanh",
+                "atan",
+                "erf",
+                "pow",
+                "round_bfloat16",
+                "round_float16",
+            ),
+            "numbers": ("neg", "abs", "sub", "row_sum", "row_prod"),
+            "integers": ("shift_left", "shift_right"),
+            "integers and bool": ("and", "or", "xor", "not"),
+        }
+        if primitive.arity == 0 or name in ("cast", "select"):
+            continue
+        if name in unsuitable["floats"] and dtype != "float32" and name not in ("div", "sqrt", "floor", "rint"):
+            continue
+        if name in unsuitable["floats"] and dtype not in FLOAT_DTYPES:
+            continue
+        if name in unsuitable["numbers"] and dtype == "bool":
+            continue
+        if name in unsuitable["integers"] and dtype in (*FLOAT_DTYPES, "bool"):
+            continue
+        if name in unsuitable["integers and bool"] and dtype in FLOAT_DTYPES:
+            continue
+        results.append(builder.emit(name, (x, y)[: primitive.arity]))
+    results.append(builder.emit("select", (x.astype("bool"), x, y), dtype))
+    total = results[0].astype("float64")
+    for result in results[1:]:
+        total = total + result.astype("float64")
+    return builder.program([total.astype("float32")])
+
+
+@pytest.mark.parametrize("name", CROSS_TARGETS)
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+def test_no_primitive_becomes_a_library_call(name: str, dtype: str) -> None:
+    machine_target = CROSS_TARGETS[name]
+    try:
+        machine = machine_target.create_target_machine()
+    except RuntimeError as error:
+        pytest.skip(f"this LLVM has no code generator for {name}: {error}")
+    memories = [dtype] if dtype != "float32" else ["float32", "bfloat16", "float16"]
+    for memory in memories:
+        operands = (
+            Operand("float32" if memory == dtype else memory, "contiguous"),
+            Operand(memory, "contiguous"),
+            Operand(memory, "strided"),
+        )
+        module = llvm.parse_assembly(loop_kernel(LoopSpec(everything(dtype), operands, 1), machine_target))
+        module.triple = machine_target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        symbols = read_symbols(machine.emit_object(module))
+        if symbols is None:
+            pytest.skip("not an ELF object")
+        assert not symbols.undefined

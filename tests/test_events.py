@@ -1,0 +1,143 @@
+"""Events that are logged, and what the scheduler does when a device refuses an op."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.observe import debugging, logs
+from npu_tensor.planner import selection
+from npu_tensor.planner.plan import Plan
+
+
+@pytest.fixture(autouse=True)
+def _no_plans() -> Iterator[None]:
+    """Plans are made anew."""
+    selection.reset()
+    yield
+    selection.reset()
+    assert logs._listener not in events.listeners
+
+
+def test_events_are_frozen_and_documented() -> None:
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
+    assert {kind.__name__ for kind in kinds} == {name for name in events.__all__ if name[0].isupper()}
+    for kind in kinds:
+        assert kind.__doc__ is not None
+        assert not kind.__doc__.startswith(f"{kind.__name__}(")  # what dataclass writes where there is none
+        assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_a_plan_built_comes_with_the_plan() -> None:
+    seen: list[events.Event] = []
+    with events.listen(seen.append):
+        (nt.ones(5) + 1).realize()
+    (built,) = (event for event in seen if isinstance(event, events.PlanBuilt))
+    assert isinstance(built.plan, Plan)
+    assert [placed.task.ops[-1] for placed in built.plan.placed] == ["add"]
+    assert "plan=" not in repr(built)
+    assert built == dataclasses.replace(built, plan=None)
+
+
+def test_events_are_logged_if_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    before = list(events.listeners)
+    (nt.ones(6) + 1).realize()
+    assert caplog.records == []
+    assert events.listeners == before
+    with config.scope(log=True):
+        (nt.ones(7) + 1).realize()
+        (nt.ones(8) + 1).realize()
+        words = [record.getMessage().partition("(")[0] for record in caplog.records]
+        assert words == ["PlanBuilt", "KernelRan", "PlanRan"] * 2
+    assert {(record.name, record.levelno) for record in caplog.records} == {("npu_tensor", logging.DEBUG)}
+    assert events.listeners == before
+    (nt.ones(9) + 1).realize()
+    (nt.ones(8) + 1).realize()
+    assert len(caplog.records) == 6
+    with config.scope(log=True):  # What was planned before is logged, too.
+        (nt.ones(9) + 1).realize()
+    assert [record.getMessage().partition("(")[0] for record in caplog.records[6:]] == ["KernelRan", "PlanRan"]
+
+
+@pytest.mark.parametrize(
+    ("listener", "on", "off"), [(logs.log, {"log": True}, {"log": False}), (debugging.show, {"debug": 1}, {"debug": 0})]
+)
+def test_a_setting_does_not_end_what_a_program_has_begun(
+    listener: events.Listener, on: dict[str, Any], off: dict[str, Any]
+) -> None:
+    before = list(events.listeners)
+    with events.listen(listener):
+        with config.scope(**on):
+            (nt.ones(4) + 1).realize()
+        with config.scope(**off):
+            assert events.listeners == [*before, listener]
+    assert events.listeners == before
+
+
+@pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "GGML_HSA_ENABLE_LOG"])
+def test_the_log_goes_to_stderr(variable: str) -> None:
+    program = "import npu_tensor as nt; (nt.ones(3) + 1).realize()"
+    command = [sys.executable, "-W", "error", "-c", program]
+    for text, expected in (("1", ["PlanBuilt", "KernelRan", "PlanRan"]), ("0", [])):
+        done = subprocess.run(command, env={**os.environ, variable: text}, capture_output=True, text=True, check=True)
+        assert [line.partition("(")[0] for line in done.stderr.splitlines()] == expected
+        assert done.stdout == ""
+
+
+# --- fallback: a simulated NPU keeps float32 for the CPU unless it is told otherwise
+
+
+def test_fallback_is_silent_if_allowed() -> None:
+    with nt.default_device("sim:npu2"), config.scope(fallback="allow"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (nt.ones(5) + 1).tolist() == [2] * 5
+
+
+def test_fallback_warns_once_per_op_and_reason() -> None:
+    with nt.default_device("sim:npu2"), config.scope(fallback="warn"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for size in (5, 6, 7):  # three plans
+                (nt.from_numpy(nt.ones(size).numpy()) + 1).realize()
+            (nt.from_numpy(nt.ones(5).numpy()) * 2).realize()
+        about = [str(warning.message).partition(":")[0] for warning in caught if "fill" not in str(warning.message)]
+        assert {warning.category for warning in caught} == {RuntimeWarning}
+        assert about == ["add runs on the CPU and not on sim", "mul runs on the CPU and not on sim"]
+
+
+def test_fallback_can_be_forbidden() -> None:
+    x = nt.from_numpy(nt.ones(5).numpy())
+    with nt.default_device("sim:npu2"):
+        y = x + 1
+        with (
+            config.scope(fallback="error"),
+            pytest.raises(
+                nt.DeviceError, match=r"^add does not run on sim:npu2: .*float32.* config\.fallback .*=allow"
+            ),
+        ):
+            y.realize()
+        assert y.tolist() == [2] * 5
+
+
+def test_the_cpu_is_no_fallback_where_it_is_the_device() -> None:
+    with config.scope(fallback="error"):
+        assert (nt.ones(5) + 1).tolist() == [2] * 5
+        # The CPU device refuses some ops, which the NumPy reference runs: that is the same processor.
+        assert nt.tensor([3, 1, 2]).sort()[0].tolist() == [1, 2, 3]
+
+
+def test_another_device_is_no_fallback() -> None:
+    x = nt.from_numpy(nt.ones(64).numpy())
+    with nt.default_device("sim:npu2,sim:npu1?float32=emulate"), config.scope(fallback="error"):
+        assert (x + 1).tolist() == [2] * 64
