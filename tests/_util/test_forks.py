@@ -172,7 +172,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "runtime.store.files": store_files_of_one_key,
     "runtime.store.upkeep": lambda root: Case((store_upkeep._written_lock,), lambda: store_upkeep.wrote(root, 1)),
     "runtime.xrt.bindings": no_pyxrt,
-    "runtime.xrt.engine": no_npu,
+    "runtime.xrt.npu_engine": no_npu,
 }
 """By module that has a Lock."""
 

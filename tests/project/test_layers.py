@@ -59,8 +59,10 @@ RUNTIME_LAYERS = (
     ("reference",),
     ("build",),
     ("npu",),
+    ("devices.kind", "xrt.bindings"),
     ("cpu",),
-    ("devices.device_uri", "devices.logical", "xrt.bindings"),
+    ("sim.kind", "xrt.kind"),
+    ("devices.device_uri", "devices.logical"),
     ("devices.detect", "devices.discovery"),
     ("sim", "xrt"),
     ("devices",),
@@ -68,15 +70,8 @@ RUNTIME_LAYERS = (
 """The same for the folders of `runtime` and for modules of them that stand lower than the rest. A module may import
 from its own layer and from lower ones."""
 
-RUNTIME_TO_BE_MENDED = {"npu_tensor.runtime.store.builtin": "npu_tensor.runtime.build.iron"}
-CIRCLES_TO_BE_MENDED = [
-    {
-        "npu_tensor.runtime.cpu.bind_loop",
-        "npu_tensor.runtime.cpu.cpu_device",
-        "npu_tensor.runtime.cpu.kernels",
-    },
-]
-"""Modules that import each other, late imports included: none may be added."""
+RUNTIME_TO_BE_MENDED = {f"npu_tensor.runtime.{name}" for name in ("store.ready_kernels", "sim.kind", "xrt.kind")}
+"""Modules of `runtime` with late imports that go up."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
@@ -155,7 +150,7 @@ def runtime_violations(source: str, module: str) -> list[str]:
     return [
         f"{module}:{line} imports {name}"
         for line, name in imported_modules(source, module, is_package=False)
-        if own is not None and (runtime_rank(name) or 0) > own and RUNTIME_TO_BE_MENDED.get(module) != name
+        if own is not None and (runtime_rank(name) or 0) > own and module not in RUNTIME_TO_BE_MENDED
     ]
 
 
@@ -183,15 +178,18 @@ def test_imports_within_the_runtime_go_down(path: Path) -> None:
 
 
 def test_no_modules_import_each_other() -> None:
+    """Late imports included; those that are to be mended left out."""
     modules = {module_name(path): path for path in SOURCES if path.suffix == ".py"}
+    excepted = {*TO_BE_MENDED, *FOR_TYPES_ALONE}
     imports = networkx.DiGraph(
         (module, name)
         for module, path in modules.items()
         for _, name in imported_modules(path.read_text("utf-8"), module, path.name == "__init__.py", modules)
         if name != module
+        and module not in RUNTIME_TO_BE_MENDED
+        and not (module in excepted and RANK[top_level_name(name)] > RANK[top_level_name(module)])
     )
-    found = circles(imports)
-    assert [circle for circle in found if circle not in CIRCLES_TO_BE_MENDED] == []
+    assert circles(imports) == []
     assert circles(networkx.DiGraph([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])) == [{"a", "b", "c"}]
 
 

@@ -117,7 +117,6 @@ def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:
         # The same modules as here, also where a program has changed the path.
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NPU_CACHE_HOME": str(work / "cache"),
-        "IRON_CACHE_HOME": str(work / "cache"),  # its name before November 2025
     }
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -30,83 +29,70 @@ LEAST_SAVED: Final = 2
 WIDTH: Final = 118
 """Characters of a line."""
 
-TOKEN: Final = re.compile(r'"[^"]*"|\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|0x[0-9a-fA-F]+|[A-Za-z_]\w*|\d+')
+NUMBER: Final = re.compile(r"(?<![\w.])(?<!\de[+-])\d+(?![\w.])")
+DIGITS: Final = re.compile(r"\d+")
+"""A whole number by itself, and in a string."""
 
 
 class _Line(NamedTuple):
-    """A statement without its numbers, of which `quoted` says which stand in a string."""
+    """A statement without its numbers, of which `quoted` says which stand in a string. height: lines of text."""
 
     pieces: tuple[str, ...]
     quoted: tuple[bool, ...]
+    height: int
+    depth: int = 0
 
 
 class _Loop(NamedTuple):
     """Rounds of a block: the shapes in it, and by how much each of their numbers grows from round to round."""
 
     rounds: int
-    body: tuple[_Shape, ...]
+    body: tuple[_Line | _Loop, ...]
     steps: tuple[int, ...]
-
-
-_Shape = _Line | _Loop
+    height: int
+    depth: int
 
 
 class _Item(NamedTuple):
     """A line or loop, and its numbers in the first round."""
 
-    shape: _Shape
+    shape: _Line | _Loop
     numbers: tuple[int, ...]
 
 
 def text(statements: Sequence[str], indent: str = "") -> str:
     """The statements, each of one or several lines, with loops where that is shorter."""
     items = [_parse(statement) for statement in statements]
+    size = 1  # Short blocks first, then blocks of what they became, until nothing repeats.
+    while size <= min(LONGEST_BLOCK, len(items) // 2):
+        rolled = _with_loops(items, size)
+        size = size + 1 if len(rolled) == len(items) else 1
+        items = rolled
     lines: list[str] = []
-    for item in _rolled(items):
+    for item in items:
         lines += _render(item.shape, [[number] for number in item.numbers], indent, 0)
     return "\n".join(lines)
 
 
 def _parse(statement: str) -> _Item:
     pieces, quoted, numbers = [""], [], []
-
-    def number(digits: str, inside: bool) -> None:
-        if str(int(digits)) != digits:  # leading zeros are text
-            pieces[-1] += digits
-            return
-        numbers.append(int(digits))
-        quoted.append(inside)
-        pieces.append("")
-
-    position = 0
-    for match in TOKEN.finditer(statement):
-        pieces[-1] += statement[position : match.start()]
-        position, token = match.end(), match[0]
-        if token.startswith('"'):
-            for part in re.split(r"(\d+)", token):
-                if part.isdigit():
-                    number(part, inside=True)
-                else:
-                    pieces[-1] += part
-        elif token.isdigit():
-            number(token, inside=False)
-        else:
-            pieces[-1] += token
-    pieces[-1] += statement[position:]
-    return _Item(_Line(tuple(pieces), tuple(quoted)), tuple(numbers))
+    for place, part in enumerate(statement.split('"')):
+        inside = place % 2 == 1
+        pieces[-1] += '"' * (place > 0)
+        position = 0
+        for match in (DIGITS if inside else NUMBER).finditer(part):
+            if match[0] == "0" or match[0][0] != "0":  # Leading zeros are text.
+                pieces[-1] += part[position : match.start()]
+                pieces.append("")
+                quoted.append(inside)
+                numbers.append(int(match[0]))
+                position = match.end()
+        pieces[-1] += part[position:]
+    height = sum(len(wrapped(line, "        ")) for line in "0".join(pieces).split("\n"))
+    return _Item(_Line(tuple(pieces), tuple(quoted), height), tuple(numbers))
 
 
 # --- finding loops
-
-
-def _rolled(items: list[_Item]) -> list[_Item]:
-    """Short blocks first, then blocks of what they became, until nothing repeats."""
-    size = 1
-    while size <= min(LONGEST_BLOCK, len(items) // 2):
-        rolled = _with_loops(items, size)
-        size = size + 1 if len(rolled) == len(items) else 1
-        items = rolled
-    return items
 
 
 def _with_loops(items: list[_Item], size: int) -> list[_Item]:
@@ -114,11 +100,14 @@ def _with_loops(items: list[_Item], size: int) -> list[_Item]:
     rolled: list[_Item] = []
     start = 0
     while start < len(items):
-        rounds = _rounds(items, start, size)
         block = items[start : start + size]
-        saved = sum(_height(item.shape) for item in block) * (rounds - 1) - 1
-        if saved >= LEAST_SAVED and max(_depth(item.shape) for item in block) < len(VARIABLES):
-            rolled.append(_loop(block, items[start + size : start + 2 * size], rounds))
+        rounds, steps = _rounds(items, start, size)
+        height = sum(item.shape.height for item in block)
+        depth = max(item.shape.depth for item in block)
+        if height * (rounds - 1) - 1 >= LEAST_SAVED and depth < len(VARIABLES):
+            shapes = tuple(item.shape for item in block)
+            loop = _Loop(rounds, shapes, tuple(steps), height + 1, depth + 1)
+            rolled.append(_Item(loop, tuple(number for item in block for number in item.numbers)))
             start += size * rounds
         else:
             rolled.append(items[start])
@@ -126,55 +115,29 @@ def _with_loops(items: list[_Item], size: int) -> list[_Item]:
     return rolled
 
 
-def _rounds(items: list[_Item], start: int, size: int) -> int:
-    """How often the block from `start` repeats."""
-    end = start + size
-    while end < len(items) and items[end].shape == items[end - size].shape:
-        if end >= start + 2 * size and _steps(items[end - size], items[end]) != _steps(
-            items[end - 2 * size], items[end - size]
-        ):
+def _rounds(items: list[_Item], start: int, size: int) -> tuple[int, list[int]]:
+    """How often the block from `start` repeats, and by how much its numbers grow."""
+    rounds = 1
+    steps: list[int] = []
+    for end in range(start + size, len(items) - size + 1, size):
+        pairs = list(zip(items[end - size : end], items[end : end + size], strict=True))
+        if any(item.shape != later.shape for item, later in pairs):
             break
-        end += 1
-    rounds = (end - start) // size
-    return rounds if rounds != 2 or _counts(items[start : start + size], items[start + size : end]) else 1
-
-
-@lru_cache(maxsize=1024)
-def _height(shape: _Shape) -> int:
-    """Lines of text."""
-    if isinstance(shape, _Line):
-        return sum(len(wrapped(part, "        ")) for part in "0".join(shape.pieces).split("\n"))
-    return 1 + sum(map(_height, shape.body))
-
-
-def _depth(shape: _Shape) -> int:
-    """Of nested loops."""
-    return 0 if isinstance(shape, _Line) else 1 + max(map(_depth, shape.body))
-
-
-def _steps(item: _Item, later: _Item) -> list[int]:
-    return [b - a for a, b in zip(item.numbers, later.numbers, strict=True)]
-
-
-def _counts(block: list[_Item], second: list[_Item]) -> bool:
-    """Whether two rounds look like more: their numbers count up by one, or from a multiple of the step."""
-    for item, later in zip(block, second, strict=False):
-        for first, step in zip(item.numbers, _steps(item, later), strict=True):
-            if step < 0 or (step > 1 and first % step):
-                return False
-    return True
-
-
-def _loop(block: list[_Item], second: list[_Item], rounds: int) -> _Item:
-    steps = [step for pair in zip(block, second, strict=True) for step in _steps(*pair)]
-    numbers = tuple(number for item in block for number in item.numbers)
-    return _Item(_Loop(rounds, tuple(item.shape for item in block), tuple(steps)), numbers)
+        growth = [b - a for item, later in pairs for a, b in zip(item.numbers, later.numbers, strict=True)]
+        if rounds > 1 and growth != steps:
+            break
+        rounds, steps = rounds + 1, growth
+    numbers = [number for item in items[start : start + size] for number in item.numbers]
+    # Two rounds look like more if their numbers count up by one, or from a multiple of the step.
+    if rounds == 2 and any(step < 0 or (step > 1 and first % step) for first, step in zip(numbers, steps, strict=True)):
+        return 1, []
+    return rounds, steps
 
 
 # --- writing them
 
 
-def _render(shape: _Shape, terms: list[list[int]], indent: str, depth: int) -> list[str]:
+def _render(shape: _Line | _Loop, terms: list[list[int]], indent: str, depth: int) -> list[str]:
     """terms: of each number its first value and its steps in the loops around it, outermost first."""
     if isinstance(shape, _Line):
         return [line for part in _line(shape, terms).split("\n") for line in wrapped(part, indent)]

@@ -28,10 +28,9 @@ from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.build import iron_loops
-from npu_tensor.runtime.build.iron_array import ArrayStatements
 from npu_tensor.runtime.build.iron_cores import cores
 from npu_tensor.runtime.build.iron_dialect import DIALECTS, Dialect, dialect
-from npu_tensor.runtime.build.iron_host import HostStatements
+from npu_tensor.runtime.build.iron_module import ModuleStatements
 from npu_tensor.runtime.build.iron_names import Names, dtype_text, tuple_text, values_text
 
 __all__ = ["DIALECTS", "Dialect", "dialect", "marker", "program"]
@@ -160,22 +159,21 @@ class _Program:
         return "\n\n".join("\n".join(block) for block in blocks)
 
     def _module(self) -> str:
-        array = ArrayStatements(self.design, self.dialect, self.names)
-        host = HostStatements(self.design, self.dialect, self.names, self.device)
+        statements = ModuleStatements(self.design, self.dialect, self.names, self.device)
         several = any(len(fifo.consumers) > 1 for fifo in self.design.fifos)
         parts: dict[str, tuple[list[str], Iterable[str]]] = {
-            "What the cores call": ([], array.kernels()),
-            "Words that every run writes first": (["parameters = {}"], array.parameters()),
-            "Object FIFOs": (["fifos = {}", *["ends = {}"] * several], array.fifos()),
-            "What the memory tiles pass on": ([], array.links()),
-            "The cores": (["workers = []"], array.workers(self.placed)),
-            "Where the host fills and drains": (["host = {}"], host.ends(array)),
+            "What the cores call": ([], statements.kernels()),
+            "Words that every run writes first": (["parameters = {}"], statements.parameters()),
+            "Object FIFOs": (["fifos = {}", *["ends = {}"] * several], statements.fifos()),
+            "What the memory tiles pass on": ([], statements.links()),
+            "The cores": (["workers = []"], statements.workers(self.placed)),
+            "Where the host fills and drains": (["host = {}"], statements.host_ends()),
         }
         lines = ["def module():", '    """The design as an MLIR module, resolved and verified."""']
         for comment, (start, part) in parts.items():
-            if statements := list(part):
-                lines += [f"    # {comment}", iron_loops.text([*start, *statements], "    "), ""]
-        return "\n".join([*lines, host.sequence()])
+            if texts := list(part):
+                lines += [f"    # {comment}", iron_loops.text([*start, *texts], "    "), ""]
+        return "\n".join([*lines, statements.sequence()])
 
 
 MAIN: Final = """if __name__ == "__main__":

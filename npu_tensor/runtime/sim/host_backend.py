@@ -67,11 +67,8 @@ def entries(design: Design, files: Mapping[str, Path], description: Mapping[str,
 
 def _sources(design: Design) -> dict[str, tuple[Source, list[KernelFunction]]]:
     """The sources of a design with their functions, by the suffix of their libraries."""
-    functions: dict[Source, list[KernelFunction]] = {}
-    for function in design.functions:
-        functions.setdefault(function.source, []).append(function)
     suffix = host_compiler.SUFFIX
     return {
-        suffix if not number else f"_{number}{suffix}": (source, functions[source])
-        for number, source in enumerate(functions)
+        suffix if not number else f"_{number}{suffix}": item
+        for number, item in enumerate(host_compiler.functions_by_source(design).items())
     }

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
+from npu_tensor.dataflow.design import Design, KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
@@ -37,6 +37,7 @@ __all__ = [
     "CompiledSource",
     "Entry",
     "compile_source",
+    "functions_by_source",
     "ingredients",
     "library",
     "load",
@@ -220,6 +221,14 @@ class CompiledSource:
         assert address is not None
         entry: Entry = ctypes.CFUNCTYPE(ctypes.c_char_p, *types)(address)
         return entry
+
+
+def functions_by_source(design: Design) -> dict[Source, list[KernelFunction]]:
+    """The sources of a design with their functions."""
+    functions: dict[Source, list[KernelFunction]] = {}
+    for function in design.functions:
+        functions.setdefault(function.source, []).append(function)
+    return functions
 
 
 _loaded: dict[str, CompiledSource] = {}

@@ -99,7 +99,7 @@ class Machine:
         self._fifos = {fifo.name: fifo for fifo in design.fifos}
         self._scheduler = Scheduler()
         self._memory = TileMemory()
-        self._rings: list[Ring] = []
+        self.rings: list[Ring] = []
         self._progress = Gate(self._scheduler)
         self._index = Index(design)
         self._core_rings: dict[tuple[str, Tile], Ring] = {}
@@ -119,7 +119,13 @@ class Machine:
             for parameter in design.parameters
         ]
         self._workers = self._make_workers(entries)
-        self._transfers = self._make_transfers()
+        types = {buffer.name: buffer.type for buffer in design.host_buffers}
+        self._transfers = [
+            step
+            if isinstance(step, Finish)
+            else HostTransfer(step, types[step.buffer].itemsize, types[step.buffer].nbytes)
+            for step in design.sequence
+        ]
         for stream in self._streams:
             self._scheduler.start(stream.run)
         for worker in self._workers:
@@ -134,7 +140,7 @@ class Machine:
 
     def _ring(self, fifo: ObjectFifo, tile: Tile, slots: Sequence[Bytes]) -> Ring:
         ring = Ring(self._scheduler, fifo.name, tile, slots)
-        self._rings.append(ring)
+        self.rings.append(ring)
         return ring
 
     def _core_ring(self, fifo: ObjectFifo, tile: Tile, *users: Tile) -> Ring:
@@ -214,15 +220,6 @@ class Machine:
 
     # --- runs
 
-    def _make_transfers(self) -> list[HostTransfer | Finish]:
-        types = {buffer.name: buffer.type for buffer in self._design.host_buffers}
-        return [
-            step
-            if isinstance(step, Finish)
-            else HostTransfer(step, types[step.buffer].itemsize, types[step.buffer].nbytes)
-            for step in self._design.sequence
-        ]
-
     def run(self, buffers: Sequence[Bytes], words: Sequence[int], clock: RunClock | None = None) -> Counters:
         """Run the sequence on the buffers until it has ended and everything in the array waits.
 
@@ -240,8 +237,10 @@ class Machine:
             self._sequence(memory, clock)
             ended = True
 
-        self._set_clocks(clock)
-
+        for worker in self._workers:
+            worker.clock = None if clock is None else clock.worker(worker.tile, worker.ahead)
+        for stream in self._streams:
+            stream.clock = None if clock is None else clock.stream(stream.fifo)
         self._scheduler.start(host)
         self._scheduler.run()
         owner = self._memory.overwritten()
@@ -250,17 +249,6 @@ class Machine:
         if not ended:
             raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._complaints()))
         return self._counters(before)
-
-    @property
-    def rings(self) -> Sequence[Ring]:
-        """All rings."""
-        return self._rings
-
-    def _set_clocks(self, clock: RunClock | None) -> None:
-        for worker in self._workers:
-            worker.clock = None if clock is None else clock.worker(worker.tile, worker.ahead)
-        for stream in self._streams:
-            stream.clock = None if clock is None else clock.stream(stream.fifo)
 
     def close(self) -> None:
         """End the coroutines, in the thread that made this."""
@@ -287,7 +275,7 @@ class Machine:
 
     def _complaints(self) -> list[str]:
         gates = [self._progress]
-        for ring in self._rings:
+        for ring in self.rings:
             gates += ring.gates
         for end in self._host_ends.values():
             gates += end.gates
@@ -318,7 +306,7 @@ class Machine:
         """What is in fifos and transfers now."""
         objects: Counter[tuple[str, Tile]] = Counter()
         nbytes: Counter[tuple[str, Tile]] = Counter()
-        for ring in self._rings:
+        for ring in self.rings:
             objects[ring.fifo, ring.tile] += ring.held
         for stream in self._streams:
             for end in (stream.source, *stream.sinks):

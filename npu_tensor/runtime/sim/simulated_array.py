@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import Counters
-from npu_tensor.dataflow.design import Design, RuntimeParameter, Source
+from npu_tensor.dataflow.design import Design, RuntimeParameter
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.clocks import RunClock
-from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, compile_source
+from npu_tensor.runtime.sim.host_compiler import Entry, compile_source, functions_by_source
 from npu_tensor.runtime.sim.machine import LeftInFifo, Machine
 from npu_tensor.runtime.sim.own_thread import OwnThread
 from npu_tensor.runtime.sim.tile_memory import Bytes
@@ -76,13 +76,11 @@ class SimulatedArray:
 
 
 def _entries(design: Design) -> dict[str, Entry]:
-    compiled: dict[Source, CompiledSource] = {}
-    entries = {}
-    for function in design.functions:
-        if function.source not in compiled:
-            same = [other for other in design.functions if other.source == function.source]
-            compiled[function.source] = compile_source(function.source, design.array.arch, same)
-        entries[function.symbol] = compiled[function.source].entry(function)
+    """Its functions, compiled for this machine."""
+    entries: dict[str, Entry] = {}
+    for source, functions in functions_by_source(design).items():
+        compiled = compile_source(source, design.array.arch, functions)
+        entries |= {function.symbol: compiled.entry(function) for function in functions}
     return entries
 
 

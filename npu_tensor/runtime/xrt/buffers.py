@@ -174,7 +174,7 @@ class LaunchOperand(NamedTuple):
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    home: the device, whose `host_copy` says where the host can read it; None if the CPU has computed it. lease: its
+    home: the XrtDevice, whose engine says where the host can read it; None if the CPU has computed it. lease: its
     block, or None. launch: what computes it, until that has ended. operand: how the block holds the tensor.
     """
 
@@ -204,7 +204,7 @@ class ResidentBuffer(Buffer):
         host = self.host
         if host is None:
             home = self.home
-            host = self.host if home is None else home.host_copy(self)
+            host = self.host if home is None else home.engine.host_copy(self)
             assert host is not None
         return host.address
 

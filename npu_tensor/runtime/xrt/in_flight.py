@@ -41,10 +41,10 @@ def keep_batch(batch: LaunchBatch) -> None:
         steps = [launch.step for launch in batch.launches]
         used = (
             [launch.leases for launch in batch.launches],
-            [(step.chained_run.instructions, step.last_run.instructions) for step in steps],
+            [(step.chained_run.instructions, step.single_run.instructions) for step in steps],
         )
         # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it before.
-        run = steps[-1].last_run.run if batch.last_run is None else batch.last_run
+        run = steps[-1].single_run.run if batch.last_run is None else batch.last_run
         fence = batch.phase == "submitting"
         if fence:
             with suppress(RuntimeError):

@@ -18,10 +18,10 @@ from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, form_of, host_bytes, word
 from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
 from npu_tensor.runtime.xrt.checked import CheckedKernels
+from npu_tensor.runtime.xrt.faults import is_strict
 from npu_tensor.runtime.xrt.launches import KernelStep, Launch, on_host
 from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 from npu_tensor.runtime.xrt.npu_program import NpuProgram
-from npu_tensor.runtime.xrt.recovery import is_strict
 from npu_tensor.task import Step, Task
 
 __all__ = ["LaunchStep"]

@@ -52,8 +52,8 @@ class RunFailed(Exception):
 class KernelStep:
     """What the launches of one step of a plan share. compute: makes a step that computes a task on the CPU.
 
-    inputs: items of the plan. writes: for each buffer whether the NPU writes it. chained_run, last_run: its run objects
-    in a runlist and by itself. latest: the newest batch that has it. queued: whether it waits to be submitted.
+    inputs: items of the plan. writes: for each buffer whether the NPU writes it. chained_run, single_run: its run
+    objects in a runlist and by itself. latest: the newest batch that has it. queued: whether it waits to be submitted.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KernelStep:
         self.inputs = tuple(source.item for source in task.inputs)
         self.writes = tuple(writes)
         self.chained_run = RunObject()
-        self.last_run = RunObject()
+        self.single_run = RunObject()
         self.latest: LaunchBatch | None = None
         self.queued = False
         self._compute = compute
@@ -199,7 +199,7 @@ def submit(batch: LaunchBatch, context: Context, driver: Any) -> None:
     for launch in chained:
         _prepare(launch, launch.step.chained_run, context, driver)
         run_objects.append(launch.step.chained_run)
-    _prepare(last, last.step.last_run, context, driver)
+    _prepare(last, last.step.single_run, context, driver)
     if run_objects:
         batch.runlist = context.runlist(tuple(run_objects))
         try:
@@ -207,7 +207,7 @@ def submit(batch: LaunchBatch, context: Context, driver: Any) -> None:
         except RuntimeError:
             batch.runlist = None  # Nothing of it was submitted: it is one chain.
             raise
-    batch.last_run = last.step.last_run.run
+    batch.last_run = last.step.single_run.run
     try:
         batch.last_run.start()
     except RuntimeError:

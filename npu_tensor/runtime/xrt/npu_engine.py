@@ -31,11 +31,10 @@ from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
-from npu_tensor.runtime.xrt.health import Health
+from npu_tensor.runtime.xrt.faults import Health, Recovery, is_strict
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch, LaunchBatch, RunFailed, submit, sync_to_device
 from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
-from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
 
 __all__ = ["NpuEngine", "lock"]
 

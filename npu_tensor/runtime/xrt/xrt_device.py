@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Final
 
 from npu_tensor._util.forks import cached_property
+from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, DeviceError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
+from npu_tensor.runtime.devices.system import tool_output
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
@@ -24,21 +26,33 @@ from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings
-from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
 from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.launch_step import LaunchStep
 from npu_tensor.runtime.xrt.npu_engine import NpuEngine
-from npu_tensor.runtime.xrt.power import set_power_mode
 from npu_tensor.task import Kernel, Step, Task
 
-__all__ = ["XrtDevice", "library"]
+__all__ = ["XrtDevice", "library", "set_power_mode"]
+
+_POWER_MODES: Final = {"low": "powersaver", "medium": "balanced", "high": "performance", "turbo": "turbo"}
+"""What the tool calls the modes of iree-amd-aie."""
 
 
 @cache
 def library() -> KernelLibrary:
     """Where the kernels of all NPUs come from."""
     return KernelLibrary(IronBackend())
+
+
+def set_power_mode(bdf: str, mode: str) -> None:
+    """Ask the driver for a mode: low, medium, high or turbo. Some drivers let only root do that.
+
+    Warns if it does not comply; work goes on in any mode.
+    """
+    try:
+        tool_output("xrt-smi", "configure", "--device", bdf, "--pmode", _POWER_MODES[mode])
+    except DeviceError as error:
+        warn(f"the power mode of NPU {bdf} is not {mode}: {error}")
 
 
 class XrtDevice(NpuDevice):
@@ -72,10 +86,13 @@ class XrtDevice(NpuDevice):
         self.__dict__.pop("costs", None)
 
     @property
+    def _driver(self) -> str:
+        return driver_identity(self.npu, bindings.xrt_version())
+
+    @property
     def identity(self) -> dict[str, str]:
         """What measured rates hold for."""
-        driver = driver_identity(self.npu, bindings.xrt_version())
-        return {"npu": self.npu.id, "driver": driver, "power": self._power}
+        return {"npu": self.npu.id, "driver": self._driver, "power": self._power}
 
     @cached_property
     def costs(self) -> NpuCosts:
@@ -94,7 +111,7 @@ class XrtDevice(NpuDevice):
     @cached_property
     def checked(self) -> CheckedKernels:
         """The kernels that are known to be right here."""
-        return CheckedKernels(driver_identity(self.npu, bindings.xrt_version()))
+        return CheckedKernels(self._driver)
 
     @property
     def busy(self) -> int:
@@ -140,7 +157,3 @@ class XrtDevice(NpuDevice):
         """Wait until all that was launched has ended. See `NpuEngine.synchronize`."""
         if self._engine is not None:
             self._engine.synchronize()
-
-    def host_copy(self, resident: ResidentBuffer) -> Any:
-        """See `NpuEngine.host_copy`."""
-        return self.engine.host_copy(resident)

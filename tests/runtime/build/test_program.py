@@ -215,17 +215,13 @@ def test_markers_stand_at_the_top_of_the_program() -> None:
         ("1.4.1", "1.4"),
         ("1.4.5.dev18", "1.4"),
         ("1.10", "1.4"),
-        ("0.0.1.2026040104+abc", "1.3.1"),
-        ("0.0.1.2026050104+abc", "1.3.2"),
-        ("0.0.1.2026070104+abc", "1.3.4"),
-        ("0.0.1.2026080104+abc", "1.4"),
     ],
 )
 def test_dialect_of_a_version(version: str, expected: str) -> None:
     assert dialect(version) is DIALECTS[expected]
 
 
-@pytest.mark.parametrize("version", ["", "1", "1.2.1", "0.9", "2.0", "latest", "0.0.1", "0.0.1.2026031512", "-1.3"])
+@pytest.mark.parametrize("version", ["", "1", "1.2.1", "0.9", "2.0", "latest", "0.0.1", "0.0.1.2026080104+abc", "-1.3"])
 def test_no_dialect(version: str) -> None:
     with pytest.raises(ArgumentError, match=r"choose one of 1\.3\.1, 1\.3\.2"):
         dialect(version)

@@ -15,8 +15,8 @@ from sim_designs import Ints, functions, load, offsets, pattern_offsets, run
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Dim, ObjectType
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.sim import walk
-from npu_tensor.runtime.sim.walk import object_walk, pattern_walks
+from npu_tensor.runtime.sim import strided_access
+from npu_tensor.runtime.sim.strided_access import object_access, pattern_accesses
 
 Dims = list[tuple[int, int]]
 
@@ -40,15 +40,15 @@ steps = st.integers(0, 9)
 @given(st.lists(st.tuples(small, steps), min_size=1, max_size=4), st.sampled_from([1, 2, 4, 8]))
 def test_dims_name_elements_in_the_order_of_nested_loops(dims: Dims, itemsize: int) -> None:
     memory = np.arange(max(offsets(dims)) + 1, dtype=f"u{itemsize}")
-    found = object_walk([Dim(*dim) for dim in dims], len(memory), itemsize)
+    found = object_access([Dim(*dim) for dim in dims], len(memory), itemsize)
     assert found.view(memory.view(np.uint8)).ravel().tolist() == offsets(dims)
     assert found.nbytes == len(offsets(dims)) * itemsize
     assert found.end == len(memory) * itemsize
 
 
 def test_no_dims_means_in_order() -> None:
-    assert object_walk((), 12, 2).contiguous
-    assert object_walk((), 12, 2).nbytes == 24
+    assert object_access((), 12, 2).contiguous
+    assert object_access((), 12, 2).nbytes == 24
 
 
 @given(
@@ -67,11 +67,11 @@ def test_pieces_of_a_transfer_are_the_nested_loops(
     itemsize: int,
     largest: int,
 ) -> None:
-    monkeypatch.setattr(walk, "_LARGEST_CHUNK", largest)
+    monkeypatch.setattr(strided_access, "_LARGEST_CHUNK", largest)
     pattern = AccessPattern(offset, sizes, strides)
     places = pattern_offsets(pattern)
     memory = np.arange(max(places) + 1, dtype=f"u{itemsize}")
-    pieces = pattern_walks(pattern, itemsize)
+    pieces = pattern_accesses(pattern, itemsize)
     found = [piece.view(memory.view(np.uint8)).ravel().tolist() for piece in pieces]
     assert list(itertools.chain(*found)) == places
     assert all(piece.nbytes <= largest or len(piece.sizes) == 1 for piece in pieces)

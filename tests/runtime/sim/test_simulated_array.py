@@ -306,7 +306,7 @@ def test_a_design_that_nobody_has_is_freed() -> None:
     loaded = load(copy_design(2))
     run(loaded, VALUES[:32])
     assert loaded._machine is not None
-    ring = weakref.ref(loaded._machine._rings[0])  # coroutines and their stacks refer to it
+    ring = weakref.ref(loaded._machine.rings[0])  # coroutines and their stacks refer to it
     array = loaded.array
     del loaded
     gc.collect()

@@ -34,7 +34,8 @@ from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import directories as store_directories
-from npu_tensor.runtime.xrt import bindings, buffers, checked, engines, health, launch_step, launches, npu_engine
+from npu_tensor.runtime.xrt import bindings, buffers, checked, engines, launch_step, launches, npu_engine
+from npu_tensor.runtime.xrt import faults as xrt_faults
 from npu_tensor.runtime.xrt.npu_engine import MOST_FAULTS, NpuEngine
 
 pytestmark = [
@@ -46,7 +47,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (npu_engine, health, launches, bindings, notices):
+    for module in (npu_engine, xrt_faults, launches, bindings, notices):
         monkeypatch.setattr(module, "time", made)
     return made
 

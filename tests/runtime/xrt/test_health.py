@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 from npu_values import Clock
 
-from npu_tensor.runtime.xrt import health
-from npu_tensor.runtime.xrt.health import FIRST_REST, LONGEST_REST, Health
+from npu_tensor.runtime.xrt import faults
+from npu_tensor.runtime.xrt.faults import FIRST_REST, LONGEST_REST, Health
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(health, "time", made)
+    monkeypatch.setattr(faults, "time", made)
     return made
 
 

@@ -1,9 +1,16 @@
-"""What the CPU computes because an NPU did not: launches that were abandoned, in their order, and what went wrong."""
+"""What follows a fault: whether the NPU may be used, and what the CPU computes in its place.
+
+A fault makes the device suspect: the next launch is a probe, which runs alone and is compared with the CPU. If it
+succeeds, the device is trusted again; if not, it rests, each time longer. Launches that were abandoned are computed by
+the CPU in their order.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
+from typing import Final, Literal
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
@@ -11,12 +18,47 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.launches import Launch, on_host
 
-__all__ = ["Recovery", "is_strict"]
+__all__ = ["Health", "Recovery", "is_strict"]
+
+FIRST_REST: Final = 0.05
+LONGEST_REST: Final = 60.0
+"""Seconds. A reset of the NPU takes some tens of milliseconds; what a minute does not mend needs the user."""
 
 
 def is_strict() -> bool:
     """Whether a fault is an error instead of work for the CPU."""
     return config.strict or config.fallback == "error"
+
+
+class Health:
+    """Healthy, suspect, or at rest until a time."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._rests_until = 0.0
+        self.cause = ""
+        self.trusted = True
+        """Whether nothing happened since a launch was last seen to be right."""
+
+    @property
+    def state(self) -> Literal["healthy", "suspect", "resting"]:
+        """resting: the CPU takes all launches. suspect: the next launch is a probe."""
+        if not self._failures:
+            return "healthy"
+        return "resting" if time.monotonic() < self._rests_until else "suspect"
+
+    def failed(self, cause: str) -> None:
+        """A launch ended in a fault. The first one is followed by a probe at once."""
+        self._failures += 1
+        self.trusted = False
+        self.cause = cause
+        rest = FIRST_REST * 4.0 ** min(self._failures - 2, 10) if self._failures > 1 else 0.0
+        self._rests_until = time.monotonic() + min(rest, LONGEST_REST)
+
+    def recovered(self) -> None:
+        """A probe gave the right result."""
+        self._failures = 0
+        self.trusted = True
 
 
 class Recovery:
