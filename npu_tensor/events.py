@@ -42,8 +42,8 @@ __all__ = [
 class Event:
     """The base of all events. when, thread: where it was made, by time.perf_counter and threading.get_ident.
 
-    An NPU's events may be heard later, and in another thread. Those of planning are told while no other plan can be
-    made: a listener must not wait for other threads.
+    An NPU's events may be emitted later, and in another thread. Those of planning are emitted under its lock: a
+    listener must not wait for other threads.
     """
 
     when: float = field(default_factory=time.perf_counter, kw_only=True, repr=False, compare=False)

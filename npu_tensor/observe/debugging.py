@@ -25,7 +25,7 @@ _sources: set[Any] = set()
 
 
 def show(event: events.Event) -> None:
-    """Print what `config.debug` asks for; level 5 is that of who runs the compilers, `runtime.build.process`."""
+    """Print what `config.debug` asks for; `runtime.build.process` prints level 5, the output of compilers."""
     level = config.debug
     if level >= 1 and (line := _line(event)):
         _print(line)
