@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 __all__ = [
     "BuildFinished",
@@ -179,6 +179,17 @@ class KernelRan(Event):
     lines: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     simulated: KernelSimulated | None = None
+
+    @property
+    def start(self) -> float:
+        """When it began, by time.perf_counter."""
+        return self.when - self.seconds
+
+    @property
+    def placed(self) -> Any:
+        """The task and the kernel of the step; None without a plan."""
+        plan: Any = self.plan
+        return plan.placed[self.step] if plan is not None and self.step < len(plan.placed) else None
 
     def phase(self, name: str) -> float:
         """Seconds of one phase. A kernel without phases only runs."""

@@ -92,10 +92,9 @@ def _ran(event: events.KernelRan) -> str:
     line = f"{event.device} {event.kernel} {event.out} {event.seconds * 1e3:.3f} ms"
     if event.simulated is not None:
         return f"{line} to simulate, predicted for the array: {event.simulated.seconds * 1e3:.3f} ms"
-    placed = _placed(event.plan)
-    if event.step >= len(placed) or not event.seconds:
+    if event.placed is None or not event.seconds:
         return line
-    return f"{line} {placed[event.step].kernel.cost.nbytes / event.seconds / 1e9:.2f} GB/s"
+    return f"{line} {event.placed.kernel.cost.nbytes / event.seconds / 1e9:.2f} GB/s"
 
 
 def _placement(plan: Any) -> Iterator[str]:
