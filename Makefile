@@ -44,8 +44,8 @@ test: $(VENV)/.installed-test
 		echo 'PyTorch cannot be imported in $(VENV): the tests that use it as the oracle will be skipped'
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 	@echo 'the ops again: NumPy reference only, then the oldest instruction set'
-	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops
-	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops
+	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops tests/functions
+	NPU_TENSOR_CPU_FEATURES=sse2 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/ops tests/functions
 
 bench: $(VENV)/.installed-bench $(VENV)/.installed-peers
 	mkdir -p build

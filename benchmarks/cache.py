@@ -16,11 +16,11 @@ from npu_tensor import events
 from npu_tensor.graph.nodes import capture
 from npu_tensor.planner.schedule import plan
 from npu_tensor.planner.selection import accelerators, current
-from npu_tensor.runtime.build.simulated import HostBackend
-from npu_tensor.runtime.sim.simulated_device import SimulatedKernel
-from npu_tensor.runtime.store.artifact import Artifact, Request
+from npu_tensor.runtime.npu.npu_kernel import NpuKernel
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST
+from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.tools.calibrate.probes import no_garbage_collection
 
 from .report import Outcome, benchmark, table
@@ -42,7 +42,7 @@ def requests() -> list[Request]:
         for expression in (x + x, (x * x).gelu(approximate="tanh")):
             (placed,) = plan(capture([expression._node])).placed
             kernel = accelerators(current())[0].claim(placed.task)
-            assert isinstance(kernel, SimulatedKernel)
+            assert isinstance(kernel, NpuKernel)
             found.append(kernel.request)
     return found
 

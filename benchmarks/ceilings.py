@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor.runtime.devices.device_uri import SIMULATED
+from npu_tensor.runtime.sim.kind import SIMULATED
 
 from .results import Row
 

@@ -41,7 +41,7 @@ WIDTHS: Final = (64, 128, 192, 256)
 CALLS: Final = {"run": ("set_arg", "start", "state"), "runlist": ("execute", "wait"), "bo": ("sync",)}
 """The functions of pyxrt that a cached plan calls."""
 
-STANDIN: Final = Path(__file__).resolve().parents[1] / "tests" / "xrt" / "standin"
+STANDIN: Final = Path(__file__).resolve().parents[1] / "tests" / "runtime" / "xrt" / "standin"
 
 
 class Case(NamedTuple):

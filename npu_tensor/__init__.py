@@ -23,7 +23,6 @@ from npu_tensor._util.version import VERSION as _VERSION
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.functions import Generator, manual_seed
-from npu_tensor.functions.device_listing import list_devices
 from npu_tensor.functions.resources import (
     default_device,
     empty_cache,
@@ -39,6 +38,7 @@ from npu_tensor.observe import debugging as _debugging
 from npu_tensor.observe import logs as _logs
 from npu_tensor.observe.explain import explain
 from npu_tensor.observe.printing import set_printoptions
+from npu_tensor.runtime.devices.backends import list_devices
 from npu_tensor.tensor import FUNCTIONS, Tensor, realize
 
 __version__ = _VERSION
@@ -86,17 +86,10 @@ def __dir__() -> list[builtins.str]:
     return sorted({*__all__, *_NAMES, *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 
 
-def _follow_record(path: builtins.str) -> None:
-    # It takes long to load, and has nothing to end otherwise.
-    if path or "npu_tensor.ggml_hsa.kernel_log" in sys.modules:
-        from npu_tensor.ggml_hsa.kernel_log import follow
-
-        follow(path)
-
-
-config.follow("debug", _debugging.follow)
-config.follow("log", _logs.follow)
-config.follow("record", _follow_record)
+def _follow_record() -> None:
+    module = _LOADED_LATE["record_kernels"]
+    if config.in_use("record") or module in sys.modules:
+        importlib.import_module(module).follow()
 
 
 __all__ = [
@@ -128,3 +121,7 @@ __all__ = [
     # A star import must not hide Python's own sum, any, float and the like.
     *sorted(name for name in _NAMES if not hasattr(builtins, name)),
 ]
+
+config.follow("debug", _debugging.follow)
+config.follow("log", _logs.follow)
+config.follow("record", _follow_record)

@@ -1,7 +1,9 @@
 """Settings: typed, read from the environment when first used, changeable for the length of a with block.
 
-with config.scope(eager=True):
-    y = x + 1
+    with config.scope(eager=True):
+        y = x + 1
+
+An assignment holds for the whole process, a scope for its context: this thread, or this asyncio task.
 """
 
 # ruff: noqa: RUF009 - `_setting` makes a new field at each call
@@ -12,14 +14,18 @@ import operator
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
+from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
+from npu_tensor._util.forks import new_lock
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError
@@ -32,28 +38,22 @@ Building = Literal["wait", "background", "off"]
 KernelFormat = Literal["xclbin", "elf"]
 
 CACHE_CLEARED: Final = "NPU_TENSOR_CACHE_CLEARED"
-"""No setting: it tells the processes which this one starts what it has cleared, as NPU_TENSOR_CACHE_CLEAR clears once
-per program and not again in each of its workers."""
+"""Not a setting: it tells child processes which caches are cleared already, as NPU_TENSOR_CACHE_CLEAR clears once per
+program and not again in each of its workers."""
 
+_PREFIX: Final = "NPU_TENSOR_"
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 
 
-class Reader(Protocol):
-    """How a value is read. source: what to name in an error. Raises ArgumentError."""
-
-    def read(self, source: str, value: Any) -> Any:
-        """The typed value for a text, or for a value that a program assigns."""
-        ...
-
-
 class Kind(NamedTuple):
-    """What a setting may be. convert: raises ValueError or TypeError for anything else; allowed: that in words."""
+    """The values a setting takes. convert: raises ValueError or TypeError for all others. allowed: in words."""
 
     convert: Callable[[Any], Any]
     allowed: str
 
     def read(self, source: str, value: Any) -> Any:
+        """The typed value of a text or of an assigned value. source: named in the ArgumentError."""
         try:
             return self.convert(value)
         except (ValueError, TypeError):
@@ -61,12 +61,13 @@ class Kind(NamedTuple):
 
 
 class GgmlSwitch(NamedTuple):
-    """A truth value of ggml-hsa, which takes every word that it does not know for off. on, off: what they mean here."""
+    """A truth value of ggml-hsa, for which every unknown word means off. on, off: the values of our setting."""
 
     on: Any = True
     off: Any = False
 
     def read(self, source: str, value: Any) -> Any:
+        """As `Kind.read`, with a warning in place of the error."""
         try:
             return self.on if _truth(value) else self.off
         except ValueError:
@@ -81,18 +82,8 @@ def _truth(value: object) -> bool:
     return word in _TRUE
 
 
-def _text(value: str | Path) -> str:
-    return os.fspath(value)
-
-
-def _paths(value: str | Iterator[str | Path]) -> tuple[Path, ...]:
+def _paths(value: str | Iterable[str | Path]) -> tuple[Path, ...]:
     return tuple(Path(part) for part in (value.split(os.pathsep) if isinstance(value, str) else value) if str(part))
-
-
-def _directory_name(value: Any) -> str:
-    if not re.fullmatch(r"[\w.+-]*", value, re.ASCII):
-        raise ValueError
-    return str(value)
 
 
 def as_text(value: Any) -> str:
@@ -104,89 +95,76 @@ def as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _integer(value: Any) -> int:
-    return int(value) if isinstance(value, str) else operator.index(value)
+def integer(least: int, most: int | None = None) -> Kind:
+    """Integers from `least` up, or to `most`, both included."""
 
-
-def at_least(least: int) -> Kind:
-    """Integers from `least` up."""
-
-    def convert(value: object) -> int:
-        number = _integer(value)
-        if number < least:
+    def convert(value: Any) -> int:
+        number = int(value) if isinstance(value, str) else operator.index(value)
+        if number < least or (most is not None and number > most):
             raise ValueError
         return number
 
-    return Kind(convert, f"an integer of at least {least}")
+    return Kind(convert, f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}")
 
 
-def between(least: int, most: int) -> Kind:
-    """Integers from `least` to `most`, both included."""
-
-    def convert(value: object) -> int:
-        number = _integer(value)
-        if not least <= number <= most:
-            raise ValueError
-        return number
-
-    return Kind(convert, f"an integer from {least} to {most}")
-
-
-def one_of(literal: Any) -> Kind:
-    """One word of a Literal."""
-    words = get_args(literal)
+def one_of(literal: Any, switch: bool = False) -> Kind:
+    """One word of a Literal. switch: also a truth value or a word for one, which mean the first and the last word."""
+    *words, last = get_args(literal)
 
     def convert(value: object) -> object:
-        if value not in words:
+        if value in (*words, last):
+            return value
+        if not switch:
             raise ValueError
-        return value
+        return words[0] if _truth(value) else last
 
-    return Kind(convert, ", ".join(words[:-1]) + f" or {words[-1]}")
-
-
-def switch_or_one_of(literal: Any) -> Kind:
-    """One word of a Literal; words for a truth value, and truth values, stand for the first or the last one."""
-    words = get_args(literal)
-    on, *_, off = words
-
-    def convert(value: object) -> str:
-        return str(value) if value in words else (on if _truth(value) else off)
-
-    return Kind(convert, f"{', '.join(words[:-1])} or {off}; 1 is {on}, 0 is {off}")
+    allowed = f"{', '.join(words)} or {last}"
+    return Kind(convert, f"{allowed}; 1 is {words[0]}, 0 is {last}" if switch else allowed)
 
 
 def words_like(pattern: str, allowed: str) -> Kind:
-    """Words that match a regular expression, separated by commas; a program may also give a tuple of them."""
+    """Words that match a regular expression, separated by commas; a program may also assign a tuple of them."""
 
     def convert(value: Any) -> tuple[str, ...]:
-        found = tuple(str(part).strip() for part in (value.split(",") if isinstance(value, str) else value))
-        if found == ("",):
+        words = tuple(str(part).strip() for part in (value.split(",") if isinstance(value, str) else value))
+        if words == ("",):
             return ()
-        if not all(re.fullmatch(pattern, word, re.IGNORECASE) for word in found):
+        if not all(re.fullmatch(pattern, word, re.IGNORECASE) for word in words):
             raise ValueError
-        return found
+        return words
 
     return Kind(convert, f"{allowed}, separated by commas")
 
 
-TRUTH = Kind(_truth, "1, true, yes or on, or 0, false, no, off or nothing")
-TEXT = Kind(_text, "text")
-PATHS = Kind(_paths, f"paths separated by {os.pathsep!r}")
-DIRECTORY_NAME = Kind(_directory_name, "letters, digits and . _ + -")
-VISIBLE_DEVICES = words_like(r"-?\d+|[A-Z]{3}-[0-9A-Z]+", "numbers or identifiers such as AIE-0123456789abcdef")
-GGML_SWITCH = GgmlSwitch()
+def _directory_name(value: Any) -> str:
+    if not re.fullmatch(r"[\w.+-]*", value, re.ASCII):
+        raise ValueError
+    return str(value)
+
+
+KINDS: Final = {
+    bool: Kind(_truth, "1, true, yes or on, or 0, false, no, off or nothing"),
+    int: integer(0),
+    str: Kind(os.fspath, "text"),
+    tuple: Kind(_paths, f"paths separated by {os.pathsep!r}"),
+}
+"""The kind of a setting that names none, by the type of its default."""
+
+PATHS: Final = KINDS[tuple]
+VISIBLE_DEVICES: Final = words_like(r"-?\d+|[A-Z]{3}-[0-9A-Z]+", "numbers or identifiers such as AIE-0123456789abcdef")
+GGML_SWITCH: Final = GgmlSwitch()
 
 
 class Setting(NamedTuple):
-    """What is known about a setting. readers: how each variable is read, the one that wins first."""
+    """A setting. readers: the kind of each environment variable, in the order in which they are looked for."""
 
-    readers: Mapping[str, Reader]
+    readers: Mapping[str, Kind | GgmlSwitch]
     default: Any
     doc: str
 
     @property
     def variable(self) -> str:
-        """Our own variable; the others are those of the programs that people come from."""
+        """Our own variable; the others are those of related programs."""
         return next(iter(self.readers))
 
     def given(self) -> str | None:
@@ -194,304 +172,288 @@ class Setting(NamedTuple):
         return next((variable for variable in self.readers if variable in os.environ), None)
 
     def from_environment(self) -> tuple[Any, str]:
-        """The value without a program that sets it, and the variable that it is from or "default"."""
+        """The value if no program sets it, and its origin: a variable or "default"."""
         variable = self.given()
         if variable is None:
             return self.default, "default"
         return self.readers[variable].read(variable, os.environ[variable]), variable
 
 
-def _setting(variable: str, default: Any, kind: Kind, doc: str, /, **aliases: Reader) -> Any:
-    """A field of Config. aliases: further variables that are honoured, in order, and how to read them."""
-    return field(metadata={"setting": Setting(MappingProxyType({variable: kind, **aliases}), default, doc)})
+def _setting(default: Any, doc: str, kind: Kind | None = None, variable: str = "", **aliases: Kind | GgmlSwitch) -> Any:
+    """A field of Config. variable: by default NPU_TENSOR_ and the name. aliases: further variables, in order."""
+    return field(metadata={"setting": (variable, kind or KINDS[type(default)], aliases, default, doc)})
 
 
 @dataclass(init=False, repr=False, eq=False, slots=True)
 class Config:
-    """All settings. A slot is filled when its setting is first read, so that later reads cost what a slot costs.
+    """All settings.
 
-    A value that is not allowed raises ArgumentError, which names the variable, when the setting is read.
+    A value that is not allowed raises ArgumentError, which names the variable, when the setting is read. The slot of a
+    setting is filled when it is first read, and is empty while a scope of any context changes the setting.
     """
 
-    eager: bool = _setting("NPU_TENSOR_EAGER", False, TRUTH, "run every op as it is recorded (for debugging)")
+    _values: dict[str, tuple[Any, str]]  # Process-wide, of the settings that were read or assigned, with the origin.
+    _scoped: ContextVar[Mapping[str, Any]]
+    _scopes: dict[str, list[Any]]  # The values of the open scopes of all contexts.
+    _followers: dict[str, list[Callable[[], object]]]
+    _lock: RLock
+
+    eager: bool = _setting(False, "run every op as it is recorded (for debugging)")
     device: str = _setting(
-        "NPU_TENSOR_DEVICE",
-        "cpu",
-        TEXT,
-        "initial default device, as given to `nt.set_default_device`: cpu, npu, npu://<id>, sim:npu1, sim:npu2x2",
+        "cpu", "initial default device, as given to `nt.set_default_device`: cpu, npu, npu://<id>, sim:npu1, sim:npu2x2"
     )
     fallback: Fallback = _setting(
-        "NPU_TENSOR_FALLBACK",
         "allow",
-        one_of(Fallback),
         "what happens when the CPU has to run what the device refuses: allow silently, warn, or raise an error",
+        one_of(Fallback),
         GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
     )
     debug: int = _setting(
-        "NPU_TENSOR_DEBUG",
         0,
-        between(0, 5),
         "printed to stderr; 1: plans, builds, contexts, 2: every kernel that runs, 3: where each op of a new plan runs "
         "and why, 4: generated code, 5: what compilers say",
+        integer(0, 5),
     )
     log: bool = _setting(
-        "NPU_TENSOR_LOG",
         False,
-        TRUTH,
         'log all events with the logger "npu_tensor", to stderr where logging is not set up',
         GGML_HSA_ENABLE_LOG=GGML_SWITCH,
     )
-    threads: int = _setting(
-        "NPU_TENSOR_THREADS", 0, at_least(0), "threads of the CPU device; 0 = all cores of this process"
-    )
+    threads: int = _setting(0, "threads of the CPU device; 0 = all cores of this process")
     max_depth: int = _setting(
-        "NPU_TENSOR_MAX_DEPTH",
-        4096,
-        at_least(1),
-        "ops that may be recorded in a chain before its beginning is run; bounds memory in loops",
+        4096, "ops that may be recorded in a chain before its beginning is run; bounds memory in loops", integer(1)
     )
-    cpu_features: str = _setting(
-        "NPU_TENSOR_CPU_FEATURES",
-        "",
-        TEXT,
-        "lower the instruction set of the CPU device: avx2, sse2, or -feature,-feature",
-    )
-    cpu_compile: bool = _setting("NPU_TENSOR_CPU_COMPILE", True, TRUTH, "0: every op runs its NumPy reference")
-    pool_bytes: int = _setting("NPU_TENSOR_POOL_BYTES", 1 << 30, at_least(0), "free memory kept for reuse, in bytes")
+    cpu_features: str = _setting("", "lower the instruction set of the CPU device: avx2, sse2, or -feature,-feature")
+    cpu_compile: bool = _setting(True, "0: every op runs its NumPy reference")
+    pool_bytes: int = _setting(1 << 30, "free memory kept for reuse, in bytes")
 
     kernel_dirs: tuple[Path, ...] = _setting(
-        "NPU_TENSOR_KERNEL_DIR",
         (),
-        PATHS,
         f"directories of ready kernels, separated by {os.pathsep!r}; they come before the cache and the compiler",
+        variable="NPU_TENSOR_KERNEL_DIR",
         GGML_HSA_KERNEL_DIR=PATHS,
     )
     cache_path: str = _setting(
-        "NPU_TENSOR_CACHE_DIR",
         "",
-        TEXT,
         "directory of compiled kernels; default: the user's cache",
-        GGML_HSA_KERNEL_CACHE_DIR=TEXT,
+        variable="NPU_TENSOR_CACHE_DIR",
+        GGML_HSA_KERNEL_CACHE_DIR=KINDS[str],
     )
     trust_cache: bool = _setting(
-        "NPU_TENSOR_TRUST_CACHE",
-        False,
-        TRUTH,
-        "1: use cache and kernel directories that other users own or can write to; their files run as this user",
+        False, "1: use cache and kernel directories that other users own or can write to; their files run as this user"
     )
-    cache_bytes: int = _setting(
-        "NPU_TENSOR_CACHE_BYTES",
-        4 << 30,
-        at_least(0),
-        "size of the cache in bytes; beyond it the least recently used kernels go",
-    )
+    cache_bytes: int = _setting(4 << 30, "size of the cache in bytes; beyond it the least recently used kernels go")
     cache_clear: bool = _setting(
-        "NPU_TENSOR_CACHE_CLEAR",
         False,
-        TRUTH,
         "empty the cache once per program, before its first use; files of others stay",
         GGML_HSA_KERNEL_CACHE_CLEAR=GGML_SWITCH,
     )
     jit: Building = _setting(
-        "NPU_TENSOR_JIT",
         "wait",
-        switch_or_one_of(Building),
         "kernels for an NPU, real or simulated, that are not built yet: wait for them, let the CPU compute while they "
         "build in the background, or off: use ready and cached ones only",
+        one_of(Building, switch=True),
         GGML_HSA_JIT_COMPILE=GgmlSwitch("wait", "off"),
     )
     jit_verbose: bool = _setting(
-        "NPU_TENSOR_JIT_VERBOSE",
         False,
-        TRUTH,
         "print the commands of each compilation, its time and where the files are",
         GGML_HSA_JIT_VERBOSE=GGML_SWITCH,
     )
-    force_recompile: bool = _setting(
-        "NPU_TENSOR_FORCE_RECOMPILE", False, TRUTH, "compile every kernel once per process, also those in the cache"
-    )
-    build_seconds: int = _setting("NPU_TENSOR_BUILD_SECONDS", 600, at_least(1), "time limit of one compilation")
-    build_jobs: int = _setting("NPU_TENSOR_BUILD_JOBS", 0, at_least(0), "compilations at once; 0 = one per core")
+    force_recompile: bool = _setting(False, "compile every kernel once per process, also those in the cache")
+    build_seconds: int = _setting(600, "time limit of one compilation", integer(1))
+    build_jobs: int = _setting(0, "compilations at once; 0 = one per core")
     record: str = _setting(
-        "NPU_TENSOR_RECORD",
-        "",
-        TEXT,
-        "file that gets a configuration for npu-tensor-gen-kernels of all kernels that the program needed",
+        "", "file that gets a configuration for npu-tensor-gen-kernels of all kernels that the program needed"
     )
     arch: str = _setting(
-        "NPU_TENSOR_ARCH",
-        "",
-        TEXT,
-        "the array to compile for where none is asked: aie2, aie2p, or a name such as npu1 or Strix",
+        "", "the array to compile for where none is asked: aie2, aie2p, or a name such as npu1 or Strix"
     )
     toolchain_version: str = _setting(
-        "NPU_TENSOR_TOOLCHAIN_VERSION",
         "",
-        DIRECTORY_NAME,
         "what stands for the versions of mlir-aie and Peano in keys and in the cache; default: those installed",
+        Kind(_directory_name, "letters, digits and . _ + -"),
     )
-
     kernel_format: KernelFormat = _setting(
-        "NPU_TENSOR_KERNEL_FORMAT",
         "xclbin",
-        one_of(KernelFormat),
         "what is built for an NPU: xclbin, or elf (on aie2p, with mlir-aie 1.4.0 or later, for kernels without runtime "
         "parameters; the others stay xclbins)",
+        one_of(KernelFormat),
     )
 
-    strict: bool = _setting(
-        "NPU_TENSOR_STRICT",
-        False,
-        TRUTH,
-        "raise LaunchError where a kernel fails on an NPU, instead of finishing on the CPU",
-    )
+    strict: bool = _setting(False, "raise LaunchError where a kernel fails on an NPU, instead of finishing on the CPU")
     self_check: bool = _setting(
-        "NPU_TENSOR_SELF_CHECK",
         True,
-        TRUTH,
         "compare the first result of every kernel on an NPU with the CPU's, once per kernel, XRT, driver and firmware",
     )
     launch_seconds: int = _setting(
-        "NPU_TENSOR_LAUNCH_SECONDS",
-        10,
-        at_least(1),
-        "how long the program waits for a launch on an NPU; the driver itself ends launches after 2 s",
+        10, "how long the program waits for a launch on an NPU; the driver itself ends launches after 2 s", integer(1)
     )
     backend: tuple[str, ...] = _setting(
-        "NPU_TENSOR_BACKEND",
         ("auto",),
-        words_like("auto|npu|sim|cpu", "auto, npu, sim or cpu"),
         "kinds of devices that may be used besides the CPU; auto = all",
+        words_like("auto|npu|sim|cpu", "auto, npu, sim or cpu"),
         GGML_HSA=GgmlSwitch(("auto",), ("sim", "cpu")),
     )
     visible_devices: tuple[str, ...] | None = _setting(
-        "NPU_VISIBLE_DEVICES",
         None,
-        VISIBLE_DEVICES,
         "NPUs that exist for this process, by number or identifier; nothing or -1 = none",
+        VISIBLE_DEVICES,
+        variable="NPU_VISIBLE_DEVICES",
         ROCR_VISIBLE_DEVICES=VISIBLE_DEVICES,
     )
     xrt_path: tuple[Path, ...] = _setting(
-        "NPU_TENSOR_XRT_PATH",
-        (),
-        PATHS,
-        "where XRT's library is looked for first, and pyxrt if this Python cannot import it",
-        XILINX_XRT=PATHS,
+        (), "where XRT's library is looked for first, and pyxrt if this Python cannot import it", XILINX_XRT=PATHS
     )
     libhsa_path: tuple[Path, ...] = _setting(
-        "NPU_TENSOR_LIBHSA_PATH",
         (),
-        PATHS,
         "where libhsa-runtime64, which only `npu-tensor doctor` reports, is looked for first",
         IREE_HAL_AMDGPU_LIBHSA_PATH=PATHS,
         ROCM_PATH=PATHS,
     )
     policy: Policy = _setting(
-        "NPU_TENSOR_POLICY",
         "auto",
-        one_of(Policy),
         "what placement minimizes: latency, cpu_time or energy; always = the device takes every kernel that it can "
         "build; auto = latency, or always if all devices are simulated",
+        one_of(Policy),
     )
-    max_contexts: int = _setting(
-        "NPU_TENSOR_MAX_CONTEXTS",
-        0,
-        at_least(0),
-        "hardware contexts kept open; 0 = 6 or 16 by array. The driver may allow fewer",
-    )
+    max_contexts: int = _setting(0, "hardware contexts kept open; 0 = 6 or 16 by array. The driver may allow fewer")
     kernel_targets: tuple[str, ...] = _setting(
-        "NPU_TENSOR_KERNEL_TARGETS",
         (),
-        words_like("aie2|aie2p", "aie2 or aie2p"),
         "arrays whose kernels `python -m npu_tensor.ggml_hsa --builtin` makes for a wheel; nothing = all",
+        words_like("aie2|aie2p", "aie2 or aie2p"),
     )
-
-    _origins: dict[str, str] = field(default_factory=dict)
-    _followers: dict[str, list[Callable[[Any], object]]] = field(default_factory=dict)
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_origins", {})
-        object.__setattr__(self, "_followers", {name: [] for name in SETTINGS})
+        attributes = {
+            "_values": {},
+            "_scoped": ContextVar("settings", default=MappingProxyType({})),
+            "_scopes": {name: [] for name in SETTINGS},
+            "_followers": {name: [] for name in SETTINGS},
+            "_lock": new_lock(),
+        }
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
 
     if not TYPE_CHECKING:  # which would otherwise take every name for a setting
 
         def __getattr__(self, name: str) -> Any:
-            """Read a setting from the environment; only called while its slot is empty."""
-            if name not in SETTINGS:
-                raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
+            """Read a setting whose slot is empty."""
+            scoped = self._scoped.get()
+            if name in scoped:
+                return scoped[name]
+            setting = _known(name)
             _warn_of_unknown_variables()
-            value, origin = SETTINGS[name].from_environment()
-            self._fill(name, value, origin)
-            return value
+            with self._lock:
+                if name not in self._values:  # Settings of the environment keep the value of the first use.
+                    self._values[name] = setting.from_environment()
+                self._refill(name)
+                return self._values[name][0]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        value = self._read(name, value)
+        scoped = self._scoped.get()
+        if name in scoped:  # The scope ends for this value too.
+            self._scoped.set({**scoped, name: value})
+        else:
+            with self._lock:
+                self._values[name] = value, f"config.{name}"
+                self._refill(name)
+        self._tell(name)
 
     def __repr__(self) -> str:
-        """The settings that are not at their defaults. Reads none for good."""
-        return f"config({', '.join(f'{name}={value!r}' for name, value in self._changed())})"
-
-    def _changed(self) -> Iterator[tuple[str, Any]]:
+        """The settings that are not at their defaults. Keeps no value of the environment."""
+        changed = []
         for name, setting in SETTINGS.items():
             try:
-                value = getattr(self, name) if name in self._origins else setting.from_environment()[0]
+                value = self._peek(name)
             except ArgumentError:
                 value = os.environ[setting.given() or ""]
             if value != setting.default:
-                yield name, value
+                changed.append(f"{name}={value!r}")
+        return f"config({', '.join(changed)})"
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in SETTINGS:
-            raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
-        setting = SETTINGS[name]
-        source = f"config.{name}"
-        self._fill(name, setting.readers[setting.variable].read(source, value), source)
+    def _read(self, name: str, value: Any) -> Any:
+        setting = _known(name)
+        return setting.readers[setting.variable].read(f"config.{name}", value)
 
-    def _fill(self, name: str, value: Any, origin: str) -> None:
-        object.__setattr__(self, name, value)
-        self._origins[name] = origin
-        for follower in self._followers[name]:
-            follower(value)
+    def _peek(self, name: str) -> Any:
+        """The value, without keeping that of the environment and without its warnings."""
+        if name in self._scoped.get() or name in self._values:
+            return getattr(self, name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return SETTINGS[name].from_environment()[0]
 
-    def _empty(self, name: str) -> None:
-        if self._origins.pop(name, None):
-            object.__delattr__(self, name)
-            if followers := self._followers[name]:
-                with suppress(ArgumentError):  # Whoever reads it next is told.
-                    value, _ = SETTINGS[name].from_environment()  # not kept: the environment may still change
-                    for follower in followers:
-                        follower(value)
+    def _refill(self, name: str) -> None:
+        """Fill or empty the slot of a setting. The lock is held."""
+        if name in self._values and not self._scopes[name]:
+            object.__setattr__(self, name, self._values[name][0])
+        else:
+            with suppress(AttributeError):
+                object.__delattr__(self, name)
 
-    def follow(self, name: str, follower: Callable[[Any], object]) -> None:
-        """Call `follower` with each new value: read from the environment, assigned, or back after a scope or reset."""
+    def _tell(self, *names: str) -> None:
+        for name in names:
+            for follower in self._followers[name]:
+                follower()
+
+    def follow(self, name: str, follower: Callable[[], object]) -> None:
+        """Call `follower` now and after every assignment, scope or reset of the setting."""
         self._followers[name].append(follower)
+        if SETTINGS[name].given():
+            follower()
+
+    def in_use(self, name: str) -> bool:
+        """Whether the setting is other than its default in any context."""
+        values = list(self._scopes[name])
+        with suppress(ArgumentError):  # The first use will raise it.
+            values.append(self._peek(name))
+        return any(value != SETTINGS[name].default for value in values)
 
     def read_followed(self) -> None:
-        """Read the settings that are followed, unless they were read before. Raises ArgumentError."""
+        """Read the settings that are followed. Raises ArgumentError for a value that is not allowed."""
         for name, followers in self._followers.items():
             if followers:
                 getattr(self, name)
 
-    def reset(self) -> None:
-        """Forget all values, so that the environment is read again."""
-        for name in SETTINGS:
-            self._empty(name)
+    def reset(self, *names: str) -> None:
+        """Forget the values of settings, of all by default, so that the environment is read again, also in a scope."""
+        names = names or tuple(SETTINGS)
+        self._scoped.set({name: value for name, value in self._scoped.get().items() if name not in names})
+        with self._lock:
+            for name in names:
+                self._values.pop(name, None)
+                self._refill(name)
+        self._tell(*names)
 
     def origin(self, name: str) -> str:
         """Where the value of a setting comes from: "default", the variable, or "config.NAME" if a program set it."""
-        return self._origins.get(name) or SETTINGS[name].given() or "default"
+        if name in self._scoped.get():
+            return f"config.{name}"
+        return self._values[name][1] if name in self._values else SETTINGS[name].given() or "default"
 
     @contextmanager
     def scope(self, **settings: Any) -> Iterator[None]:
-        """Change settings for a with block; for the whole process, not for one thread."""
-        previous = {name: (getattr(self, name), origin) for name in settings if (origin := self._origins.get(name))}
+        """Change settings for a with block, in this context: other threads and asyncio tasks keep theirs.
+
+        Threads that this package starts for the block use the settings of the block.
+        """
+        values = {name: self._read(name, value) for name, value in settings.items()}
+        token = self._scoped.set({**self._scoped.get(), **values})
         try:
-            for name, value in settings.items():
-                setattr(self, name, value)
+            self._change_scopes(list.append, values)
             yield
         finally:
-            for name in settings:
-                if name in previous:
-                    self._fill(name, *previous[name])
-                else:
-                    self._empty(name)
+            self._scoped.reset(token)
+            self._change_scopes(list.remove, values)
+
+    def _change_scopes(self, change: Callable[[list[Any], Any], None], values: Mapping[str, Any]) -> None:
+        with self._lock:
+            for name, value in values.items():
+                change(self._scopes[name], value)
+                self._refill(name)
+        self._tell(*values)
 
     @property
     def cache_dir(self) -> Path:
@@ -543,13 +505,21 @@ def user_temporary_path() -> Path:
     return Path(place, f"npu_tensor-{os.getuid()}")
 
 
-SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
-    {field.name: field.metadata["setting"] for field in fields(Config) if field.metadata}
-)
+def _settings() -> Iterator[tuple[str, Setting]]:
+    for each in fields(Config):
+        if each.metadata:
+            variable, kind, aliases, default, doc = each.metadata["setting"]
+            readers = {variable or _PREFIX + each.name.upper(): kind, **aliases}
+            yield each.name, Setting(MappingProxyType(readers), default, doc)
 
 
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(dict(_settings()))
 
-_PREFIX: Final = "NPU_TENSOR_"
+
+def _known(name: str) -> Setting:
+    if name not in SETTINGS:
+        raise AttributeError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}")
+    return SETTINGS[name]
 
 
 @cache

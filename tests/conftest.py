@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,6 +16,7 @@ from npu_tensor import events
 from npu_tensor._util.forks import all_locks
 from npu_tensor.config import SETTINGS, config
 from npu_tensor.planner import selection
+from npu_tensor.runtime import rates
 from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
@@ -42,11 +44,60 @@ def _own_kernels(run_directory: Path) -> Iterator[None]:
     config.reset()
 
 
+_START: Final = threading.Thread.start
+_RUN: Final = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _threads_inherit_settings() -> Iterator[None]:
+    """Threads of tests see the settings of fixtures, as all threads do with `-X thread_inherit_context` of Python 3.14.
+
+    `own_contexts` undoes it for a test.
+    """
+
+    def start(thread: threading.Thread) -> None:
+        thread._own_context = copy_context()  # type: ignore[attr-defined]
+        _START(thread)
+
+    def run(thread: threading.Thread) -> None:
+        thread._own_context.run(_RUN, thread)  # type: ignore[attr-defined]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        patch.setattr(threading.Thread, "_bootstrap_inner", run)
+        yield
+
+
+@pytest.fixture
+def own_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads have a context of their own, as in programs."""
+    monkeypatch.setattr(threading.Thread, "start", _START)
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", _RUN)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
     """A shell lets what it starts in the background ignore interrupts, and so would the programs that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def own_rates(tmp_path: Path) -> Iterator[Path]:
+    """An empty cache directory, with devices opened for it: no figures measured on this machine before."""
+    with config.scope(cache_path=str(tmp_path)):
+        rates.forget()
+        selection.reset()
+        yield tmp_path
+    rates.forget()
+    selection.reset()
+
+
+@pytest.fixture
+def _compiler() -> None:
+    """Skips without a compiler for the simulated NPUs."""
+    if (reason := host_compiler.reason()) is not None:
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +142,7 @@ def _nothing_stays() -> Iterator[None]:
 
 def _assigned() -> dict[str, Any]:
     """The settings that a program has assigned."""
-    return {name: getattr(config, name) for name, origin in config._origins.items() if origin.startswith("config.")}
+    return {name: getattr(config, name) for name in SETTINGS if config.origin(name).startswith("config.")}
 
 
 _read: dict[str, tuple[Any, str]] = {}
@@ -100,10 +151,10 @@ _read: dict[str, tuple[Any, str]] = {}
 
 def _forget_other_environments() -> None:
     """Settings that were read while a test had changed the environment are read again."""
-    for name, origin in list(config._origins.items()):
+    for name, (value, origin) in list(config._values.items()):
         if origin.startswith("config."):
             continue
         if name not in _read:
             _read[name] = SETTINGS[name].from_environment()
-        if _read[name] != (getattr(config, name), origin):
-            config._empty(name)
+        if _read[name] != (value, origin):
+            config.reset(name)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import _imp
 import _thread
+import contextvars
 import functools
 import importlib
 import sys
@@ -56,7 +57,7 @@ def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
 
         interrupt: BaseException | None = None
         try:
-            _thread.start_new_thread(call, ())
+            _thread.start_new_thread(contextvars.copy_context().run, (call,))
         except RuntimeError:  # There can be no more threads, as when Python ends.
             return function(*arguments, **named)
         except BaseException as error:  # Signals are looked for when the thread has been started.

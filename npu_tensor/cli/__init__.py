@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import io
 import sys
-import textwrap
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 import npu_tensor as nt
 from npu_tensor.benchmarks.command import bench as bench_command
-from npu_tensor.cli.archs import archs as archs_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
-from npu_tensor.cli.config import config_command, print_settings, setting_rows
+from npu_tensor.cli.config import config_command
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
-from npu_tensor.cli.devices import devices as devices_command
 from npu_tensor.cli.docs import docs as docs_command
 from npu_tensor.cli.doctor import doctor as doctor_command
+from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
 from npu_tensor.cli.output import Group
 from npu_tensor.cli.pack import pack as pack_command
@@ -36,8 +33,6 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.ops import OPS
 
 __all__ = ["main"]
-
-DEPENDENCIES = ("numpy", "networkx", "ml_dtypes", "llvmlite")
 
 
 class _Commands(Group):
@@ -67,14 +62,13 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    archs_command,
     bench_command,
     cache_command,
     calibrate_command,
     config_command,
-    devices_command,
     docs_command,
     doctor_command,
+    info_command,
     kernel_source_command,
     pack_command,
     profile_command,
@@ -139,46 +133,3 @@ def ops() -> None:
     print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
     names = composites()
     print_table(f"{len(names)} functions made of several ops", COMPOSITE_HEADINGS, map(composite_row, names))
-
-
-@main.command()
-def info() -> None:
-    """Print versions, processor and settings.
-
-    Also the processor's vector features, threads and the cache directory.
-    """
-    rows = dict(_system_rows())
-    features = rows.pop("features", None)
-    print_table("system", ("", ""), rows.items())
-    if features is not None:
-        click.echo(textwrap.fill(f"features: {features}", 100, subsequent_indent=" " * 10))
-    print_settings(setting_rows())
-
-
-def _system_rows() -> Iterator[tuple[str, str]]:
-    import platform
-    from importlib import metadata
-
-    yield "npu_tensor", nt.__version__
-    yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
-    yield "platform", platform.platform()
-    for name in DEPENDENCIES:
-        yield name, metadata.version(name)
-    try:
-        from llvmlite.binding import llvm_version_info
-
-        from npu_tensor.runtime.cpu.target import host_target
-
-        target = host_target(config.cpu_features)
-    except (ImportError, nt.NpuTensorError) as error:
-        yield "processor", f"not known: {error}"
-    else:
-        yield "LLVM", ".".join(map(str, llvm_version_info))
-        yield "processor", target.cpu
-        yield "vector lanes", f"{target.lanes} x float32"
-        yield "features", " ".join(sorted(target.features))
-    try:
-        yield "threads", str(nt.get_num_threads())
-    except nt.NpuTensorError as error:
-        yield "threads", f"not known: {error}"
-    yield "cache directory", str(config.cache_dir)

@@ -29,7 +29,7 @@ def device_option(default: str = "cpu") -> Callable[[Command], Command]:
         multiple=True,
         callback=lambda _context, _option, uris: _joined(uris) or default,
         help="Device that computes: cpu, npu, npu:0, npu://ID,ID or sim:npu2, also with options as in npu?cols=4. "
-        f"Once per logical device, the preferred one first; `npu-tensor devices` lists them.  [default: {default}]",
+        f"Once per logical device, the preferred one first; `npu-tensor info` lists them.  [default: {default}]",
     )
 
 

@@ -147,15 +147,13 @@ def _canonical(name: str, arch: str | None) -> Entry | None:
 
     word, *parts = name.split("-")
     tensors = [_TENSOR.fullmatch(part) for part in parts]
-    files = sorted(kernel_source.PACKAGED.glob("[a-z]*.py"))
-    functions = {function: path.name for path in files for function in kernel_source.functions(path)}
-    known = [function for function in (f"ggml_op_{word}", f"ggml_unary_op_{word}") if function in functions]
-    if not (known and tensors and all(tensors)):
+    function = kernel_source.for_op(word)
+    if not (function and tensors and all(tensors)):
         return None
     output, *inputs = (_descriptor(tensor) for tensor in tensors if tensor is not None)
     value = {
-        "kernel_name": known[0],
-        "kernel_source": functions[known[0]],
+        "kernel_name": function,
+        "kernel_source": kernel_source.packaged()[function].name,
         "arch": _arch(arch),
         "input_tensors": inputs,
         "output_tensor": output,

@@ -18,7 +18,7 @@ from npu_tensor.functions import GGML_NAMES
 from npu_tensor.kernels import DATA_OPS
 from npu_tensor.ops import OPS, Op
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.devices.device_uri import OPTIONS
+from npu_tensor.runtime.devices.device_uri import KINDS, OPTIONS
 from npu_tensor.tensor import FUNCTIONS, Tensor
 
 __all__ = [
@@ -147,7 +147,8 @@ def _settings() -> Iterator[tuple[str, ...]]:
 def _device_options() -> Iterator[tuple[str, ...]]:
     for name, option in OPTIONS.items():
         default = "" if option.default is None else f"`{option.default}`"
-        yield f"`{name}`", option.allowed.removeprefix("one of "), default, _code(", ".join(option.schemes)), option.doc
+        kinds = _code(", ".join(scheme for scheme, kind in KINDS.items() if name in kind.options))
+        yield f"`{name}`", option.allowed.removeprefix("one of "), default, kinds, option.doc
 
 
 class _Table(NamedTuple):

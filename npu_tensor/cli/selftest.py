@@ -40,8 +40,8 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
     Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
     the device does not take is listed as refused.
     """
+    from npu_tensor.tools.report import machine_information
     from npu_tensor.tools.self_test import HEADINGS, Report, case_names, run_cases
-    from npu_tensor.tools.versions import machine_information
 
     names = case_names(families, dtypes, quick)
     rows: list[CaseRow] = []

@@ -20,7 +20,7 @@ from npu_tensor.ggml_hsa.config_file import Problem, find, load
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.executors import open_executor
 from npu_tensor.ggml_hsa.generate import generate, missing
-from npu_tensor.runtime.store import builtin
+from npu_tensor.runtime.store import ready_kernels
 
 __all__ = ["main"]
 
@@ -51,19 +51,21 @@ def main(wanted: bool, config_file: str, target: Literal["iron", "host"]) -> Non
     """
     if not wanted:
         raise click.UsageError("Missing option '--builtin'.")
+    directory = ready_kernels.BUILTIN
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
     try:
         entries, complete = _entries(config_file)
         reason = missing(target, VERSION)
         if reason is not None:
             raise click.ClickException(reason)
-        if builtin.DIRECTORY.exists():
-            shutil.rmtree(builtin.DIRECTORY)
+        if directory.exists():
+            shutil.rmtree(directory)
         with open_executor() as executor:
-            made = generate(entries, builtin.DIRECTORY, target, executor)
+            made = generate(entries, directory, target, executor)
     except (NpuTensorError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"{builtin.DIRECTORY}: {made} of {len(entries)} kernels for {', '.join(builtin.builtin_targets())}")
+    targets = ", ".join(ready_kernels.builtin_targets())
+    click.echo(f"{directory}: {made} of {len(entries)} kernels for {targets}")
     if not complete or made < len(entries):
         raise SystemExit(1)
 

@@ -23,12 +23,12 @@ from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, Watch, capture, watc
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.planner.fuse import Cutter
 from npu_tensor.runtime.build.process import build_threads
-from npu_tensor.runtime.devices.device_uri import SIMULATED, parse_uri
+from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.devices.device_uri import target as target_of
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
-from npu_tensor.runtime.store.artifact import Artifact, Request
-from npu_tensor.runtime.store.keys import design_digest
+from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact, Request, design_digest
 from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import Tensor, wrap
 

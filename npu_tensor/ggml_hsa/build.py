@@ -7,84 +7,96 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Sequence
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import click
 
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa.config_file import Problem, read
 from npu_tensor.ggml_hsa.executors import open_executor
-from npu_tensor.ggml_hsa.function_files import PACKAGED, functions
+from npu_tensor.ggml_hsa.function_files import for_op, packaged
 from npu_tensor.ggml_hsa.generate import generate
 
 __all__ = ["main"]
 
-
-def _parser() -> argparse.ArgumentParser:
-    # argparse, because an option of click cannot take any number of values.
-    parser = argparse.ArgumentParser(prog="python -m npu_tensor.ggml_hsa.build", description="Build one kernel.")
-    parser.add_argument("--op_name", "--op-name", required=True, help="GGML's name, such as ADD, GELU or MUL_MAT")
-    parser.add_argument("--arch", required=True, help="aie2 or aie2p")
-    parser.add_argument(
-        "--input_tensors", "--input-tensors", nargs="+", required=True, metavar="DESC", help='"(1024,1,1,1)/bf16"'
-    )
-    parser.add_argument("--output_tensor", "--output-tensor", required=True, metavar="DESC")
-    parser.add_argument("--exported_name", "--exported-name", required=True, help="name of the files")
-    parser.add_argument("--output_directory", "--output-directory", required=True, type=Path)
-    parser.add_argument("--op-params", "--op_params", default="{}", metavar="JSON", help='such as {"scale": 0.5}')
-    parser.add_argument("--target", choices=("iron", "host"), default="iron", help="host: for the simulated NPU")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print what the compilers are told and say")
-    return parser
+_INPUTS = ("--input_tensors", "--input-tensors")
 
 
-def _function(op_name: str) -> tuple[str, str]:
-    """File and name of the kernel function for an op. Raises ArgumentError."""
-    word = op_name.removeprefix("GGML_OP_").removeprefix("GGML_UNARY_OP_").lower()
-    known = set()
-    for path in sorted(PACKAGED.glob("*.py")):
-        for name in functions(path):
-            for prefix in ("ggml_op_", "ggml_unary_op_"):
-                if name == prefix + word:
-                    return path.name, name
-                if name.startswith(prefix):
-                    known.add(name.removeprefix(prefix).upper())
-    raise ArgumentError(f"no kernel function for the op {op_name!r}; there are {', '.join(sorted(known))}")
+class _Command(click.Command):
+    """Takes several values after one `--input_tensors`, as ggml-hsa's tool does."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        repeated: list[str] = []
+        within = False
+        for argument in args:
+            if argument.startswith("-"):
+                within = argument in _INPUTS
+            elif within and repeated[-1] not in _INPUTS:
+                repeated.append(_INPUTS[0])
+            repeated.append(argument)
+        return super().parse_args(context, repeated)
 
 
-def _entry(given: argparse.Namespace) -> dict[str, Any]:
-    source, name = _function(given.op_name)
+def _function(op_name: str) -> str:
+    """The kernel function for an op. Raises ArgumentError."""
+    function = for_op(op_name)
+    if function is None:
+        prefix = re.compile("ggml_(?:unary_)?op_")
+        known = {prefix.sub("", name).upper() for name in packaged() if prefix.match(name)}
+        raise ArgumentError(f"no kernel function for the op {op_name!r}; there are {', '.join(sorted(known))}")
+    return function
+
+
+def _json(text: str) -> Any:
     try:
-        op_params = json.loads(given.op_params)
+        return json.loads(text)
     except ValueError as error:
         raise ArgumentError(f"--op-params is not JSON: {error}") from None
-    return {
-        "kernel_name": name,
-        "kernel_source": source,
-        "arch": given.arch,
-        "input_tensors": given.input_tensors,
-        "output_tensor": given.output_tensor,
-        "exported_name": given.exported_name,
-        **({"op_params": op_params} if op_params != {} else {}),
-    }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the kernel that the arguments describe. Exit code 0 if it is there in the end, else 1."""
-    given = _parser().parse_args(arguments)
+@click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--op_name", "--op-name", required=True, help="GGML's name, such as ADD, GELU or MUL_MAT.")
+@click.option("--arch", required=True, help="aie2 or aie2p.")
+@click.option(*_INPUTS, multiple=True, required=True, metavar="DESC...", help='Such as "(1024,1,1,1)/bf16".')
+@click.option("--output_tensor", "--output-tensor", required=True, metavar="DESC")
+@click.option("--exported_name", "--exported-name", required=True, help="Name of the files.")
+@click.option("--output_directory", "--output-directory", required=True, type=click.Path(path_type=Path))
+@click.option("--op-params", "--op_params", default="{}", metavar="JSON", help='Such as {"scale": 0.5}.')
+@click.option("--target", type=click.Choice(["iron", "host"]), default="iron", help="host: for the simulated NPU.")
+@click.option("-v", "--verbose", is_flag=True, help="Print what the compilers are told and say.")
+def main(
+    op_name: str,
+    op_params: str,
+    output_directory: Path,
+    target: Literal["iron", "host"],
+    verbose: bool,
+    input_tensors: tuple[str, ...],
+    **fields: str,
+) -> None:
+    """Build one kernel. Exit code 0 if it is there in the end, else 1."""
     try:
-        (entry,) = read({"kernels": [_entry(given)]})
-        if isinstance(entry, Problem):
-            raise ArgumentError(str(entry))
-        with config.scope(jit_verbose=given.verbose or config.jit_verbose), open_executor(jobs=1) as executor:
-            return 0 if generate([entry], given.output_directory, given.target, executor) else 1
+        function = _function(op_name)
+        entry = {
+            "kernel_name": function,
+            "kernel_source": packaged()[function].name,
+            "input_tensors": list(input_tensors),
+            "op_params": _json(op_params),
+            **fields,
+        }
+        (kernel,) = read({"kernels": [entry]})
+        if isinstance(kernel, Problem):
+            raise ArgumentError(str(kernel))
+        with config.scope(jit_verbose=verbose or config.jit_verbose), open_executor(jobs=1) as executor:
+            made = generate([kernel], output_directory, target, executor)
     except (NpuTensorError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        raise click.ClickException(str(error)) from None
+    if not made:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m npu_tensor.ggml_hsa.build")

@@ -17,7 +17,7 @@ from npu_tensor.ggml_hsa.single_task import capture_task
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
-from npu_tensor.runtime.store.artifact import Request
+from npu_tensor.runtime.store.requests import Request
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["Entry", "Planned"]

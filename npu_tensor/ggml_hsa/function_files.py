@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["PACKAGED", "find", "function", "functions"]
+__all__ = ["find", "for_op", "function", "functions", "packaged"]
 
 PACKAGED: Final = Path(__file__).parent / "kernel_functions"
 """Where the kernel functions of this package are. They are loaded like users' own, which use the whole package."""
@@ -33,6 +33,18 @@ def find(source: str, directories: Sequence[Path]) -> Path:
                 return path.resolve()
     why = "; it is outside of them, and --kernels-dir can name its directory" if outside else ""
     raise ArgumentError(f"Kernel source not found: {source!r} (searched {', '.join(searched)}{why})")
+
+
+@cache
+def packaged() -> dict[str, Path]:
+    """Function -> file, of all kernel functions of this package."""
+    return {name: path for path in sorted(PACKAGED.glob("[a-z]*.py")) for name in functions(path)}
+
+
+def for_op(word: str) -> str | None:
+    """The function of this package for an op by GGML's name, in any case, such as "add" or "UNARY_GELU"."""
+    word = word.lower().removeprefix("ggml_op_").removeprefix("ggml_unary_op_")
+    return next((name for name in (f"ggml_op_{word}", f"ggml_unary_op_{word}") if name in packaged()), None)
 
 
 def function(path: Path, name: str) -> Callable[..., Any]:

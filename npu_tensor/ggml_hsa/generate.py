@@ -27,12 +27,11 @@ from npu_tensor._util.version import VERSION
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.build.simulated import HostBackend
-from npu_tensor.runtime.store.artifact import Artifact, Backend, Request
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.files import file_record, write_atomically
-from npu_tensor.runtime.store.keys import description, kernel_key
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST, read_manifest
+from npu_tensor.runtime.store.requests import Artifact, Backend, Request, description, kernel_key
 
 __all__ = ["BACKENDS", "Built", "Folder", "TargetName", "build", "built_from", "generate", "missing"]
 

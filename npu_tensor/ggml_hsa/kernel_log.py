@@ -54,43 +54,47 @@ def record_kernels(path: str | os.PathLike[str]) -> Iterator[None]:
         recorder.write()
 
 
-def follow(path: str) -> None:
-    """Record into the file that `config.record` names, until it names another one or the process ends."""
-    global _current
-    file = Path(path).absolute() if path else None
-    if _current is not None and _current.path == file:
+def follow() -> None:
+    """Record into the file that `config.record` names, where it names one; write what was recorded for others."""
+    _write()
+    events.keep_listening(_listener, config.in_use("record"))
+
+
+def _listener(event: events.Event) -> None:
+    if not config.record:
         return
-    _end()
-    if file is None:
-        return
-    if not file.parent.is_dir():
-        warn(f"{config.origin('record')}: there is no directory {file.parent}")
-        return
-    _current = _of_setting.setdefault(file, _Recorder(file))
-    events.listeners.append(_current.listen)
+    file = Path(config.record).absolute()
+    if file not in _recorders:
+        exists = file.parent.is_dir()
+        _recorders[file] = _Recorder(file) if exists else None
+        if not exists:
+            warn(f"{config.origin('record')}: there is no directory {file.parent}")
+    recorder = _recorders[file]
+    if recorder is not None:
+        recorder.listen(event)
 
 
 @atexit.register
-def _end() -> None:
+def _write() -> None:
     """Write what was recorded for the setting. A program that computes nothing leaves no file."""
-    global _current
-    recorder, _current = _current, None
-    if recorder is None:
-        return
-    events.listeners.remove(recorder.listen)
-    if recorder.plans and recorder.process == os.getpid():  # Not a child, which would replace it with less.
-        try:
-            recorder.write()
-        except ArgumentError as error:
-            warn(str(error))
+    for recorder in _recorders.values():
+        if recorder is not None and recorder.unsaved and recorder.process == os.getpid():  # Not a child, with less.
+            try:
+                recorder.write()
+            except ArgumentError as error:
+                warn(str(error))
 
 
 class _Recorder:
-    """Gathers the kernels of all plans that are made or run. process: the one that may write the file."""
+    """Gathers the kernels of all plans that are made or run.
+
+    process: the one that may write the file. unsaved: whether there are plans that the file does not have.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process = os.getpid()
+        self.unsaved = False
         self._lock = new_lock()
         self.plans: dict[int, Plan] = {}
         self._entries: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -103,6 +107,7 @@ class _Recorder:
             if isinstance(plan, Plan) and id(plan) not in self.plans:
                 with self._lock:
                     self.plans[id(plan)] = plan
+                    self.unsaved = True
                     for placed in plan.placed:
                         self._add(plan, placed)
 
@@ -139,6 +144,7 @@ class _Recorder:
     def write(self) -> None:
         """Write the file. Raises ArgumentError."""
         with self._lock:
+            self.unsaved = False
             entries = list(self._entries.values())
         text = json.dumps({"description": f"Recorded with npu_tensor {VERSION}.", "kernels": entries}, indent=4) + "\n"
         try:
@@ -161,8 +167,5 @@ class _Recorder:
         )
 
 
-_of_setting: Final[dict[Path, _Recorder]] = {}
-"""Who has recorded for the setting, by file: one that is named again keeps what it has."""
-
-_current: _Recorder | None = None
-"""Of them, who records now."""
+_recorders: Final[dict[Path, _Recorder | None]] = {}
+"""Of the setting, by file: one that is named again keeps what it has. None: the file cannot be written."""

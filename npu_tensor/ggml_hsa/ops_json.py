@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from inspect import Parameter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npu_tensor.dtypes import DType, as_dtype
@@ -188,13 +186,6 @@ def _described(spec: Spec) -> TensorDesc:
 # --- entries
 
 
-@cache
-def _packaged() -> dict[str, Path]:
-    """Function -> file, of all kernel functions of this package."""
-    files = sorted(kernel_source.PACKAGED.glob("[a-z]*.py"))
-    return {name: path for path in files for name in kernel_source.functions(path)}
-
-
 def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
     """The entry of a configuration that makes the kernel of a task of a planned graph.
 
@@ -226,10 +217,8 @@ def _plain(task: Task) -> dict[str, Any] | None:
     numbers = any(operand.layout is None for operand in task.inputs)
     if len(task.outputs) > 1 or numbers or not all(desc.is_contiguous for desc in (output, *inputs)):
         return None
-    for name in (f"{kind}_{word}" for word in words(task) for kind in ("ggml_op", "ggml_unary_op")):
-        path = _packaged().get(name)
-        if path is None:
-            continue
+    for name in filter(None, map(kernel_source.for_op, words(task))):
+        path = kernel_source.packaged()[name]
         function = kernel_source.function(path, name)
         params = _params(function, task.calls[0])
         try:

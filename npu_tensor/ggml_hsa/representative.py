@@ -15,6 +15,7 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import config_file
 from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.function_files import packaged
 
 __all__ = ["VARIANTS", "Variant", "entries"]
 
@@ -26,13 +27,12 @@ ALL: Final = (*FLOATS, *INTEGERS)
 class Variant(NamedTuple):
     """Kernels of one design in several dtypes.
 
-    family: what claims it. name: what is special. source, function: of `ggml_hsa.kernel_functions`. inputs, output:
-    descriptors with * for the dtype. says: words of the offer's reason that show the variant, or "".
+    family: what claims it. name: what is special. function: of `ggml_hsa.kernel_functions`. inputs, output: descriptors
+    with * for the dtype. says: words of the offer's reason that show the variant, or "".
     """
 
     family: str
     name: str
-    source: str
     function: str
     inputs: tuple[str, ...]
     output: str
@@ -48,26 +48,19 @@ def _elementwise() -> list[Variant]:
     float32 = "(8192,1,1,1)/f32"
     unary = {"exp": FLOATS, "tanh": FLOATS, "gelu": FLOATS, "gelu_erf": FLOATS, "silu": FLOATS, "round": FLOATS}
     return [
-        Variant(family, "one_stream", "unary_ops.py", "ggml_unary_op_relu", (long,), long),
-        Variant(family, "two_streams", "binary_ops.py", "ggml_op_add", (long, long), long),
-        Variant(family, "three_streams", "variants.py", "multiply_add", (long,) * 3, long, says="alternate"),
-        Variant(family, "four_streams", "variants.py", "multiply_add_add", (long,) * 4, long, says="alternate"),
-        Variant(family, "kept_row", "binary_ops.py", "ggml_op_add", (square, "(64,1,1,1)/*"), square, says="kept"),
-        Variant(family, "kept_column", "binary_ops.py", "ggml_op_mul", (square, "(1,64,1,1)/*"), square, says="kept"),
+        Variant(family, "one_stream", "ggml_unary_op_relu", (long,), long),
+        Variant(family, "two_streams", "ggml_op_add", (long, long), long),
+        Variant(family, "three_streams", "multiply_add", (long,) * 3, long, says="alternate"),
+        Variant(family, "four_streams", "multiply_add_add", (long,) * 4, long, says="alternate"),
+        Variant(family, "kept_row", "ggml_op_add", (square, "(64,1,1,1)/*"), square, says="kept"),
+        Variant(family, "kept_column", "ggml_op_mul", (square, "(1,64,1,1)/*"), square, says="kept"),
         Variant(
-            family,
-            "kept_row_and_column",
-            "variants.py",
-            "multiply_add",
-            (square, "(64,1,1,1)/*", "(1,64,1,1)/*"),
-            square,
-            says="kept",
+            family, "kept_row_and_column", "multiply_add", (square, "(64,1,1,1)/*", "(1,64,1,1)/*"), square, says="kept"
         ),
-        Variant(family, "repeated", "binary_ops.py", "ggml_op_mul", ("(64,6,4,1)/*", "(16,2,4,1)/*"), "(64,6,4,1)/*"),
+        Variant(family, "repeated", "ggml_op_mul", ("(64,6,4,1)/*", "(16,2,4,1)/*"), "(64,6,4,1)/*"),
         Variant(
             family,
             "padded_rows",
-            "binary_ops.py",
             "ggml_op_add",
             ("(1023,8,1,1)/*", "(1023,1,1,1)/*"),
             "(1023,8,1,1)/*",
@@ -76,22 +69,18 @@ def _elementwise() -> list[Variant]:
         Variant(
             family,
             "laid_out_by_the_host",
-            "binary_ops.py",
             "ggml_op_sub",
             (square, "(64,64,1,1)/*/(64,1,4096,4096)"),
             square,
             says="the host lays",
         ),
-        Variant(family, "two_sizes", "variants.py", "multiply_add", (long, long, float32), float32, ("bf16", "i8")),
-        Variant(family, "two_results", "variants.py", "exp_and_one_more", (long,), long, FLOATS),
-        Variant(family, "number", "variants.py", "times_number", (long,), long),
-        Variant(family, "select", "variants.py", "select", (long, long), long),
+        Variant(family, "two_sizes", "multiply_add", (long, long, float32), float32, ("bf16", "i8")),
+        Variant(family, "two_results", "exp_and_one_more", (long,), long, FLOATS),
+        Variant(family, "number", "times_number", (long,), long),
+        Variant(family, "select", "select", (long, long), long),
+        *(Variant(family, name, f"ggml_unary_op_{name}", (long,), long, dtypes) for name, dtypes in unary.items()),
         *(
-            Variant(family, name, "unary_ops.py", f"ggml_unary_op_{name}", (long,), long, dtypes)
-            for name, dtypes in unary.items()
-        ),
-        *(
-            Variant(family, f"to_{dtype}", "copies.py", "ggml_op_cpy", (long,), f"(8192,1,1,1)/{dtype}", others)
+            Variant(family, f"to_{dtype}", "ggml_op_cpy", (long,), f"(8192,1,1,1)/{dtype}", others)
             for dtype, others in {
                 "f32": ("bf16", "f16", "i8", "i16", "i32", "u8"),
                 "bf16": ("f32", "f16", "i8", "i16", "i32"),
@@ -104,32 +93,32 @@ def _elementwise() -> list[Variant]:
 
 def _rowwise() -> list[Variant]:
     family, rows, totals = "rowwise", "(64,32,1,1)/*", "(1,32,1,1)/*"
-    source, fused, long = "rows.py", "variants.py", "(65536,1,1,1)/*"
+    long = "(65536,1,1,1)/*"
     many, padded, vector = "(32768,64,1,1)/*", "(61,5,1,1)/*", "(64,1,1,1)/*"
     # A sum of i32 may need more than 32 bits, and float16 passes through bfloat16, which an index would show.
     summed, compared = (*FLOATS, "i8", "i16", "u8"), ("bf16", "f32", *INTEGERS)
     return [
-        Variant(family, "soft_max", source, "ggml_op_soft_max", (rows,), rows, FLOATS, "at a time in each"),
-        Variant(family, "norm", source, "ggml_op_norm", (rows,), rows, FLOATS),
-        Variant(family, "weights", fused, "weighted_rms_norm", (rows, "(64,1,1,1)/f32"), rows, FLOATS),
-        Variant(family, "two_streams", fused, "masked_soft_max", (rows, rows), rows, FLOATS),
-        Variant(family, "two_results", fused, "shifted_and_soft_max", (rows,), rows, FLOATS),
-        Variant(family, "number", fused, "times_number_soft_max", (rows,), rows, FLOATS),
-        Variant(family, "one_per_row", fused, "sum_of_shifted", (rows, totals), totals, FLOATS),
-        Variant(family, "sum", source, "ggml_op_sum_rows", (rows,), totals, summed),
-        Variant(family, "mean", source, "ggml_op_mean", (rows,), totals, FLOATS),
-        Variant(family, "argmax", source, "ggml_op_argmax", (rows,), "(32,1,1,1)/i32", compared),
-        Variant(family, "count_equal", source, "ggml_op_count_equal", (rows, rows), "(1,1,1,1)/i64", compared),
-        Variant(family, "padded_rows", source, "ggml_op_soft_max", (padded,), padded, FLOATS),
-        Variant(family, "parts", source, "ggml_op_soft_max", (many,), many, FLOATS, "for each of"),
-        Variant(family, "shared_row", source, "ggml_op_soft_max", (long,), long, FLOATS, "shared by"),
-        Variant(family, "shared_sum", source, "ggml_op_sum_rows", (long,), "(1,1,1,1)/*", summed, "shared by"),
-        Variant(family, "matrix_vector", "mul_mat.py", "ggml_op_mul_mat", (rows, vector), "(32,1,1,1)/*", FLOATS),
+        Variant(family, "soft_max", "ggml_op_soft_max", (rows,), rows, FLOATS, "at a time in each"),
+        Variant(family, "norm", "ggml_op_norm", (rows,), rows, FLOATS),
+        Variant(family, "weights", "weighted_rms_norm", (rows, "(64,1,1,1)/f32"), rows, FLOATS),
+        Variant(family, "two_streams", "masked_soft_max", (rows, rows), rows, FLOATS),
+        Variant(family, "two_results", "shifted_and_soft_max", (rows,), rows, FLOATS),
+        Variant(family, "number", "times_number_soft_max", (rows,), rows, FLOATS),
+        Variant(family, "one_per_row", "sum_of_shifted", (rows, totals), totals, FLOATS),
+        Variant(family, "sum", "ggml_op_sum_rows", (rows,), totals, summed),
+        Variant(family, "mean", "ggml_op_mean", (rows,), totals, FLOATS),
+        Variant(family, "argmax", "ggml_op_argmax", (rows,), "(32,1,1,1)/i32", compared),
+        Variant(family, "count_equal", "ggml_op_count_equal", (rows, rows), "(1,1,1,1)/i64", compared),
+        Variant(family, "padded_rows", "ggml_op_soft_max", (padded,), padded, FLOATS),
+        Variant(family, "parts", "ggml_op_soft_max", (many,), many, FLOATS, "for each of"),
+        Variant(family, "shared_row", "ggml_op_soft_max", (long,), long, FLOATS, "shared by"),
+        Variant(family, "shared_sum", "ggml_op_sum_rows", (long,), "(1,1,1,1)/*", summed, "shared by"),
+        Variant(family, "matrix_vector", "ggml_op_mul_mat", (rows, vector), "(32,1,1,1)/*", FLOATS),
     ]
 
 
 def _gemm() -> list[Variant]:
-    family, source, function, fused = "gemm", "mul_mat.py", "ggml_op_mul_mat", "variants.py"
+    family, function = "gemm", "ggml_op_mul_mat"
     dtypes = ("bf16", "f16", "f32", "i8", "i16", "u8")
     b, a, result = "(64,256,1,1)/*", "(64,128,1,1)/*", "(256,128,1,1)/*"
     by_rows = "(64,256,1,1)/*/(256,1,16384,16384)"
@@ -137,33 +126,33 @@ def _gemm() -> list[Variant]:
     odd = ("(33,47,1,1)/*", "(33,65,1,1)/*")
     batch, shared = ("(64,32,3,1)/*", "(64,48,3,1)/*"), ("(64,32,2,1)/*", "(64,48,4,3)/*")
     return [
-        Variant(family, "by_columns", source, function, (b, a), result, dtypes),
-        Variant(family, "by_rows", source, function, (by_rows, a), result, dtypes),
-        Variant(family, "padded", source, function, odd, "(47,65,1,1)/*", dtypes, "the host pads to"),
-        Variant(family, "batch", source, function, batch, "(32,48,3,1)/*", dtypes),
-        Variant(family, "shared_batch", source, function, shared, "(32,48,4,3)/*", dtypes),
-        Variant(family, "to_f32", source, function, (b, a), "(256,128,1,1)/f32", ("bf16", "f16")),
-        Variant(family, "to_i32", source, function, (b, a), "(256,128,1,1)/i32", ("i8", "i16", "u8")),
-        Variant(family, "bias_gelu", fused, "linear_gelu", (b, a, bias), result, FLOATS),
-        Variant(family, "bias_relu", fused, "linear_relu", (b, a, bias), result, dtypes),
-        Variant(family, "column", fused, "product_times_column", (b, a, column), result, dtypes),
-        Variant(family, "number", fused, "product_times_number", (b, a), result, dtypes),
+        Variant(family, "by_columns", function, (b, a), result, dtypes),
+        Variant(family, "by_rows", function, (by_rows, a), result, dtypes),
+        Variant(family, "padded", function, odd, "(47,65,1,1)/*", dtypes, "the host pads to"),
+        Variant(family, "batch", function, batch, "(32,48,3,1)/*", dtypes),
+        Variant(family, "shared_batch", function, shared, "(32,48,4,3)/*", dtypes),
+        Variant(family, "to_f32", function, (b, a), "(256,128,1,1)/f32", ("bf16", "f16")),
+        Variant(family, "to_i32", function, (b, a), "(256,128,1,1)/i32", ("i8", "i16", "u8")),
+        Variant(family, "bias_gelu", "linear_gelu", (b, a, bias), result, FLOATS),
+        Variant(family, "bias_relu", "linear_relu", (b, a, bias), result, dtypes),
+        Variant(family, "column", "product_times_column", (b, a, column), result, dtypes),
+        Variant(family, "number", "product_times_number", (b, a), result, dtypes),
     ]
 
 
 def _movement() -> list[Variant]:
-    family, source, cont, concat = "movement", "copies.py", "ggml_op_cont", "ggml_op_concat"
+    family, cont, concat = "movement", "ggml_op_cont", "ggml_op_concat"
     matrix, block, slab = "(128,64,1,1)/*", "(32,16,8,1)/*", "(32,64,1,1)/*"
     few, more = "(64,8,1,1)/*", "(64,16,1,1)/*"
     by_words, by_parts = ("f32", "i32"), ("bf16", "f16", "i8", "i16", "u8")
     return [
-        Variant(family, "transpose_words", source, cont, (f"{matrix}/(64,1,1,1)",), matrix, by_words, "DMA only"),
-        Variant(family, "transpose", source, cont, (f"{matrix}/(64,1,1,1)",), matrix, by_parts, "cores transpose"),
-        Variant(family, "permute", source, cont, (f"{block}/(1,256,32,1)",), block),
-        Variant(family, "slice", source, cont, (f"{slab}/(1,64,1,1)",), slab),
-        Variant(family, "repeat", source, "ggml_op_repeat", (few,), "(64,32,1,1)/*"),
-        Variant(family, "concat_rows", source, concat, (few, more), "(64,24,1,1)/*", op_params={"dim": 1}),
-        Variant(family, "concat_columns", source, concat, (few, "(32,8,1,1)/*"), "(96,8,1,1)/*"),
+        Variant(family, "transpose_words", cont, (f"{matrix}/(64,1,1,1)",), matrix, by_words, "DMA only"),
+        Variant(family, "transpose", cont, (f"{matrix}/(64,1,1,1)",), matrix, by_parts, "cores transpose"),
+        Variant(family, "permute", cont, (f"{block}/(1,256,32,1)",), block),
+        Variant(family, "slice", cont, (f"{slab}/(1,64,1,1)",), slab),
+        Variant(family, "repeat", "ggml_op_repeat", (few,), "(64,32,1,1)/*"),
+        Variant(family, "concat_rows", concat, (few, more), "(64,24,1,1)/*", op_params={"dim": 1}),
+        Variant(family, "concat_columns", concat, (few, "(32,8,1,1)/*"), "(96,8,1,1)/*"),
     ]
 
 
@@ -179,17 +168,17 @@ def _rope() -> list[Variant]:
         "yarn": ((x, positions), yarn),
     }
     return [
-        Variant(family, name, "embedding.py", function, inputs, x, FLOATS, op_params=params, float32="bfloat16")
+        Variant(family, name, function, inputs, x, FLOATS, op_params=params, float32="bfloat16")
         for name, (inputs, params) in settings.items()
     ]
 
 
 def _get_rows() -> list[Variant]:
-    family, source, function = "get_rows", "embedding.py", "ggml_op_get_rows"
+    family, function = "get_rows", "ggml_op_get_rows"
 
     def variant(name: str, features: int, taken: int, says: str = "") -> Variant:
         inputs, output = (f"({features},100,1,1)/*", f"({taken},1,1,1)/i32"), f"({features},{taken},1,1)/*"
-        return Variant(family, name, source, function, inputs, output, ALL, says)
+        return Variant(family, name, function, inputs, output, ALL, says)
 
     return [
         variant("one_pass", 64, 32, "passes over the table: 1,"),
@@ -206,7 +195,7 @@ def entries(arch: Arch) -> list[Entry]:
     kernels = [
         {
             "kernel_name": variant.function,
-            "kernel_source": variant.source,
+            "kernel_source": packaged()[variant.function].name,
             "arch": arch,
             "input_tensors": [text.replace("*", dtype) for text in variant.inputs],
             "output_tensor": variant.output.replace("*", dtype),

@@ -42,12 +42,9 @@ _listener = partial(show)
 """The setting's own, so that it never ends what a program has begun with `show`."""
 
 
-def follow(level: int) -> None:
-    """Begin or end to listen, as `config.debug` says.
-
-    What only runs again is printed, too, and who asks for nothing pays for nothing.
-    """
-    events.keep_listening(_listener, level > 0)
+def follow() -> None:
+    """Listen while `config.debug` asks for something: also to kernels that only run again."""
+    events.keep_listening(_listener, config.in_use("debug"))
 
 
 def show_code(language: str, name: str, text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, cast, overload
 
 from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
@@ -232,7 +232,7 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
 
 
 def _kind(device: str) -> Kind:
-    return parse_uri(device).scheme
+    return cast(Kind, parse_uri(device).scheme)
 
 
 def _kernel_tip(row: Row) -> str:

@@ -7,9 +7,9 @@ with events.listen(logs.log):  # whatever the setting
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 from npu_tensor import events
+from npu_tensor.config import config
 
 __all__ = ["follow", "log"]
 
@@ -21,13 +21,15 @@ def log(event: events.Event) -> None:
     _logger.debug("%s", event)
 
 
-_listener = partial(log)
-"""The setting's own, so that it never ends what a program has begun with `log`."""
+def _listener(event: events.Event) -> None:
+    """The setting's own, so that it never ends what a program has begun with `log`."""
+    if config.log:
+        log(event)
 
 
-def follow(wanted: bool) -> None:
-    """Begin or end to log all events, as `config.log` says; to stderr, unless the program has set up logging."""
-    if events.keep_listening(_listener, wanted):
+def follow() -> None:
+    """Log all events while `config.log` asks for it; to stderr, unless the program has set up logging."""
+    if events.keep_listening(_listener, config.in_use("log")):
         _logger.setLevel(logging.DEBUG)
         if not _logger.hasHandlers():
             _logger.addHandler(logging.StreamHandler())

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, get_args
 
 from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.config import Fallback, Policy, config
+from npu_tensor.config import Policy, config
 from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.planner.costs import MEASURES, Measure
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.backends import close_devices, open_device, preferred_uris
-from npu_tensor.runtime.devices.device_uri import DeviceUri, split_uris
+from npu_tensor.runtime.devices.device_uri import split_uris
 from npu_tensor.runtime.devices.host import allocator, forget_host_devices, host_step
+from npu_tensor.runtime.devices.kind import DeviceUri
 from npu_tensor.task import Accelerator, AsynchronousDevice
 
 __all__ = [
@@ -197,18 +198,7 @@ def reset_plans() -> None:
             selection.plans, selection.single_plans = {}, {}  # Those that are being made do not come back.
 
 
-_fallback: Fallback | None = None
-"""What plans were made under: with another value an op that the CPU runs may be an error, or be warned of."""
-
-
-def _follow_fallback(value: Fallback) -> None:
-    global _fallback
-    if value != _fallback:
-        _fallback = value
-        reset_plans()
-
-
-config.follow("fallback", _follow_fallback)
+config.follow("fallback", reset_plans)  # With another value an op that the CPU runs may be an error, or a warning.
 
 
 def reset() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.observe.explanation import Explanation
-from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
+from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
 __all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
 
@@ -74,7 +74,7 @@ def classify(pixels: nt.Tensor, layers: Layers) -> nt.Tensor:
 
 def emulating(uri: str) -> str:
     """The URIs with float32 emulated by NPUs, real or simulated, that do not say what to do with it."""
-    return ",".join(parse_uri(single).with_default("float32", "emulate").text for single in split_uris(uri))
+    return ",".join(with_default(parse_uri(single), "float32", "emulate").text for single in split_uris(uri))
 
 
 def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:

@@ -33,16 +33,16 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.observe.drawing import text
 from npu_tensor.planner import selection
-from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.devices.device_uri import parse_uri, with_default
 from npu_tensor.runtime.devices.host import allocator, host_devices
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, nmse, tolerance
 from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.runtime.store.background import finish_builds
-from npu_tensor.runtime.store.builtin import no_kernels
+from npu_tensor.runtime.store.ready_kernels import no_kernels
 from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
-from npu_tensor.tools.versions import machine_information, single_uri
+from npu_tensor.tools.report import machine_information, single_uri
 
 __all__ = ["FAMILIES", "HEADINGS", "CaseRow", "Report", "case_names", "run_cases", "selftest"]
 
@@ -179,7 +179,7 @@ def run_cases(uri: str, names: Iterable[str]) -> Iterator[CaseRow]:
     for start in range(0, len(entries), BATCH):
         batch = [
             # What becomes of float32 is part of the URI.
-            (_opened(asked.with_default("float32", entry.float32).text), entry)
+            (_opened(with_default(asked, "float32", entry.float32).text), entry)
             for entry in entries[start : start + BATCH]
         ]
         answers = [device.claim(entry.planned.task) for device, entry in batch]

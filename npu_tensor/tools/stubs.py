@@ -147,7 +147,7 @@ _PUBLIC_IMPORTS = """\
 from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
 from npu_tensor.config import config as config
-from npu_tensor.functions.device_listing import list_devices as list_devices
+from npu_tensor.runtime.devices.backends import list_devices as list_devices
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.errors import (
 {errors}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from browser_page import READABLE, Box, Rendered, Show, overlaps
+from paths import EXAMPLES
 
 from npu_tensor.runtime.sim import host_compiler
 
-# The two with every kind of picture: graphs and profiles, and timelines. tests/notebooks runs all of them.
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+# The two with every kind of picture: graphs and profiles, and timelines. tests/examples runs all of them.
 NOTEBOOKS = (EXAMPLES / "02_why_on_the_cpu.ipynb", EXAMPLES / "04_inside_a_kernel.ipynb")
 
 # Without a compiler there is nothing to be simulated, and no picture of it.

@@ -3,17 +3,17 @@
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from paths import GOLDEN
 
 import npu_tensor as nt
 from npu_tensor.ops import OPS
 
-FILE = Path(__file__).resolve().parents[1] / "golden" / "ggml.npz"
+FILE = GOLDEN / "ggml.npz"
 with np.load(FILE) as _stored:
     VALUES = dict(_stored)
 CASES = {case["name"]: case for case in json.loads(str(VALUES["cases"]))}

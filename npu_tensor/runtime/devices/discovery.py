@@ -20,7 +20,7 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import pci_numbers
 
 if TYPE_CHECKING:
-    from npu_tensor.runtime.devices.device_uri import DeviceUri
+    from npu_tensor.runtime.devices.kind import DeviceUri
 
 __all__ = ["Discovery", "LeftOut", "PhysicalDevice", "compatible", "discover", "physical_devices", "select"]
 
@@ -249,4 +249,4 @@ def _named(selector: str, uri: DeviceUri, found: Discovery) -> PhysicalDevice:
 @cache
 def _warn_about_ordinals() -> None:
     """Once per process, and only where there are several NPUs to confuse."""
-    warn("the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor devices` lists")
+    warn("the ordinals of NPUs may change across reboots; use npu://<id> with an id that `npu-tensor info` lists")

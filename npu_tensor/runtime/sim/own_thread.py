@@ -6,6 +6,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -39,7 +41,7 @@ class OwnThread:
             else:
                 future.set_result(result)
 
-        self._calls.put(run)
+        self._calls.put(partial(copy_context().run, run))
         return future.result()
 
 

@@ -21,12 +21,10 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
-from npu_tensor.runtime.store.artifact import Artifact, Backend, Request
 from npu_tensor.runtime.store.background import Build, builds
-from npu_tensor.runtime.store.builtin import ready_directories
 from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.keys import description, folder, kernel_key
-from npu_tensor.runtime.store.ready_kernels import KernelDirectory
+from npu_tensor.runtime.store.ready_kernels import KernelDirectory, ready_directories
+from npu_tensor.runtime.store.requests import Artifact, Backend, Request, description, folder, kernel_key
 
 __all__ = ["KernelLibrary"]
 
@@ -116,7 +114,7 @@ class KernelLibrary:
     def _look_up(self, request: Request) -> Artifact:
         tried = []
         for directory in self._kernel_directories():
-            ready = directory.find(request, self.backend)
+            ready = directory.look_up(request, self.backend)
             if isinstance(ready, Artifact):
                 _emit_hit(request, ready, str(directory.root))
                 return ready
@@ -156,11 +154,9 @@ class KernelLibrary:
             raise BuildError(missing)
 
     def _cached(self, request: Request, place: str, key: str) -> Artifact | None:
-        found = store.find(place, request.name, key)
-        if found is None:
-            return None
-        artifact = Artifact(found.name, key, found.files, "cache", found.description)
-        _emit_hit(request, artifact, "cache")
+        artifact = store.load(place, request.name, key)
+        if artifact is not None:
+            _emit_hit(request, artifact, "cache")
         return artifact
 
     def _kernel_directories(self) -> Sequence[KernelDirectory]:
@@ -184,10 +180,10 @@ class KernelLibrary:
                     seconds = time.perf_counter() - start
                     events.emit(events.BuildFinished(request.name, key, self.backend.name, seconds, failed))
 
-        made, new = store.get_or_build(place, request.name, key, build, described, force)
+        artifact, new = store.get_or_build(place, request.name, key, build, described, force)
         if new and config.jit_verbose:
-            print(f"{request.name}: {', '.join(map(str, made.files.values()))}", file=sys.stderr)
-        return Artifact(made.name, key, made.files, "built" if new else "cache", made.description)
+            print(f"{request.name}: {', '.join(map(str, artifact.files.values()))}", file=sys.stderr)
+        return artifact._replace(origin="built") if new else artifact
 
 
 def _pending(request: Request) -> BuildError:

@@ -6,6 +6,12 @@
 A kernel is found by the digest of its design, so it may have any name. Every file is verified before it is used.
 Directories of ggml-hsa hold `<name>.pdi` and `<name>_insts.bin` alone, which XRT for Python cannot run: they are named
 in the reason.
+
+    builtin_targets()           # ("aie2",)
+    no_kernels("aie2p")         # "no kernels for `aie2p`: built-in targets are aie2; set GGML_HSA_KERNEL_DIR or ..."
+
+The kernels that are part of the package are such a directory too, which `NPU_TENSOR_KERNEL_TARGETS=aie2 python -m
+npu_tensor.ggml_hsa --builtin` makes before a wheel is built. Without that the package has no such directory.
 """
 
 from __future__ import annotations
@@ -20,12 +26,28 @@ from typing import Any, Final
 from npu_tensor import events
 from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store.artifact import ABI, Artifact, Backend, Request
+from npu_tensor.runtime.store.directories import readable, untrusted
 from npu_tensor.runtime.store.files import SUFFIX, file_record, read_file
-from npu_tensor.runtime.store.keys import design_digest, kernel_key
+from npu_tensor.runtime.store.kernel_cache import store
+from npu_tensor.runtime.store.requests import ABI, Artifact, Backend, Request, design_digest, folder, kernel_key
 
-__all__ = ["EXPORTED_NAME", "MANIFEST", "KernelDirectory", "read_description", "read_manifest"]
+__all__ = [
+    "BUILTIN",
+    "EXPORTED_NAME",
+    "MANIFEST",
+    "KernelDirectory",
+    "builtin_targets",
+    "no_kernels",
+    "read_description",
+    "read_manifest",
+    "ready_directories",
+]
+
+BUILTIN: Final = Path(__file__).parents[2] / "builtin_kernels"
+"""Where the kernels of the package are."""
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -85,7 +107,7 @@ class KernelDirectory:
         self._lock = new_lock()
         self._indexed: dict[str, tuple[object, dict[str, dict[str, Any]]]] = {}
 
-    def find(self, request: Request, backend: Backend) -> Artifact | str:
+    def look_up(self, request: Request, backend: Backend) -> Artifact | str:
         """The kernel, verified, or in words why it is not taken from here."""
         directory = self.root / request.design.arch
         try:
@@ -176,3 +198,43 @@ def _why_not(
     if os.path.exists(directory / f"{request.name}.pdi"):
         return f"{directory / request.name}.pdi is a bare PDI, which pyxrt cannot run: it needs the .xclbin"
     return f"{directory} has no {request.name}"
+
+
+def builtin_targets() -> tuple[str, ...]:
+    """The arrays that the package brings kernels for."""
+    return tuple(arch for arch in ARRAYS if (BUILTIN / arch / MANIFEST).is_file())
+
+
+def ready_directories() -> tuple[Path, ...]:
+    """Where ready kernels are looked for: in those of `config.ready_kernel_dirs`, then in the package.
+
+    Raises ArgumentError if one of the former does not exist, or if other users can write to it.
+    """
+    asked = config.ready_kernel_dirs()
+    for path in asked:
+        if reason := untrusted(path):
+            raise ArgumentError(
+                f"{config.origin('kernel_dirs')} names {str(path)!r}, which {reason}, and its kernels would run as "
+                "this user; NPU_TENSOR_TRUST_CACHE=1 allows that"
+            )
+    return (*asked, *([BUILTIN] if builtin_targets() else []))
+
+
+def no_kernels(arch: str, backend: Backend | None = None) -> str | None:
+    """Why there can be no kernels for an array, and what to do; None where some are ready or can be built.
+
+    backend: what would build them, by default `IronBackend`. Raises ArgumentError as `ready_directories` does.
+    """
+    if backend is None:
+        from npu_tensor.runtime.build.iron import IronBackend
+
+        backend = IronBackend()
+    missing = backend.missing()
+    if config.jit != "off" and missing is None:
+        return None
+    cached = (directory / folder(arch, backend) for directory in readable(store.root))
+    if any(directory.is_dir() for directory in (*(ready / arch for ready in ready_directories()), *cached)):
+        return None
+    targets = ", ".join(builtin_targets()) or "none"
+    build = f"install mlir-aie ({missing})" if missing else "set NPU_TENSOR_JIT=wait, so that they are built"
+    return f"no kernels for `{arch}`: built-in targets are {targets}; set GGML_HSA_KERNEL_DIR or {build}"

@@ -22,7 +22,7 @@ from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 from npu_tensor.tools.calibrate.npu import measure_npu
 from npu_tensor.tools.calibrate.probes import Unclear
 from npu_tensor.tools.calibrate.processor import measure_processor
-from npu_tensor.tools.versions import single_uri
+from npu_tensor.tools.report import single_uri
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice

@@ -1,0 +1,63 @@
+"""The command `npu-tensor info`: what a bug report needs to say of this machine."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import click
+
+from npu_tensor.cli.config import print_settings, setting_rows
+from npu_tensor.cli.device_option import search_path_options
+from npu_tensor.observe.drawing.terminal import print_table
+
+__all__ = ["info"]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object; its `reason` says why there is no NPU.")
+@search_path_options
+def info(as_json: bool) -> None:
+    """Print versions, processor, devices, arrays and settings.
+
+    Devices are all NPUs together, each NPU, the CPU and the simulated NPUs, each with its URI. Also says why there is
+    no NPU, which devices of XRT are not used, and which arrays kernels can be made for.
+    """
+    from npu_tensor.tools.report import report
+
+    facts = report()
+    settings = setting_rows()
+    if as_json:
+        facts["settings"] = [row._asdict() for row in settings]
+        click.echo(json.dumps(facts, indent=2, default=str))
+        return
+    features = facts["system"].pop("features", None)
+    print_table("system", ("", ""), facts["system"].items())
+    if features is not None:
+        click.echo(textwrap.fill(f"features: {features}", 100, subsequent_indent=" " * 10))
+    print_table(
+        "devices",
+        ("URI", "ordinal", "PCI address", "name", "arch", "columns"),
+        (
+            (
+                device["uri"],
+                "" if device["ordinal"] is None else f"npu:{device['ordinal']}",
+                device["pci_address"],
+                device["name"],
+                device["arch"],
+                device["columns"] or "",
+            )
+            for device in facts["devices"]
+        ),
+    )
+    for device in facts["left_out"]:
+        click.echo(f"not used: {device}")
+    if facts["reason"]:
+        click.echo(f"no NPU: {facts['reason']}\n`npu-tensor doctor` says what is missing and how to fix it")
+    print_table(
+        "arrays",
+        ("arch", "columns", "cores", "also called"),
+        ((row["arch"], row["columns"], row["cores"], ", ".join(row["names"])) for row in facts["arrays"]),
+    )
+    click.echo(f"here: {facts['this_array']}")
+    print_settings(settings)

@@ -1,0 +1,24 @@
+"""The kind of device `cpu`: this machine's processor, which is never opened and takes everything."""
+
+from __future__ import annotations
+
+import platform
+from typing import Final
+
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.kind import DeviceKind, ListedDevice, Listing
+
+__all__ = ["CPU"]
+
+
+def _selectors(uri: str, path: str) -> tuple[str, ...]:
+    if path:
+        raise DeviceError(f"{uri}: there is one CPU device, cpu", code="INVALID_ARGUMENT")
+    return ()
+
+
+def _list() -> Listing:
+    return Listing([ListedDevice("cpu", "", None, "", "this machine's processor", platform.machine(), 0)], [], "")
+
+
+CPU: Final = DeviceKind(("cpu",), (), _selectors, _list, lambda uri: {})

@@ -1,0 +1,77 @@
+"""The back end for the simulated NPU: the C++ of a design, compiled for this machine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from npu_tensor.dataflow.design import Design, KernelFunction, Source
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_compiler import Entry
+from npu_tensor.runtime.store.requests import Request
+
+__all__ = ["HostBackend", "entries"]
+
+
+class HostBackend:
+    """Makes one shared library per source of a design: ".so", and "_1.so" and so on where cores run different ones."""
+
+    name = "host"
+    formats: tuple[tuple[str, ...], ...] = ((host_compiler.SUFFIX,),)
+
+    def missing(self) -> str | None:
+        """Why there is no C++ compiler, or None."""
+        return host_compiler.reason()
+
+    def toolchain(self) -> str:
+        """Such as "host-gcc12.2.0"."""
+        return host_compiler.toolchain()
+
+    def ingredients(self, design: Design) -> dict[str, Any]:
+        """Compiler, flags and headers of every source, and what the code expects of the processor."""
+        sources = {
+            suffix: host_compiler.ingredients(source, design.array.arch)
+            for suffix, (source, _) in _sources(design).items()
+        }
+        return {"processor": " ".join(sorted(host_target().features)), "sources": sources}
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        """Libraries use all instructions of the machine that made them; one without these would end the process."""
+        lacking = set(str(ingredients.get("processor", "unknown")).split()) - host_target().features
+        return f"this processor lacks {', '.join(sorted(lacking))}" if lacking else None
+
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        """Compile every source, or take its library from the cache: kernels of several shapes share sources."""
+        files = {}
+        for suffix, (source, functions) in _sources(request.design).items():
+            library = host_compiler.library(source, request.design.array.arch, functions, force)
+            files[suffix] = directory / f"kernel{suffix}"
+            shutil.copyfile(library.files[host_compiler.SUFFIX], files[suffix])
+        return files
+
+
+def entries(design: Design, files: Mapping[str, Path], description: Mapping[str, Any]) -> dict[str, Entry]:
+    """How to call the functions of a design whose libraries these files are. Raises BuildError."""
+    entry_points: dict[str, Entry] = {}
+    for suffix, (source, functions) in _sources(design).items():
+        if suffix not in files:
+            raise BuildError(f"the library {suffix} of {design.name} is missing")
+        loaded = host_compiler.load(files[suffix], description["files"][suffix]["sha256"], source, functions)
+        entry_points |= {function.symbol: loaded.entry(function) for function in functions}
+    return entry_points
+
+
+def _sources(design: Design) -> dict[str, tuple[Source, list[KernelFunction]]]:
+    """The sources of a design with their functions, by the suffix of their libraries."""
+    functions: dict[Source, list[KernelFunction]] = {}
+    for function in design.functions:
+        functions.setdefault(function.source, []).append(function)
+    suffix = host_compiler.SUFFIX
+    return {
+        suffix if not number else f"_{number}{suffix}": (source, functions[source])
+        for number, source in enumerate(functions)
+    }

@@ -1,0 +1,61 @@
+"""The kind of devices `sim`: simulated NPUs, `sim:npu1`, `sim:npu2`, and several as one device, `sim:npu2x2`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from npu_tensor._util.interrupts import import_whole
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.kind import ARRAY_OPTIONS, DeviceKind, DeviceUri, ListedDevice, Listing
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.task import Accelerator, Step, Task
+
+__all__ = ["SIM", "SIMULATED"]
+
+SIMULATED: Final = {array.device: array for array in ARRAYS.values()}
+"""The arrays there is a simulator for, by the names that follow `sim:`."""
+
+MOST_SIMULATED: Final = 16
+"""Simulated NPUs in one logical device; each takes memory and a thread."""
+
+
+def _selectors(uri: str, path: str) -> tuple[str, ...]:
+    match = re.fullmatch(rf"({'|'.join(SIMULATED)})(?:x([0-9]{{1,3}}))?", path.casefold())
+    if match is None:
+        known = ", ".join(f"sim:{name}" for name in SIMULATED)
+        raise DeviceError(
+            f"{uri}: there is no simulated {path or 'device without a name'}; there are {known}, and sim:npu2x2 for "
+            "two as one device",
+            code="NOT_FOUND",
+        )
+    count = int(match[2] or 1)
+    if not 1 <= count <= MOST_SIMULATED:
+        raise DeviceError(f"{uri}: 1 to {MOST_SIMULATED} simulated NPUs make a device", code="OUT_OF_RANGE")
+    return (match[1],) * count
+
+
+def _list() -> Listing:
+    devices = [
+        ListedDevice(f"sim:{name}", "", None, "", f"simulated {name}", array.arch, array.columns)
+        for name, array in SIMULATED.items()
+    ]
+    return Listing(devices, [], "")
+
+
+def _information(uri: DeviceUri) -> dict[str, str]:
+    from npu_tensor.runtime.sim import host_compiler
+
+    return {"compiler": host_compiler.toolchain()}
+
+
+def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
+    import_whole("npu_tensor.runtime.sim.simulated_device")  # which imports greenlet
+    from npu_tensor.runtime.sim.simulated_device import simulated
+
+    return simulated(uri.text, allocator)
+
+
+SIM: Final = DeviceKind(("sim",), ARRAY_OPTIONS, _selectors, _list, _information, _open)

@@ -1,0 +1,172 @@
+"""The simulated array: loads designs and runs them on the bytes of device buffers.
+
+    loaded = SimulatedArray(ARRAYS["aie2p"]).load(design)
+    counters = loaded.run([x.device, y.device])
+
+Workers and DMAs are coroutines, and data moves exactly as access patterns and dims say. The counters of a run say what
+the array would have computed and moved; when is only worked out where a timeline is recorded. Fifos, core buffers and
+the position of every worker in its endless loop are kept from run to run.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+
+from npu_tensor.dataflow.array import Array
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.cost import Counters
+from npu_tensor.dataflow.design import Design, RuntimeParameter, Source
+from npu_tensor.errors import ArgumentError, BuildError, LaunchError
+from npu_tensor.runtime.sim import timeline
+from npu_tensor.runtime.sim.clocks import RunClock
+from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, compile_source
+from npu_tensor.runtime.sim.machine import LeftInFifo, Machine
+from npu_tensor.runtime.sim.own_thread import OwnThread
+from npu_tensor.runtime.sim.tile_memory import Bytes
+
+__all__ = ["LoadedDesign", "SimulatedArray"]
+
+
+class SimulatedArray:
+    """One NPU, or the first `columns` columns of it. It runs one design at a time, whichever thread asks.
+
+    bytes_per_second: between host memory and array, for timelines; by default as published for matrix products.
+    """
+
+    def __init__(self, array: Array, columns: int | None = None, bytes_per_second: float | None = None) -> None:
+        self.array = array
+        self.columns = array.columns if columns is None else columns
+        self.bytes_per_second = array.ddr_bytes_per_second if bytes_per_second is None else bytes_per_second
+        if not 1 <= self.columns <= array.columns:
+            raise ArgumentError(f"{array.device} has {array.columns} columns, not {columns}")
+        self._start_thread()
+
+    def load(
+        self, design: Design, strict: bool = True, entries: Mapping[str, Entry] | None = None
+    ) -> LoadedDesign:
+        """Check a design and put it into the array.
+
+        strict: whether a run that leaves something in the array is an error. entries: its functions by symbol; by
+        default they are compiled for this machine. Raises BuildError with every violation that `check` finds, or with
+        what the compiler says.
+        """
+        if design.arch != self.array.arch or design.columns > self.columns:
+            raise BuildError(
+                f"{design.name} is made for {design.columns} columns of {design.arch}, "
+                f"this array has {self.columns} of {self.array.arch}"
+            )
+        violations = check(design)
+        if violations:
+            raise BuildError(f"{design.name} breaks the limits of the array:\n" + "\n".join(map(str, violations)))
+        return LoadedDesign(self, design, _entries(design) if entries is None else entries, strict)
+
+    def _start_thread(self) -> None:
+        # Coroutines can only be resumed in the thread that they were started in.
+        self._thread = OwnThread(f"simulated {self.array.device}")
+        self._process = os.getpid()
+
+    @property
+    def thread(self) -> OwnThread:
+        """Where everything in the array runs."""
+        if self._process != os.getpid():  # Threads do not survive a fork.
+            self._start_thread()
+        return self._thread
+
+
+def _entries(design: Design) -> dict[str, Entry]:
+    compiled: dict[Source, CompiledSource] = {}
+    entries = {}
+    for function in design.functions:
+        if function.source not in compiled:
+            same = [other for other in design.functions if other.source == function.source]
+            compiled[function.source] = compile_source(function.source, design.array.arch, same)
+        entries[function.symbol] = compiled[function.source].entry(function)
+    return entries
+
+
+class LoadedDesign:
+    """A design in the array, ready to run.
+
+    leftovers: what the last run left in fifos and transfers. timeline: of the last run, or of
+    an earlier one that took the same course, if somebody records them.
+    """
+
+    def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry], strict: bool) -> None:
+        self.array = array
+        self.design = design
+        self.strict = strict
+        self.leftovers: tuple[LeftInFifo, ...] = ()
+        self.timeline: timeline.Timeline | None = None
+        self._entries = entries
+        self._machine: Machine | None = array.thread.call(self._start)
+
+    def run(self, buffers: Sequence[Bytes], words: Sequence[int] = ()) -> Counters:
+        """Run the design once.
+
+        buffers: bytes in device memory, one per host buffer, in order. words: int32, for every runtime parameter.
+        Raises ArgumentError if these do not fit, LaunchTimeout if the run does not end, LaunchError if a kernel
+        function fails, writes beyond its objects, or (strict) if something is left in the array. After an error the
+        array starts anew, as after a reset.
+        """
+        self._check_arguments(buffers, words)
+        return self.array.thread.call(lambda: self._run(buffers, words))
+
+    def _start(self) -> Machine:
+        machine = Machine(self.design, self._entries)
+        self._process = os.getpid()
+        self._end = weakref.finalize(self, _close, self.array.thread, machine, self._process)
+        self._end.atexit = False
+        return machine
+
+    def _run(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
+        if self._machine is None or self._process != os.getpid():
+            self._machine = self._start()
+        machine = self._machine
+        clock = None
+        if timeline.wanted(self.design):
+            clock = RunClock(self.design.array, machine.rings, self.array.bytes_per_second)
+        self.timeline = None
+        try:
+            counters = machine.run(buffers, words, clock)
+            self.leftovers = machine.leftovers()
+            if self.leftovers and self.strict:
+                left = "; ".join(map(str, self.leftovers))
+                raise LaunchError(f"{self.design.name} leaves data in the array: {left}")
+        except BaseException:
+            self._machine = None
+            self._end.detach()
+            machine.close()
+            raise
+        if clock is not None:
+            self.timeline = clock.timeline(self.design.name)
+            timeline.keep(self.design, self.timeline)
+        else:
+            self.timeline = timeline.earlier(self.design)
+        return counters
+
+    def _check_arguments(self, buffers: Sequence[Bytes], words: Sequence[int]) -> None:
+        expected = self.design.host_buffers
+        if len(buffers) != len(expected):
+            raise ArgumentError(f"{self.design.name} takes {len(expected)} buffers, but {len(buffers)} were given")
+        for memory, buffer in zip(buffers, expected, strict=True):
+            if memory.dtype != "uint8" or memory.ndim != 1 or not memory.flags.c_contiguous:
+                raise ArgumentError(f"buffer {buffer.name} must be a contiguous vector of bytes")
+            if memory.nbytes < buffer.type.nbytes:
+                raise ArgumentError(f"buffer {buffer.name} needs {buffer.type.nbytes} bytes and has {memory.nbytes}")
+        for parameter in self.design.parameters:
+            _check_words(parameter, words)
+
+
+def _close(thread: OwnThread, machine: Machine, process: int) -> None:
+    if process == os.getpid():  # The coroutines of a parent process belong to a thread that is not in this one.
+        thread.post(machine.close)
+
+
+def _check_words(parameter: RuntimeParameter, words: Sequence[int]) -> None:
+    if len(words) != parameter.words:
+        raise ArgumentError(f"parameter {parameter.name} has {parameter.words} words, but {len(words)} were given")
+    for word in words:
+        if not -(1 << 31) <= word < 1 << 32:
+            raise ArgumentError(f"parameter {parameter.name}: {word} is not a 32-bit word")

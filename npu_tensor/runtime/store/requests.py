@@ -1,0 +1,138 @@
+"""Requests for kernels: what is asked for, the files that answer it, who can build them, and the keys of the cache.
+
+    request = Request("add-1024bf16-1024bf16-1024bf16", design, tensors)
+    artifact = KernelLibrary(HostBackend()).find(request)
+    artifact.files[".so"]
+
+    design_digest(design)                       what the kernel computes and how: the same on every machine
+    kernel_key(description(request, backend))   that and what builds it here: compilers, flags, headers
+
+A cached kernel is found by its key; a precompiled one, made by whatever compiler, by the digest of its design.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from npu_tensor.dataflow.design import Design
+
+__all__ = [
+    "ABI",
+    "Artifact",
+    "Backend",
+    "Origin",
+    "Request",
+    "description",
+    "design_digest",
+    "folder",
+    "kernel_key",
+]
+
+ABI = 1
+"""Counts the changes after which an artefact made before can no longer be used. Part of every key and description."""
+
+Origin = Literal["memory", "precompiled", "cache", "built"]
+"""Where a kernel came from, in the order in which these places are asked."""
+
+
+class Request(NamedTuple):
+    """A kernel that is needed.
+
+    name: canonical GGML name, see `kernel_name`. tensors: descriptors as `TensorDesc` writes them, the outputs first.
+    op_params: the attributes of the ops as bytes; empty where the name says all.
+    """
+
+    name: str
+    design: Design
+    tensors: tuple[str, ...] = ()
+    op_params: bytes = b""
+
+
+class Artifact(NamedTuple):
+    """The files of a kernel, complete and verified.
+
+    key: 64 hexadecimal digits. files: by suffix, such as ".so", ".xclbin", "_insts.bin" or ".elf"; all of one of the
+    back end's formats, perhaps among others. Another process may remove those of the cache at any time to make room:
+    ask for the kernel again if one cannot be opened. description: the JSON sidecar.
+    """
+
+    name: str
+    key: str
+    files: Mapping[str, Path]
+    origin: Origin
+    description: Mapping[str, Any]
+
+
+class Backend(Protocol):
+    """What turns a design into files.
+
+    name: "host" or "iron". formats: of each form that a kernel may have, the suffixes of the files it takes.
+    """
+
+    name: str
+    formats: tuple[tuple[str, ...], ...]
+
+    def missing(self) -> str | None:
+        """Why nothing can be built here, and what to install, in one sentence; None if it can. Never raises."""
+        ...
+
+    def toolchain(self) -> str:
+        """Compilers and versions in one word that is fit for a directory, such as "host-gcc12.2"."""
+        ...
+
+    def ingredients(self, design: Design) -> dict[str, Any]:
+        """What the files follow from besides the design, as JSON: flags, digests of headers, compilers. For the key."""
+        ...
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        """Why files that were made elsewhere from these ingredients cannot be used here; None if they can."""
+        ...
+
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        """Make all files below `directory`, an empty one, and return them by suffix; compilers' output in build.log.
+
+        force: whether to make anew what kernels share, too. Raises BuildError with what the compiler says.
+        """
+        ...
+
+
+def design_digest(design: Design) -> str:
+    """SHA-256 of a design with the text of its sources, as 64 hexadecimal digits.
+
+    Predicted costs do not count: they change nothing in the files.
+    """
+    functions = tuple(replace(function, cycles=0, program_bytes=0) for function in design.functions)
+    return hashlib.sha256(repr(replace(design, functions=functions)).encode()).hexdigest()
+
+
+def folder(arch: str, backend: Backend) -> str:
+    """Where in the cache its kernels lie: generation of the array, and toolchain."""
+    return f"{arch}-{backend.toolchain()}"
+
+
+def description(request: Request, backend: Backend) -> dict[str, Any]:
+    """What a kernel is made from, as JSON; part of its sidecar. Equal descriptions mean equal kernels."""
+    design = request.design
+    return {
+        "abi": ABI,
+        "arch": design.arch,
+        "backend": backend.name,
+        "columns": design.columns,
+        "design": design_digest(design),
+        "ingredients": backend.ingredients(design),
+        "name": request.name,
+        "op_params": request.op_params.hex(),
+        "tensors": list(request.tensors),
+        "toolchain": backend.toolchain(),
+    }
+
+
+def kernel_key(described: Mapping[str, Any]) -> str:
+    """SHA-256 of a description, as 64 hexadecimal digits."""
+    spelled = json.dumps(described, sort_keys=True, separators=(",", ":"), ensure_ascii=True)  # One spelling for all.
+    return hashlib.sha256(spelled.encode()).hexdigest()

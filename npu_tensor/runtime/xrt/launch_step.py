@@ -1,0 +1,192 @@
+"""A step of a plan that launches a program on an NPU: what it reads and writes, and what it does in doubt."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from npu_tensor import events
+from npu_tensor.errors import DeviceError, LaunchError
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
+from npu_tensor.runtime.npu.npu_kernel import NpuKernel
+from npu_tensor.runtime.npu.packing import check_indexes, flat, form_of, host_bytes, word
+from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.xrt.checked import CheckedKernels
+from npu_tensor.runtime.xrt.launches import KernelStep, Launch, on_host
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt.npu_program import NpuProgram
+from npu_tensor.runtime.xrt.recovery import is_strict
+from npu_tensor.task import Step, Task
+
+__all__ = ["LaunchStep"]
+
+
+def _operand(engine: NpuEngine, task: Task, host: HostOperand, needed: int) -> LaunchOperand:
+    nbytes = max(host_bytes(host), needed)
+    if host.number is None:
+        return LaunchOperand(None, True, host, None, nbytes, False, 0, 0)
+    if host.output:
+        item, dtype, _, result_bytes, _ = task.outputs[host.number]
+        return LaunchOperand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
+    source = task.inputs[host.number]
+    assert source.dtype is not None
+    form = form_of(host, source.dtype)
+    # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
+    key = engine.key(math.prod(host.layout.shape) * source.dtype.itemsize if form is None else form)
+    return LaunchOperand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
+
+
+class LaunchStep(KernelStep):
+    """Runs a kernel on an NPU. checked: the kernels that are known to be right there."""
+
+    def __init__(
+        self,
+        kernel: NpuKernel,
+        engine: NpuEngine,
+        program: NpuProgram,
+        checked: CheckedKernels,
+        compute: Callable[[Task], Step],
+    ) -> None:
+        task, offer = kernel.task, kernel.offer
+        self.device = kernel.owner
+        self.engine = engine
+        self.checked = checked
+        self.scalars = [(task.inputs[number].item, kind) for number, kind in offer.scalars]
+        self.operands = [
+            _operand(engine, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
+        ]
+        super().__init__(task, program, [operand.output for operand in self.operands], compute)
+
+    def run(self, values: list[Any]) -> None:
+        """What the plan calls."""
+        engine, program, latest = self.engine, self.program, self.latest
+        if latest is not None and latest.phase == "running" and engine.ready:
+            engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
+        while program.checked and engine.health.trusted and engine.ready and not program.refused:
+            try:
+                if self.launch(values) is not None:
+                    return
+            except OutOfMemory:
+                break
+        self.launch_with_care(values)
+
+    def launch(self, values: list[Any]) -> Launch | None:
+        """Enqueue one run; its results are in `values` at once. None if there was a fault meanwhile.
+
+        Raises OutOfMemory and what the user's values cause.
+        """
+        engine, device = self.engine, self.device
+        faults = engine.faults
+        inputs = tuple(map(values.__getitem__, self.inputs))
+        words = [word(values[item], kind) for item, kind in self.scalars] if self.scalars else ()
+        leases: list[Lease] = []
+        results: list[tuple[int, ResidentBuffer]] = []
+        take = engine.pool.take
+        for operand in self.operands:
+            item = operand.item
+            if not operand.output:
+                leases.append(self._reading(operand, values[item]))  # type: ignore[index]
+                continue
+            lease = take(operand.nbytes)
+            leases.append(lease)
+            if item is not None:
+                results.append((item, ResidentBuffer(device, lease, operand)))
+        launch = Launch(self, leases, inputs, results, words)
+        if not engine.enqueue(launch, faults):
+            return None
+        for item, result in results:
+            values[item] = result
+        return launch
+
+    def _reading(self, operand: LaunchOperand, value: Buffer) -> Lease:
+        """Where the NPU finds a value."""
+        engine = self.engine
+        if operand.host.indexes is not None:
+            assert operand.dtype is not None
+            check_indexes(operand.host, flat(value, operand.dtype), self.task.call)
+        if isinstance(value, ResidentBuffer) and value.home is self.device:
+            pending = value.launch
+            if pending is not None and (
+                isinstance(pending, Exception)
+                or pending.step.program is not self.program  # Contexts do not wait for each other.
+                or (pending.batch is not None and pending.batch.abandoned)
+            ):
+                engine.finish(pending)
+            lease = value.lease
+            if lease is not None and operand.direct and value.operand.direct:
+                block = lease.block
+                if block.nbytes >= operand.nbytes and block.pool is engine.pool:
+                    return lease
+        since = time.perf_counter()
+        lease = leased_copy(value, operand, engine.pool)
+        if events.listeners:
+            engine.notices.add_phase("convert", since)
+        return lease
+
+    def launch_with_care(self, values: list[Any]) -> None:
+        """Where something is in doubt: the first run of a kernel, or the device after a fault."""
+        engine, program = self.engine, self.program
+        engine.check_process()
+        reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
+        if reason:
+            self._leave(values, reason)
+            return
+        engine.synchronize()
+        try:
+            engine.reopen()
+            while (launch := self.launch(values)) is None:
+                pass  # What it reads was abandoned, and is computed by now.
+        except DeviceError as error:
+            engine.health.failed(str(error))
+            self._leave(values, str(error))
+            return
+        except OutOfMemory as error:
+            engine.decline(self.program, str(error))
+            self.on_host(values)
+            return
+        engine.finish(launch)
+        if launch.on_device and not (program.checked and engine.health.trusted):
+            self._compare(launch)
+
+    def _leave(self, values: list[Any], reason: str) -> None:
+        """Let the CPU compute it while the device or the kernel is not to be used. Raises LaunchError if strict."""
+        uri = self.device.uri
+        if is_strict():
+            raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")
+        if events.listeners:
+            events.emit(events.Fallback(self.task.name, uri, reason))
+        self.on_host(values)
+
+    def _as_read(self, launch: Launch) -> list[Any]:
+        """The inputs of a launch, rounded where its host buffers have a smaller dtype."""
+        values = list(launch.inputs)
+        for operand in self.operands:
+            host, dtype = operand.host, operand.dtype
+            if not operand.output and host.number is not None and dtype is not None and host.dtype != dtype.name:
+                rounded = as_read(host, flat(values[host.number], dtype))
+                values[host.number] = Buffer.from_array(np.ascontiguousarray(rounded))
+        return values
+
+    def _compare(self, launch: Launch) -> None:
+        """Compare the results of a launch that has ended with the CPU's."""
+        engine, task = self.engine, self.task
+        right = on_host(launch, self._as_read(launch))
+        numbers = {output.item: number for number, output in enumerate(task.outputs)}
+        for (item, result), expected in zip(launch.results, right, strict=True):
+            dtype = task.outputs[numbers[item]].dtype
+            allowed = tolerance(task, numbers[item])
+            wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
+            if wrong is not None:
+                engine.reject(launch, f"its result differs from the CPU's: {wrong}", on_host(launch))
+                return
+        engine.health.recovered()
+        self.program.faults = 0
+        if not self.program.checked:
+            self.program.checked = True
+            self.checked.add(self.program.key)

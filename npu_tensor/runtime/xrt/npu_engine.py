@@ -1,0 +1,469 @@
+"""What happens on one NPU: launches are queued, submitted in batches, waited for and, after a fault, left to the CPU.
+
+    engine.enqueue(launch)      # from any thread
+    engine.synchronize()        # all that was asked for has ended
+
+One lock orders what all threads do to all NPUs. It is held while an NPU is waited for only where the objects of an
+earlier launch are needed again, and after a fault. An interrupt (KeyboardInterrupt) may end any line: what is in doubt
+afterwards is abandoned and computed by the CPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from npu_tensor import events
+from npu_tensor._util.forks import new_lock
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.design import Design
+from npu_tensor.errors import BuildError, DeviceError, LaunchError
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.npu.notices import Notices
+from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.xrt import bindings, in_flight
+from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
+from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
+from npu_tensor.runtime.xrt.health import Health
+from npu_tensor.runtime.xrt.keepalive import KeepAlive
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch, LaunchBatch, RunFailed, submit, sync_to_device
+from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
+from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
+
+__all__ = ["NpuEngine", "lock"]
+
+MOST_FAULTS: Final = 3
+"""Of one kernel in a row, after which this process leaves it to the CPU."""
+
+MOST_QUEUED: Final = 25
+"""Launches that wait to be submitted: one chain of XRT, which holds 24, and the last one by itself."""
+
+_LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
+_NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?(12|28)\b")
+"""What may befall any kernel: the NPU is away, or other processes have its memory (ENOMEM) or its contexts (ENOSPC)."""
+
+lock = new_lock()
+"""Of all NPUs."""
+
+_keys = itertools.count()
+"""Keys of copies are different on all NPUs."""
+
+
+class NpuEngine:
+    """One NPU, opened. index: pyxrt's. uri: for messages."""
+
+    def __init__(self, index: int, arch: Arch, uri: str, allocator: Allocator) -> None:
+        self.index = index
+        self.arch = arch
+        self.uri = uri
+        self.allocator = allocator
+        self.driver: Any = None
+        self.device: Any = None
+        self.recovery = Recovery()
+        self.notices = Notices(uri)
+        self.contexts = Contexts(arch, self._load, self._settle, self.notices)
+        self.pool = self._new_pool()
+        self.health = Health()
+        self.faults = 0
+        self.forked = False
+        self.ready = False
+        """Whether the device is open, and in this process."""
+        self.latest = 0.0
+        """When something was last submitted, by the monotonic clock."""
+        self.progress = 0.0
+        """When something was last seen to have ended."""
+        self.keepalive: KeepAlive | None = None
+        self._keys: dict[HostOperand | int, int] = {}
+        self.programs: WeakValueDictionary[str, NpuProgram] = WeakValueDictionary()
+        self._queue: list[Launch] = []
+        self._batches: list[LaunchBatch] = []
+        self.reopen()
+
+    @property
+    def busy(self) -> int:
+        """How many launches have not ended, as far as is known."""
+        return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
+
+    def program(self, artifact: Artifact, design: Design) -> NpuProgram:
+        """The one program of an artefact. Raises BuildError."""
+        program = self.programs.get(artifact.key)
+        if program is None:
+            program = self.programs[artifact.key] = read_program(artifact, design, self.arch)
+        return program
+
+    def key(self, form: HostOperand | int) -> int:
+        """What stands for a form of a tensor in this NPU's memory."""
+        key = self._keys.get(form)
+        return self._keys.setdefault(form, next(_keys)) if key is None else key
+
+    def check_process(self) -> None:
+        """Raise DeviceError in a process that was forked after the NPU was opened."""
+        if self.forked:
+            bindings.open_device(self.index)
+
+    def say(self) -> None:
+        """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
+        if not self.recovery.running:
+            self.notices.emit()
+            self.recovery.warn()
+
+    # --- buffers
+
+    def _new_pool(self) -> BlockPool:
+        return BlockPool(self._create, config.pool_bytes, self._forget_arguments)
+
+    def _forget_arguments(self) -> None:
+        with lock:
+            self.contexts.forget_arguments()
+
+    def _create(self, nbytes: int) -> Any:
+        if self.device is None:
+            raise DeviceError(self.health.cause)  # It was lost while a launch was put together.
+        # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
+        return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
+
+    def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:
+        """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
+        self.check_process()
+        if resident.launch is not None:
+            self.finish(resident.launch)
+        with lock:
+            if resident.host is None:
+                assert resident.lease is not None
+                if resident.lease.block.device_dirty:
+                    self._sync_from(resident.lease.block)
+                since = time.perf_counter()
+                resident.host = host_form(resident, self.allocator)
+                if events.listeners:
+                    self.notices.add_phase("convert", since)
+            host = resident.host
+        if self.notices.pending:
+            self.say()
+        return host
+
+    def _sync_from(self, block: SharedBlock) -> None:
+        since = time.perf_counter()
+        try:
+            block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
+        except RuntimeError as error:
+            raise LaunchError(f"a result on {self.uri} cannot be read any more: {error}") from None
+        block.device_dirty = False
+        if events.listeners:
+            self.notices.add_phase("sync", since)
+
+    # --- launches
+
+    def enqueue(self, launch: Launch, faults: int) -> bool:
+        """Take a launch whose leases were found when there had been `faults` faults; False if there was one since."""
+        with lock:
+            if self.faults != faults:
+                return False
+            queue = self._queue
+            if queue and (
+                launch.step.queued or queue[0].step.program is not launch.step.program or len(queue) >= MOST_QUEUED
+            ):
+                self._submit()
+                if self.faults != faults:
+                    return False
+            launch.step.queued = True
+            for _, result in launch.results:
+                result.launch = launch
+            self._queue.append(launch)
+            return True
+
+    def submit(self) -> None:
+        """Let the NPU begin with what was enqueued."""
+        if self._queue:
+            with lock:
+                self._submit()
+
+    def _submit(self) -> None:
+        """With the lock."""
+        if self._batches and self._batches[-1].phase != "running":
+            self._abandon()  # An interrupt has left it in doubt.
+        if not self._queue:
+            return
+        program = self._queue[0].step.program
+        earlier = [batch for launch in self._queue if (batch := launch.step.latest) and batch.phase == "running"]
+        batch = LaunchBatch(self._queue)
+        self._batches.append(batch)
+        self._queue = []
+        try:
+            for other in earlier:
+                self.wait(other)  # Its run objects are needed again.
+            if batch.phase != "submitting":
+                return  # A fault meanwhile.
+            since = time.perf_counter()
+            context = batch.context = self.contexts.get(program)
+            if batch.phase == "submitting":  # No fault meanwhile.
+                observed = bool(events.listeners)
+                if observed:
+                    since = self.notices.add_phase("dispatch", since)
+                    sync_to_device(batch.launches, self.driver)  # Otherwise each launch does it when it is prepared.
+                    since = self.notices.add_phase("sync", since)
+                submit(batch, context, self.driver)
+                if observed:
+                    self.notices.add_phase("dispatch", since)
+                self.latest = time.monotonic()
+        except BuildError as error:
+            program.refused = str(error)
+            self._fault(str(error), program, suspect=False)
+        except (ContextRefused, RuntimeError, MemoryError) as error:
+            if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
+                self._fault(str(error), program)
+
+    def _load(self, program: NpuProgram) -> Context:
+        if self.device is None:
+            raise ContextRefused(self.health.cause)  # It was lost while another context was waited for.
+        in_flight.release()  # What has ended meanwhile gives its context back.
+        return Context(program, self.driver, self.device)
+
+    def _settle(self, context: Context) -> None:
+        if context.latest is not None:
+            self.wait(context.latest)
+
+    def wait(self, batch: LaunchBatch) -> None:
+        """Return when the NPU has ended a batch, or is not waited for any more."""
+        since = time.perf_counter()
+        while batch.phase == "running":
+            try:
+                state, cause = batch.state(), ""
+            except RuntimeError as error:
+                state, cause = COMPLETED, str(error)
+            if state in PENDING and not batch.late(self.progress):
+                batch.pause(since)
+                continue
+            if state in PENDING:
+                first = next((other for other in tuple(self._batches) if other.phase == "running"), batch)
+                if first is not batch:
+                    self._note_waiting(since)
+                    self.wait(first)  # This one may have waited for it.
+                    since = time.perf_counter()
+                    continue
+                cause = f"no answer within {config.launch_seconds} s"
+            with lock:
+                if batch.phase != "running":
+                    break
+                self._note_waiting(since)
+                if cause:
+                    self._fault(cause, batch.program)
+                else:
+                    self._complete(batch)
+
+    def _note_waiting(self, since: float) -> None:
+        if events.listeners:
+            self.notices.add_phase("run", since)
+
+    def _complete(self, batch: LaunchBatch) -> None:
+        """A batch's last launch has ended, and so have those before it in its context. With the lock."""
+        for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
+            try:
+                ended.check()
+            except (RunFailed, RuntimeError) as error:
+                self._fault(str(error), ended.program)
+                return
+            if self.health.trusted and ended.program.checked:  # Otherwise it may be garbage.
+                ended.program.faults = 0
+            for launch in ended.launches:
+                launch.completed()
+            ended.end("done")
+            self.progress = time.monotonic()
+            self._batches.remove(ended)
+            # The latest first: the next run finds its blocks in the order in which it takes them.
+            launches, ended.launches = ended.launches, []
+            while launches:
+                launches.pop()
+            if ended is batch:
+                return
+
+    def finish(self, launch: Any) -> None:
+        """Return when a launch has ended, on the NPU or on the CPU. Raises the error that its results are, if any."""
+        while isinstance(launch, Launch) and launch.pending:
+            batch = launch.batch
+            if batch is not None and batch.phase == "running":
+                self.wait(batch)
+                continue
+            with lock:
+                batch = launch.batch
+                if batch is None and launch in self._queue:
+                    self._submit()
+                elif launch.pending and (batch is None or batch.phase != "running"):
+                    if batch is None or not batch.abandoned:
+                        self._abandon(launch)  # An interrupt has left it in doubt.
+                    self.recovery.recover(launch)
+        error = launch.error if isinstance(launch, Launch) else launch
+        if error is not None:
+            with lock:
+                self.recovery.take_error(error)
+        self.say()
+        if error is not None:
+            raise error.with_traceback(None)  # Otherwise it holds the frames of all that have raised it.
+
+    def synchronize(self) -> None:
+        """Return when everything that was enqueued before has ended.
+
+        What faults have left over is computed by the CPU, in order. Raises what went wrong there with launches of this
+        thread, or LaunchError for them if strict.
+        """
+        self.check_process()
+        if self._queue or self._batches:
+            with lock:
+                self._submit()
+                batches = tuple(self._batches)
+            for batch in batches:
+                self.wait(batch)
+        if not self.recovery.idle:
+            with lock:
+                self.recovery.recover()
+                error = self.recovery.take_error()
+            self.say()
+            if error is not None:
+                raise error.with_traceback(None)
+        elif self.notices.pending:
+            self.say()
+
+    # --- faults
+
+    def _fault(self, cause: str, program: NpuProgram, suspect: bool = True) -> None:
+        """A launch of a program failed. suspect: whether the device may be to blame. With the lock."""
+        program.faults += _NOT_OF_A_KERNEL.search(cause) is None
+        if program.faults >= MOST_FAULTS and not program.refused:
+            program.refused = f"it failed {program.faults} times on {self.uri}, the last time because: {cause}"
+        if suspect:
+            self.health.failed(cause)
+        self._abandon()
+        self.recovery.note(f"{program.name} failed on {self.uri}: {cause}", is_strict())
+        if _LOST.search(cause) is not None:
+            bindings.forget_device(self.index)
+            self._let_go()
+        self.notices.add(events.DeviceFault(program.name, self.uri, cause, len(self.recovery)))
+
+    def _abandon(self, *launches: Launch) -> None:
+        """Give up all that has not ended, and the contexts in which it may still run. With the lock.
+
+        A lease that was looked up before does not get into the queue: the number of faults is another one before and
+        after. One that is looked up meanwhile belongs to an abandoned batch, which shows.
+        """
+        self.faults += 1
+        if self._queue or launches:
+            self._batches.append(LaunchBatch([*launches, *self._queue]))
+            self._queue = []
+        for batch in self._batches:
+            in_flight.keep_batch(batch)
+            batch.end("abandoned")
+        # An interrupt may have come when some of a batch had been noted as completed.
+        doomed = [launch for batch in self._batches for launch in batch.launches if launch.pending]
+        self.recovery.add(doomed)
+        self.contexts.close()
+        for launch in doomed:
+            for _, result in launch.results:
+                result.lease = None
+            for lease, written in zip(launch.leases, launch.step.writes, strict=True):
+                if written:
+                    self.pool.discard(lease)
+        for batch in self._batches:
+            batch.launches = []  # Their steps remember the batch, and must not keep their buffers.
+        self._batches = []  # Last: as long as one is there that does not run, all this is done again.
+        self.faults += 1
+
+    def decline(self, program: NpuProgram, cause: str) -> None:
+        """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
+        lost = _LOST.search(cause) is not None
+        if lost:
+            with lock:
+                self._fault(cause, program)
+            self.say()
+        elif events.listeners:
+            events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
+        if is_strict():
+            raise LaunchError(f"{program.name} failed on {self.uri}: {cause}")
+        if not lost:
+            warn(f"the CPU computes {program.name}, not {self.uri}: {cause}")
+
+    def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
+        """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
+        with lock:
+            self._fault(cause, launch.step.program)
+            launch.replaced(right)
+            self.recovery.recover()
+        self.say()
+        if is_strict():
+            raise LaunchError(f"{launch.step.program.name} failed on {self.uri}: {cause}")
+
+    def reopen(self) -> None:
+        """Open the device, also after it was lost or closed. Raises DeviceError."""
+        if self.device is None:
+            self.driver = bindings.pyxrt()
+            self.device = bindings.open_device(self.index)
+            self.ready = True
+
+    def _let_go(self) -> None:
+        """Of the device; values that lie in its memory stay readable. With the lock."""
+        self.ready = False
+        self.device = None
+        self.pool.release()
+        self.pool = self._new_pool()
+        self.faults += 1  # Who found a lease of the old pool since `_abandon` does not get it into the queue.
+
+    def keep_awake(self, seconds: float) -> None:
+        """Touch the NPU while it is idle, until so long after the last launch."""
+        if self.keepalive is None or not self.keepalive.alive:
+            self.keepalive = KeepAlive(self.touch, lambda: self.latest, seconds)
+        self.keepalive.seconds = max(seconds, self.keepalive.seconds)
+
+    def touch(self) -> None:
+        """Run a loaded program on buffers of zeros, so that the NPU stays awake. Does nothing if it is busy."""
+        with lock:
+            context = self.contexts.smallest()
+            if self._queue or self._batches or context is None or not self.health.trusted:
+                return
+            leases = [self.pool.take(size) for size in context.program.sizes]
+            run_object = RunObject()
+            context.make_run(run_object)
+            run = run_object.run
+            for number, lease in enumerate(leases):
+                block = lease.block
+                block.host_dirty = True
+                block.bytes[:] = 0  # Whatever they are for: indices, too, are in range.
+                block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
+                block.host_dirty = False
+                run.set_arg(context.first + number, block.bo)
+            run.start()
+            self.latest = time.monotonic()
+            try:
+                while int(run.state()) in PENDING:
+                    if time.monotonic() > self.latest + config.launch_seconds:
+                        raise RuntimeError("no answer while it was kept awake")
+                    time.sleep(1e-3)
+            except RuntimeError as error:
+                for lease in leases:
+                    self.pool.discard(lease)
+                in_flight.keep(run, leases, run_object.instructions)
+                self._fault(str(error), context.program)
+
+    def close(self) -> None:
+        """Give everything back; what has not ended is computed by the CPU when somebody looks."""
+        if self.forked:
+            return
+        if self.keepalive is not None:
+            self.keepalive.stop()
+            self.keepalive = None
+        try:
+            for batch in tuple(self._batches):
+                self.wait(batch)
+        finally:  # Who waits may lose patience.
+            with lock:
+                self._abandon()
+                self._let_go()
+                self.health.recovered()
+                self.health.cause = "it was closed"
+                self.notices.forget()
+                self.programs = WeakValueDictionary()
+                self.recovery.forget()

@@ -1,0 +1,99 @@
+"""A kernel's files as the runtime needs them: what to load into a context, and how to start it.
+
+    program = read_program(artifact, design, arch="aie2p")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.dataflow.design import Design
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.store.requests import Artifact
+
+__all__ = ["NpuProgram", "read_program"]
+
+MOST_BUFFERS: Final = 5
+"""Host buffers of a full ELF, which does not say how many it takes: what designs have at most."""
+
+
+class NpuProgram:
+    """What runs in a context of its own. Shared by all steps that launch it.
+
+    name, key: of the kernel. path: xclbin or full ELF. instructions: 32-bit words for an xclbin; None for an ELF, which
+    holds them. parameters: for each word that a run is given, where it stands in the instructions. sizes: bytes that
+    the design needs of each host buffer. checked: whether its results were compared with the CPU's. faults:
+    how many launches failed since one was right; refused: why it is not launched any more, or nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: str,
+        path: Path,
+        instructions: np.ndarray[Any, np.dtype[np.uint32]] | None,
+        parameters: Sequence[Sequence[int]],
+        sizes: Sequence[int],
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.path = path
+        self.instructions = instructions
+        self.parameters = tuple(map(tuple, parameters))
+        self.sizes = tuple(sizes)
+        self.checked = False
+        self.faults = 0
+        self.refused = ""
+
+    @property
+    def is_elf(self) -> bool:
+        """Whether it is one file that holds the instructions too."""
+        return self.instructions is None
+
+    def patched(self, words: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """The instructions with the words of a run, each 32 bits, at their places."""
+        assert self.instructions is not None
+        instructions = self.instructions.copy()
+        for places, word in zip(self.parameters, words, strict=True):
+            instructions[list(places)] = word & 0xFFFFFFFF
+        return instructions
+
+
+def read_program(artifact: Artifact, design: Design, arch: str) -> NpuProgram:
+    """The program of an artefact for a design. Raises BuildError if it is for another array or its files do not fit."""
+    made_for = artifact.description.get("made_from", artifact.description).get("arch", arch)
+    if made_for != arch:
+        raise BuildError(f"{artifact.name} is made for {made_for}, and this NPU is {arch}")
+    sizes = [buffer.type.nbytes for buffer in design.host_buffers]
+    elf = artifact.files.get(".elf")
+    if elf is not None and ".xclbin" not in artifact.files:
+        if design.parameters:
+            raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
+        return NpuProgram(artifact.name, artifact.key, elf, None, (), sizes)
+    instructions = np.fromfile(artifact.files["_insts.bin"], np.uint32)
+    if not instructions.size or artifact.files["_insts.bin"].stat().st_size % 4:
+        raise BuildError(f"{artifact.files['_insts.bin']} is no stream of 32-bit instructions")
+    parameters = _parameters(artifact, design, instructions.size)
+    return NpuProgram(artifact.name, artifact.key, artifact.files[".xclbin"], instructions, parameters, sizes)
+
+
+def _parameters(artifact: Artifact, design: Design, size: int) -> list[list[int]]:
+    """Where each word stands: all runtime parameters of a design get the same words."""
+    if not design.parameters:
+        return []
+    path = artifact.files["_parameters.json"]
+    try:
+        offsets = json.loads(path.read_bytes())
+        places = [offsets[parameter.name] for parameter in design.parameters]
+        fit = all(len(of_one) == parameter.words for of_one, parameter in zip(places, design.parameters, strict=True))
+        words = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]
+    except (KeyError, TypeError, ValueError):
+        fit, words = False, []
+    if not fit or any(not 0 <= place < size for of_word in words for place in of_word):
+        raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are")
+    return words

@@ -1,0 +1,104 @@
+"""Facts of this machine for reports: versions, processor, devices and arrays."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any, Final
+
+from npu_tensor._util.version import VERSION
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
+from npu_tensor.errors import ArgumentError, DeviceError, NpuTensorError
+from npu_tensor.functions.resources import get_num_threads
+from npu_tensor.runtime.devices.backends import inventory
+from npu_tensor.runtime.devices.device_uri import KINDS, parse_uri, split_uris
+from npu_tensor.runtime.devices.kind import DeviceUri
+
+__all__ = ["arrays", "machine_information", "report", "single_uri", "system"]
+
+DEPENDENCIES: Final = ("numpy", "networkx", "ml_dtypes", "llvmlite")
+
+
+def single_uri(uri: str) -> DeviceUri:
+    """What the URI of one device asks for. Raises ArgumentError if there are several, DeviceError if it is none."""
+    if len(split_uris(uri)) > 1:
+        raise ArgumentError(f"{uri}: one device is tested at a time")
+    return parse_uri(uri)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the package, Python, the platform and the dependencies, by name."""
+    return {
+        "npu_tensor": VERSION,
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        **{name: metadata.version(name) for name in DEPENDENCIES},
+    }
+
+
+def machine_information(uri: str) -> dict[str, str]:
+    """`versions`, and what the device at a URI works with and is called. Raises DeviceError."""
+    asked = single_uri(uri)
+    return versions() | KINDS[asked.scheme].information(asked)
+
+
+def system() -> dict[str, str]:
+    """`versions`, the processor with its vector features, threads and the cache directory."""
+    rows = versions()
+    try:
+        from llvmlite.binding import llvm_version_info
+
+        from npu_tensor.runtime.cpu.target import host_target
+
+        target = host_target(config.cpu_features)
+        rows |= {
+            "LLVM": ".".join(map(str, llvm_version_info)),
+            "processor": target.cpu,
+            "vector lanes": f"{target.lanes} x float32",
+            "features": " ".join(sorted(target.features)),
+        }
+    except (ImportError, NpuTensorError) as error:
+        rows["processor"] = f"not known: {error}"
+    try:
+        rows["threads"] = str(get_num_threads())
+    except NpuTensorError as error:
+        rows["threads"] = f"not known: {error}"
+    return rows | {"cache directory": str(config.cache_dir)}
+
+
+def arrays() -> list[dict[str, Any]]:
+    """The arrays that kernels can be made for, whatever this machine has."""
+    return [
+        {
+            "arch": arch,
+            "columns": array.columns,
+            "cores": len(array.tiles(array.columns)),
+            "names": ARRAY_NAMES[array.arch][1:],
+        }
+        for arch, array in ARRAYS.items()
+    ]
+
+
+def this_array() -> str:
+    """Which array this machine has and what says so, or why that is not known."""
+    from npu_tensor.runtime.devices.detect import detect_arch
+
+    try:
+        arch, source = detect_arch()
+    except DeviceError as error:
+        return str(error)
+    return f"{arch} ({source})"
+
+
+def report() -> dict[str, Any]:
+    """All of it as JSON. Opens every NPU."""
+    listing = inventory()
+    return {
+        "system": system(),
+        "devices": [device._asdict() for device in listing.devices],
+        "left_out": listing.left_out,
+        "reason": listing.reason,
+        "arrays": arrays(),
+        "this_array": this_array(),
+    }

@@ -1,0 +1,274 @@
+"""The command: what it runs, what it writes, and what it says of what is not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from paths import ROOT
+from sessions import row, session
+
+import npu_tensor as nt
+from benchmarks import command, run, suites
+from benchmarks.cases import SIDE, Case, cases
+from benchmarks.peers import PEERS
+from benchmarks.peers.npu_tensor import NpuTensor
+from benchmarks.results import LeftOut, Row, load, save
+from benchmarks.session import QUICK_AMOUNT, measured
+from benchmarks.timing import Effort
+from npu_tensor.runtime import rates
+
+LITTLE = QUICK_AMOUNT._replace(effort=Effort(rounds=2, block_seconds=1e-6, blocks=15))
+
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(command.bench, arguments)
+
+
+def bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """The results of a run with NumPy as the only peer, if none is named."""
+    path = tmp_path / "results.json"
+    peers = () if "--peer" in arguments else ("--peer", "numpy")
+    outcome = invoke("--quick", "--json", str(path), *peers, *arguments)
+    assert outcome.exit_code == 0, outcome.output
+    return load(path)
+
+
+def test_the_names_of_the_command_are_those_of_the_suite() -> None:
+    assert set(command.SUITES) == set(suites.SUITES)
+    assert set(command.PEERS) == set(PEERS)
+
+
+def test_a_suite_writes_rows_machine_and_contenders(tmp_path: Path) -> None:
+    before = nt.get_default_device()
+    found = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements")
+    assert nt.get_default_device() == before
+    assert {(entry["contender"], entry["device"], entry["kind"]) for entry in found["rows"]} == {
+        ("npu_tensor", "cpu", "measured"),
+        ("npu_tensor jit", "cpu", "measured"),
+        ("numpy", "cpu", "measured"),
+    }
+    assert {entry["size"] for entry in found["rows"]} == {f"{SIDE}x{SIDE}"}
+    assert found["quick"] is True
+    assert found["contenders"].keys() == {"npu_tensor", "npu_tensor jit", "numpy"}
+    assert {"npu1", "npu2", "cpu"} == {ceiling["device"] for ceiling in found["ceilings"]}
+
+
+def test_the_sweep_predicts_where_there_is_no_npu() -> None:
+    """The crossover needs a figure of an NPU at every size; none of them is called measured."""
+    found = list(suites.SUITES["matmul"].run(suites.Task([], (), QUICK_AMOUNT, True, frozenset())))
+    rows = [entry for entry in found if isinstance(entry, Row)]
+    assert {(entry.device, entry.dtype, entry.size, entry.kind) for entry in rows} == {
+        (device, "bfloat16", f"{n}x{n}", "predicted")
+        for device in ("npu1", "npu2", "cpu")
+        for n in (64, 128, 256, 512, 1024)
+    }
+    refused = [entry for entry in found if isinstance(entry, LeftOut)]
+    assert {entry.dtype for entry in refused} == {"float32"}
+    assert all("float32 is exact on the CPU" in entry.reason for entry in refused)
+    assert not any(entry.failed for entry in refused)
+
+
+def test_published_times_stand_beside_predictions(tmp_path: Path) -> None:
+    rows = bench(tmp_path, "--suite", "kernel_model")["rows"]
+    assert {entry["kind"] for entry in rows} == {"published", "predicted"}
+    published = next(entry for entry in rows if entry["kind"] == "published" and entry["size"] == "4032x4032")
+    assert published["flops"] / published["p50"] == pytest.approx(6.52e12)  # table 2 of arXiv 2512.13282
+
+
+def test_published_times_can_be_chosen(tmp_path: Path) -> None:
+    title = suites.SUITES["kernel_model"].workloads[0]
+    assert {entry["case"] for entry in bench(tmp_path, "--only", title)["rows"]} == {title}
+
+
+def test_ratios_are_over_what_was_measured_on_the_cpu() -> None:
+    rows = [
+        row("npu_tensor", 1e-3),
+        row("npu_tensor jit", 2e-3),
+        row("npu_tensor", 5e-3, device="npu"),
+        row("npu_tensor jit", 6e-3, device="npu"),
+        row("npu_tensor jit", 7e-3, device="sim:npu2", kind="simulated"),
+        row("npu_tensor", 8e-3, kind="predicted"),
+        row("numpy", 4e-3),
+    ]
+    assert [line[-2:] for line in run.lines([found._asdict() for found in rows])] == [
+        ["", "0.50 x"],
+        ["2.00 x", ""],
+        ["5.00 x", "2.50 x"],
+        ["6.00 x", "3.00 x"],
+        ["", ""],
+        ["", ""],
+        ["4.00 x", "2.00 x"],
+    ]
+
+
+def test_peers_take_part_wherever_npu_tensor_computes(tmp_path: Path) -> None:
+    found = bench(tmp_path, "--suite", "dispatch", "--only", "add 16 elements", "--device", "sim:npu2")
+    assert {(entry["contender"], entry["device"]) for entry in found["rows"]} == {("numpy", "cpu")}
+
+
+def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*operands: nt.Tensor) -> nt.Tensor:
+        raise nt.BuildError("no such instruction")
+
+    monkeypatch.setattr(NpuTensor, "linear", staticmethod(fail))
+    path = tmp_path / "made" / "results.json"
+    suite = suites.Suite("made up", ("linear",), lambda task: measured(small_product(), task.libraries, LITTLE))
+    monkeypatch.setitem(suites.SUITES, "matmul", suite)
+    outcome = invoke("--suite", "matmul", "--peer", "numpy", "--json", str(path))
+    assert outcome.exit_code == 1, outcome.output
+    assert "Error: npu_tensor cpu linear float32 64x64: BuildError: no such instruction" in outcome.output
+    found = load(path)
+    assert [entry["contender"] for entry in found["rows"]] == ["numpy"]
+    assert {entry["contender"] for entry in found["left_out"] if entry["failed"]} == {"npu_tensor", "npu_tensor jit"}
+
+
+def test_a_suite_that_ends_early_leaves_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending(task: suites.Task) -> Iterator[Row]:
+        yield row("npu_tensor", suite="cache")
+        raise nt.BuildError("no compiler")
+
+    monkeypatch.setitem(suites.SUITES, "cache", suites.Suite("made up", (), ending))
+    path = tmp_path / "results.json"
+    outcome = invoke("--suite", "cache", "--suite", "kernel_model", "--peer", "none", "--json", str(path))
+    assert outcome.exit_code == 1, outcome.output
+    found = load(path)
+    assert {entry["suite"] for entry in found["rows"]} == {"cache", "kernel_model"}
+    assert [(entry["suite"], entry["reason"], entry["failed"]) for entry in found["left_out"]] == [
+        ("cache", "the suite ended early: no compiler", True)
+    ]
+
+
+def small_product() -> Case:
+    return next(cases(["linear"], ["64x64"], "matmul"))
+
+
+@pytest.mark.parametrize("option", ["--json", "--report"])
+def test_where_nothing_can_be_written_nothing_is_measured(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(run, "measured")
+    (tmp_path / "file").touch()
+    outcome = invoke("--suite", "kernel_model", option, str(tmp_path / "file" / "results"))
+    assert outcome.exit_code == 2, outcome.output
+    assert option in outcome.output
+
+
+def test_predictions_use_what_was_calibrated(tmp_path: Path) -> None:
+    """Though compiled kernels of earlier sessions are not found."""
+    with nt.config.scope(cache_path=str(tmp_path / "cache")):
+        priors = rates.priors()["processor"]
+        measured = rates.processor_rates()
+        try:
+            rates.save("processor", rates.processor_identity(), replace(measured, fork_seconds=0.125))
+            bench(tmp_path, "--suite", "kernel_model")  # leaves the rates as it has found them
+            assert rates.processor_rates().fork_seconds == 0.125 != priors["fork_seconds"]
+            with run._empty_cache():
+                assert nt.config.cache_dir != tmp_path / "cache"
+                assert rates.processor_rates().fork_seconds == 0.125
+        finally:
+            rates.forget()
+
+
+def test_a_session_says_of_which_commit_and_on_which_machine(tmp_path: Path) -> None:
+    machine = bench(tmp_path, "--suite", "kernel_model")["machine"]
+    assert machine["memory_bytes"] > 1 << 28
+    assert machine["npus"] == []
+    if (ROOT / ".git").exists():
+        assert len(machine["commit"].rstrip("+")) == 40
+
+
+def test_peers_that_are_not_there_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "benchmarks.peers.torch", raising=False)
+    found = bench(tmp_path, "--peer", "torch", "--suite", "dispatch", "--only", "add 16 elements")
+    (entry,) = found["left_out"]
+    assert entry["contender"] == "torch"
+    assert "torch" in entry["reason"]
+    assert "torch" not in found["contenders"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "no_such"], "no_such"),
+        (["--suite", "ops", "--only", "no_such"], "no such workload: no_such; there are add, "),
+        (["--peer", "scipy"], "scipy"),
+        (["--device", "npu:7"], "npu:7"),
+        (["--device", "gpu"], "gpu"),
+        (["--threshold", "1"], "1"),
+        (["--compare", "missing.json"], "missing.json"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(arguments: list[str], message: str) -> None:
+    outcome = invoke("--quick", *arguments)
+    assert outcome.exit_code == 2, outcome.output
+    assert message in outcome.output
+
+
+def test_what_must_be_installed_is_asked_for_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else present(name))
+    outcome = invoke("--quick", "--report", "page")
+    assert outcome.exit_code == 1
+    assert "plotly" in outcome.output
+    assert "pip install '.[bench]'" in outcome.output
+
+
+def test_a_file_that_is_no_result_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text("{}")
+    outcome = invoke("--compare", str(path))
+    assert outcome.exit_code == 2
+    assert "old.json" in outcome.output
+
+
+@pytest.mark.parametrize(("p50", "exit_code"), [(1e-3, 0), (0.5e-3, 1)])
+def test_the_exit_code_says_whether_something_has_become_slower(
+    p50: float, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "old.json"
+    save(old, session([row("npu_tensor", p50), row("numpy", 2e-3)], processor="another"))
+    monkeypatch.setattr(run, "measured", lambda *_: session([row("npu_tensor", 1e-3), row("numpy", 2e-3)]))
+    outcome = invoke("--suite", "ops", "--compare", str(old))
+    assert outcome.exit_code == exit_code, outcome.output
+    assert "processor: another before, one now" in outcome.output
+
+
+def test_a_checkout_and_the_installed_package_run_the_same() -> None:
+    helps = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "-m", *command, "--help"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.partition("\n")[2]
+        for command in (["benchmarks"], ["npu_tensor", "bench"])
+    ]
+    assert helps[0] == helps[1]
+    assert "--compare" in helps[0]
+
+
+def test_the_report_is_made_of_the_results(tmp_path: Path) -> None:
+    outcome = invoke("--quick", "--suite", "kernel_model", "--peer", "none", "--report", str(tmp_path / "page"))
+    assert outcome.exit_code == 0, outcome.output
+    (page,) = (tmp_path / "page").glob("*.html")
+    assert "arXiv 2512.13282" in page.read_text("utf-8")
+
+
+def test_schema_is_json() -> None:
+    """It is read by other programs: a comment or a trailing comma would be seen there first."""
+    import jsonschema
+
+    schema = json.loads((ROOT / "benchmarks" / "schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)

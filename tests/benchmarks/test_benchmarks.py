@@ -1,0 +1,281 @@
+"""The benchmarks run, compare equal things and add up right. No test looks at a time."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the benchmarks compare with PyTorch")
+
+import click
+import numpy as np
+import torch
+from click.testing import CliRunner
+from paths import ROOT
+
+import npu_tensor as nt
+from benchmarks import contention, dispatch, loops, memory, ops, placement
+from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
+from benchmarks.peers.torch import PyTorch
+from benchmarks.placement_graphs import FAMILIES
+from benchmarks.report import headline
+from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
+from npu_tensor.runtime.sim import host_compiler
+
+
+def run(command: click.Command, tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """The JSON that a benchmark writes."""
+    path = tmp_path / "result.json"
+    outcome = CliRunner().invoke(
+        command, [*arguments, "--quick", "--json", str(path)], catch_exceptions=False
+    )
+    assert outcome.exit_code == 0, outcome.output
+    found = json.loads(path.read_text())
+    assert {"date", "processor", "cores", "threads", "others", "system", "python", "versions"} <= set(
+        found["machine"]
+    )
+    return found
+
+
+# --- workloads
+
+
+def test_the_workloads_that_are_asked_for_are_there() -> None:
+    have = {
+        (group.suite, w.name, dtype, size_name(shapes[0]))
+        for group in GROUPS
+        for w in group.workloads
+        for dtype in group.dtypes
+        for shapes in group.shapes
+    }
+    floats = ("float32", "bfloat16")
+    elementwise = ("add", "mul", "exp", "tanh", "gelu", "gelu_erf", "silu")
+    wanted = {("ops", op, dtype, str(n)) for op in elementwise for dtype in floats for n in (2**10, 2**20, 2**24)}
+    chains = ("chain", "chain_erf", "swiglu")
+    wanted |= {("chains", op, dtype, str(n)) for op in chains for dtype in floats for n in (2**10, 2**20, 2**24)}
+    wanted |= {("ops", op, dtype, "4096x1024") for op in ("softmax", "rms_norm") for dtype in floats}
+    wanted |= {("ops", "matmul", dtype, f"{n}x{n}") for dtype in floats for n in (256, 1024, 2048)}
+    wanted |= {("ops", "matvec", dtype, "4096x4096") for dtype in floats}
+    wanted |= {("ops", "matmul_int8", "int8", "1024x1024")}
+    wanted |= {("matmul", "linear", dtype, f"{n}x{n}") for dtype in floats for n in (64, 256, 1024, 4096)}
+    for n in ("1048576", "16777216"):
+        wanted |= {("ops", "to_bfloat16", "float32", n), ("ops", "to_float16", "float32", n)}
+        wanted |= {("ops", "to_float32", "bfloat16", n), ("ops", "to_float32", "float16", n)}
+    assert wanted <= have
+
+
+def made_up(ours: float, peer: float) -> Case:
+    """x times a factor, which is different for PyTorch."""
+    workload = Workload(
+        "double",
+        1,
+        lambda library, x: x * (peer if isinstance(library, PyTorch) else ours),
+        lambda x: 1,
+        lambda x: x,
+    )
+    return Case("ops", workload, "float32", (np.linspace(-1, 1, 64, dtype=np.float32),))
+
+
+def test_a_row_that_compares_different_things_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"results differ by 3\.3e-01"):
+        ops.measure(made_up(2, 3), QUICK_EFFORT)
+
+
+def test_every_contender_returns_the_result() -> None:
+    case = made_up(2, 2)
+    found = ops.contenders(case)
+    assert set(found) == {"ours", "jit", "peer", "jit_batch"}
+    batch = found.pop("jit_batch")()
+    assert isinstance(batch, tuple)
+    assert len({tuple(result.tolist()) for result in batch}) == ops.BATCH
+    for name, call in found.items():
+        assert call().tolist() == (2 * case.values[0]).tolist(), name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ops.INTO)
+def test_preallocated_results_are_those_of_the_peer(name: str) -> None:
+    peer = PyTorch(2)
+    case = next(cases([name], suite="chains" if name.startswith("chain") else "ops"))
+    calls = ops.contenders(case)
+    assert torch.equal(calls["out"](), calls["peer"]())
+    assert disagreement(peer.values(calls["out"]()), case.expected()) <= TOLERANCE[case.dtype]
+
+
+# --- timing and summary
+
+
+def test_contenders_take_turns_and_every_round_counts() -> None:
+    turns = []
+    calls = {name: lambda name=name: turns.append(name) for name in "ab"}
+    samples = interleaved(calls, Effort(rounds=4, block_seconds=1e-6))
+    assert {name: len(found) for name, found in samples.items()} == {"a": 4, "b": 4}
+    changes = [name for name, previous in zip(turns, [None, *turns], strict=False) if name != previous]
+    assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
+
+
+def test_summary_of_known_rows() -> None:
+    rows = [
+        {"large": True, "speedup": 2.0, "out_speedup": 1.0, "jit_speedup": 9.0},
+        {"large": True, "speedup": 8.0},
+        {"large": False, "speedup": 0.5, "jit_speedup": 1.5, "jit_batch_speedup": 0.9},
+        {"large": False, "speedup": 0.25, "jit_speedup": 1.25, "jit_batch_speedup": 3.0},
+    ]
+    found = ops.summary(rows)
+    assert {key: (goal["value"], goal["met"]) for key, goal in found.items()} == {
+        "large_eager": (pytest.approx(4.0), True),
+        "large_eager_minimum": (2.0, True),
+        "large_out": (1.0, False),
+        "small_minimum": (0.25, False),
+        "small_jit_minimum": (1.25, True),
+        "small_jit_batch_minimum": (0.9, False),
+    }
+    assert ops.summary(rows[:1]).keys() == {"large_eager", "large_eager_minimum", "large_out"}
+
+
+# --- commands
+
+
+def test_others_disturb_times_and_nothing_else() -> None:
+    machine = {"processor": "a processor", "threads": 2, "cores": 2, "date": "a day", "others": 0.5}
+    assert "Other processes used 0.50 cores" in headline(machine)
+    assert "Other processes" not in headline(machine, timed=False)
+    assert "Other processes" not in headline({**machine, "others": 0.05})
+
+
+def test_ops(tmp_path: Path) -> None:
+    found = run(ops.main, tmp_path, "--only", "add,rms_norm,to_float32")
+    rows = found["rows"]
+    assert sorted((row["op"], row["dtype"], row["size"]) for row in rows) == sorted([
+        ("add", "float32", "1024"),
+        ("add", "float32", "1048576"),
+        ("add", "bfloat16", "1024"),
+        ("add", "bfloat16", "1048576"),
+        ("to_float32", "bfloat16", "1048576"),
+        ("to_float32", "float16", "1048576"),
+        ("rms_norm", "float32", "4096x1024"),
+        ("rms_norm", "bfloat16", "4096x1024"),
+    ])
+    for row in rows:
+        assert row["large"] == (row["size"] != "1024")
+        assert ("jit_batch_us" in row) != row["large"]
+        assert ("out_us" in row) == (row["op"] != "rms_norm")
+        # Times are rounded to nanoseconds.
+        assert row["speedup"] == pytest.approx(row["peer_us"] / row["ours_us"], rel=1e-2)
+        assert row["jit_speedup"] == pytest.approx(row["peer_us"] / row["jit_us"], rel=1e-2)
+        if "out_us" in row:
+            assert row["out_speedup"] == pytest.approx(row["out_us"] / row["ours_us"], rel=1e-2)
+    assert set(found["summary"]) == {goal.key for goal in ops.GOALS}
+
+
+def test_ops_refuses_an_unknown_workload() -> None:
+    outcome = CliRunner().invoke(ops.main, ["--only", "add,no_such_op"])
+    assert outcome.exit_code == 2
+    assert "no_such_op" in outcome.output
+
+
+def test_dispatch(tmp_path: Path) -> None:
+    rows = run(dispatch.main, tmp_path)["rows"]
+    assert len({row["what"] for row in rows}) == len(rows) == 3 + 2 * 2 + 1
+    for row in rows:
+        assert all(row[f"{name}_us"] > 0 for name in dispatch.CONTENDERS)
+        assert row["met"] == (None if row["asked_us"] is None else row["ours_us"] <= row["asked_us"])
+
+
+def test_dispatch_graphs_have_the_ops_they_claim() -> None:
+    assert [dispatch.ops_of(case) for case in cases(suite="dispatch")] == [1, 384, 384]
+
+
+def test_contention(tmp_path: Path) -> None:
+    rows = run(contention.main, tmp_path)["rows"]
+    assert {row["op"] for row in rows} == {"add", "gelu", "chain"}
+    for row in rows:
+        assert row["ratio"] == pytest.approx(row["ours_busy_us"] / row["ours_quiet_us"], rel=1e-2)
+        assert row["met"] == (row["ratio"] <= row["asked"])
+
+
+def test_loops(tmp_path: Path) -> None:
+    rows = run(loops.main, tmp_path)["rows"]
+    assert [row["what"].split()[0] for row in rows] == ["read", "write", "decode", "decode", "attend", "30", "30"]
+    assert all(row[ratio] > 0 for row in rows for ratio in loops.RATIOS)
+
+
+@pytest.mark.parametrize("library", [nt, torch], ids=["npu_tensor", "torch"])
+def test_loops_compute_what_they_say(library: Any) -> None:
+    read, write, *decoding, attending, early, late = loops.loops(quick=True)
+    for loop in (read, write):
+        assert loop.run(library, *map(library.from_numpy, loop.operands)) == loop.operands[0].tolist()
+    for loop in decoding:
+        tokens, query, key, value = (operand.astype(np.float64) for operand in loop.operands)
+        scores = tokens @ query @ (tokens @ key).T / math.sqrt(tokens.shape[1])
+        weights = np.tril(np.exp(scores))
+        expected = weights / weights.sum(1, keepdims=True) @ (tokens @ value)
+        found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
+        assert disagreement(found, expected) <= TOLERANCE["float32"]
+    tokens = attending.operands[0][0].astype(np.float64)
+    weights = np.tril(np.exp(tokens @ tokens.T / math.sqrt(tokens.shape[1])))
+    found = np.array(attending.run(library, *map(library.from_numpy, attending.operands)))[:, 0, 0]
+    assert disagreement(found, weights / weights.sum(1, keepdims=True) @ tokens) <= TOLERANCE["float32"]
+    inputs, labels = (operand.astype(np.float64) for operand in early.operands)
+    solution = np.zeros((inputs.shape[1] + 1, 1))
+    inputs = np.hstack([inputs, np.ones_like(labels)])
+    for _ in range(30):
+        solution -= 0.1 * inputs.T @ (1 / (1 + np.exp(-inputs @ solution)) - labels) / len(labels)
+    for loop in (early, late):
+        found = np.array(loop.run(library, *map(library.from_numpy, loop.operands)))
+        assert disagreement(found, solution) <= TOLERANCE["float32"]
+
+
+def test_loops_without_pytorch_have_no_speedups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "benchmarks.peers.torch", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (row,) = loops.measured(loops.loops(quick=True)[:1], QUICK_EFFORT)
+    assert row["first_speedup"] is row["later_speedup"] is None
+    assert row["first_over_later"] > 0
+
+
+def test_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for sizes, few in (("SMALL", {1: range(2, 5), 2: range(2, 4)}), ("LARGE", (50,)), ("TIMED", (1, 9))):
+        monkeypatch.setattr(placement, sizes, few)
+    found = run(placement.main, tmp_path)
+    assert {row["family"] for row in found["small"]} == {row["family"] for row in found["large"]} == set(FAMILIES)
+    assert min(row["worst"] for row in found["small"]) >= 1 - 1e-9  # No placement beats the best of all.
+    assert all(row["median_us"] > 0 for row in found["planning"])
+
+
+def test_the_busy_process_ends_with_its_block() -> None:
+    with contention.busy_core() as process:
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
+def test_memory_counts_the_output_and_not_the_inputs() -> None:
+    elements = 1 << 22
+    row = memory.measure(elements, "float32")
+    assert (row["inputs"], row["output"]) == (4 * 4 * elements, 4 * elements)
+    # A page may be resident that the buffer shares; the output itself must be.
+    assert 0.9 * row["output"] <= row["added"] < math.inf
+    assert row["total"] == row["inputs"] + row["added"]
+    assert row["asked"] == row["inputs"] + row["output"] + (64 << 20)
+
+
+def test_compile_time(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    command = [sys.executable, "-m", "benchmarks.compile_time", "--quick", "--json", str(path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    found = json.loads(path.read_text())
+    assert all(row["milliseconds"] > 0 for row in found["rows"])
+    assert found["summary"]["met"] == (found["summary"]["milliseconds"] < found["summary"]["asked"])
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+def test_simulator(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    command = [sys.executable, "-m", "benchmarks.simulator", "--quick", "--json", str(path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    found = json.loads(path.read_text())
+    assert [row["device"] for row in found["rows"]] == ["sim:npu1"] * 3 + ["sim:npu2"] * 3
+    assert all(row["seconds"] > 0 for row in found["rows"])

@@ -1,0 +1,292 @@
+"""The command line, and the demo behind it."""
+
+import math
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from paths import ROOT
+
+import npu_tensor as nt
+from npu_tensor.cli import main
+from npu_tensor.config import Config, config
+from npu_tensor.observe.explanation import Explanation, Row
+from npu_tensor.ops import OPS
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.tools import demo
+
+
+def invoke(*arguments: str, columns: int = 200) -> Result:
+    return CliRunner().invoke(main, arguments, env={"COLUMNS": str(columns)})
+
+
+@pytest.fixture(scope="module")
+def digits() -> demo.Digits:
+    return demo.load()
+
+
+def reference_digits(digits: demo.Digits) -> np.ndarray:
+    """The network in NumPy float64."""
+    x = digits.pixels.astype(np.float64)
+    for weight, bias in digits.layers[:-1]:
+        x = np.maximum(x @ weight.astype(np.float64).T + bias, 0)
+    weight, bias = digits.layers[-1]
+    return (x @ weight.astype(np.float64).T + bias).argmax(axis=1)
+
+
+def test_the_data_is_what_its_note_says(digits: demo.Digits) -> None:
+    with np.load(ROOT / "examples" / "data" / "digits.npz") as file:
+        images, labels = file["images"], file["labels"]
+    assert images.shape == (1797, 8, 8)
+    assert images.dtype == labels.dtype == np.uint8
+    # Range and class counts as published with the data set.
+    assert (images.min(), images.max()) == (0, 16)
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert digits.pixels.shape == (500, 64)
+    assert (digits.pixels.min(), digits.pixels.max()) == (0, 1)
+
+
+def test_float32_classes_are_those_of_float64(digits: demo.Digits) -> None:
+    layers = [(nt.from_numpy(weight), nt.from_numpy(bias)) for weight, bias in digits.layers]
+    predicted = demo.classify(nt.from_numpy(digits.pixels), layers)
+    np.testing.assert_array_equal(predicted.numpy(), reference_digits(digits))
+
+
+def test_demo_reads_the_digits_in_both_dtypes(digits: demo.Digits) -> None:
+    result = invoke("demo")
+    assert result.exit_code == 0, result.output
+    accuracy = float(np.mean(reference_digits(digits) == digits.labels))
+    assert f"{accuracy:.4f}" in result.output
+    for name in demo.DTYPE_NAMES:
+        assert f"{name}: where every node runs" in result.output
+
+
+def test_demo_in_one_dtype() -> None:
+    result = invoke("demo", "--dtype", "bfloat16")
+    assert result.exit_code == 0, result.output
+    assert "float32: where" not in result.output
+
+
+def test_demo_fails_when_the_network_is_wrong(digits: demo.Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    (weight, bias), *rest = digits.layers
+    spoiled = digits._replace(layers=[(-weight, bias), *rest])
+    monkeypatch.setattr(demo, "load", lambda: spoiled)
+    result = invoke("demo", "--dtype", "float32")
+    assert result.exit_code == 1
+    assert "is not above 0.95" in result.output
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "words"),
+    [
+        ((0.99, 0.99), []),
+        ((0.99, 0.986), []),
+        ((0.99, 0.984), ["differ"]),
+        ((0.95, 0.951), ["float32"]),
+        ((0.96, 0.94), ["bfloat16", "differ"]),
+        ((math.nan, 0.96), ["float32"]),
+    ],
+)
+def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
+    results = [
+        demo.Result(name, "cpu", accuracy, 0.0, 0.0, Explanation())
+        for name, accuracy in zip(demo.DTYPE_NAMES, accuracies, strict=True)
+    ]
+    found = demo.complaints(results)
+    assert len(found) == len(words)
+    assert all(word in complaint for word, complaint in zip(words, found, strict=True))
+
+
+@pytest.mark.parametrize(("there", "complains"), [(1, True), (2, False), (3, False)])
+def test_it_is_a_complaint_if_most_ops_run_elsewhere(there: int, complains: bool) -> None:
+    rows = [Row("add", "f32[1]", "sim:npu2" if n < there else "cpu", why="no compiler") for n in range(4)]
+    rows.append(Row("permute", "f32[1]"))
+    found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    assert found == (["float32: only 1 of 4 ops run on sim:npu2; no compiler"] if complains else [])
+
+
+def test_the_reason_stands_on_the_last_op_of_a_kernel() -> None:
+    rows = [Row("contract", "f32[1]", "cpu", "fused into #1"), Row("relu", "f32[1]", "cpu", "gemm", why="no compiler")]
+    found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    assert found == ["float32: only 0 of 2 ops run on sim:npu2; no compiler"]
+
+
+def test_demo_on_a_simulated_npu_without_a_compiler(tmp_path: Path) -> None:
+    bare = {"PATH": str(tmp_path), "CXX": "", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
+    done = run_command("demo", "--device", "sim:npu2", **bare)
+    assert done.returncode == 1
+    (error,) = (line for line in done.stderr.decode().splitlines() if line.startswith("Error: "))
+    assert error.startswith("Error: float32: only 0 of 9 ops run on sim:npu2?float32=emulate; ")
+    assert "this machine has no C++ compiler" in error
+    assert "NPUs emulate float32 in this demo" in done.stdout.decode()
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
+def test_demo_reads_the_digits_on_a_simulated_npu(device: str) -> None:
+    digits = demo.load()
+    for dtype in demo.DTYPE_NAMES:
+        here = demo.run(digits, dtype)
+        there = demo.run(digits, dtype, device)
+        used = f"{device}?float32=emulate"
+        assert {row.device for row in there.explanation} == {used, "-"}
+        assert [total.device for total in there.explanation.totals] == [used]
+        assert abs(there.accuracy - here.accuracy) <= 0.002
+        assert demo.complaints([there]) == []
+
+
+def test_demo_says_which_devices_there_are() -> None:
+    result = invoke("demo", "--device", "sim:npu9")
+    assert result.exit_code == 2
+    assert "sim:npu1, sim:npu2" in result.output
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("cpu", "cpu"),
+        ("sim:npu1", "sim:npu1?float32=emulate"),
+        ("sim:npu2?cols=4", "sim:npu2?cols=4&float32=emulate"),
+        ("sim:npu2?float32=exact", "sim:npu2?float32=exact"),
+    ],
+)
+def test_a_simulated_device_emulates_float32_in_the_demo(uri: str, expected: str) -> None:
+    assert demo.emulating(uri) == expected
+
+
+def test_ops_lists_every_op() -> None:
+    result = invoke("ops")
+    assert result.exit_code == 0
+    rows = {line.split("│")[1].strip(): line for line in result.output.splitlines() if "│" in line}
+    assert set(OPS) <= {name.removesuffix(" (internal)") for name in rows}
+    assert {"contract (internal)", "matmul", "linear", "rope", "layer_norm"} <= set(rows)
+    assert "MUL_MAT" in rows["matmul"]
+    assert "UNARY_SILU" in rows["silu"]
+    assert "elementwise" in rows["silu"]
+
+
+def test_info_names_versions_and_settings(tmp_path: Path) -> None:
+    with config.scope(cache_path=str(tmp_path)):
+        result = invoke("info", columns=1000)
+    assert result.exit_code == 0
+    assert nt.__version__ in result.output
+    assert np.__version__ in result.output
+    assert str(tmp_path) in result.output
+    for row in Config.table():
+        assert row["variable"] in result.output
+
+
+def test_info_is_not_as_wide_as_the_list_of_features() -> None:
+    pytest.importorskip("llvmlite")
+    lines = run_command("info").stdout.decode().splitlines()
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("features: "))
+    assert max(map(len, lines[first : lines.index("devices")])) <= 100
+    assert max(map(len, lines)) < 200
+
+
+def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """In a process of its own, which reads the environment anew."""
+    command = [sys.executable, "-m", "npu_tensor", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "NPU_TENSOR_THREADS", "NPU_TENSOR_CPU_FEATURES"])
+def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(variable: str, tmp_path: Path) -> None:
+    bad = {variable: "maybe", "COLUMNS": "200", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
+    for command, code in (("config", 1), ("info", 0)):
+        done = run_command(command, **bad)
+        assert done.returncode == code, done.stderr
+        rows = [line.split("│") for line in done.stdout.decode().splitlines() if "│" in line]
+        (value,) = (row[2] for row in rows if row[1].strip() == variable)
+        assert "maybe" in value
+        assert b"Traceback" not in done.stderr
+
+
+# What an ASCII locale writes of "caché", and a UTF-8 locale of a byte that is no UTF-8.
+@pytest.mark.parametrize(
+    ("locale", "name", "shown"), [("C", "caché".encode(), "cach\\xe9"), ("C.UTF-8", b"cach\xff", "cach\\xff")]
+)
+def test_paths_that_the_locale_cannot_write(locale: str, name: bytes, shown: str, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.mkdir()
+    plain = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "500"}
+    for command in (["config"], ["info"], ["cache", "ls"]):
+        done = run_command(*command, **plain, NPU_TENSOR_CACHE_DIR=str(path))
+        assert done.returncode == 0, done.stderr
+    assert shown in run_command("config", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout.decode(errors="strict")
+    # The path itself is for other programs, which need its bytes.
+    assert run_command("cache", "path", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout == os.fsencode(path) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "warning"),
+    [
+        ("NPU_TENSOR_CACHE_DIR", "/proc/x", "compiled kernels are not kept in /proc/x"),
+        ("NPU_TENSOR_RECORD", "/proc/x/y.json", "NPU_TENSOR_RECORD: there is no directory /proc/x"),
+        ("NPU_TENSOR_RECORD", "{directory}/cpu.json", "cpu.json has no kernels: "),
+        ("NPU_TENSOR_JITT", "1", "the environment sets NPU_TENSOR_JITT"),
+    ],
+)
+def test_warnings_of_commands_have_no_place(variable: str, value: str, warning: str, tmp_path: Path) -> None:
+    done = run_command("demo", "--dtype", "float32", **{variable: value.format(directory=tmp_path)})
+    assert done.returncode == 0
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("Warning: ")
+    assert warning in line
+
+
+def test_warnings_of_a_program_keep_their_place(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("import warnings\nwarnings.warn('mine')\n")
+    done = run_command("profile", str(script))
+    assert f"{script}:2: UserWarning: mine" in done.stderr.decode()
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert invoke("--version").output.split()[-1] == nt.__version__ == metadata["project"]["version"]
+
+
+def test_unknown_dtype_is_a_usage_error() -> None:
+    result = invoke("demo", "--dtype", "float31")
+    assert result.exit_code == 2
+    assert "float31" in result.output
+
+
+def test_no_summary_of_a_command_is_cut() -> None:
+    lines = invoke("--help", columns=80).output.partition("Commands:\n")[2].splitlines()
+    assert len(lines) == len(main.commands)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+
+
+def test_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "npu_tensor", "--help"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert {"demo", "info", "ops"} <= set(output.split())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", [["ops"], ["--help"], ["demo", "--dtype", "float32"], ["gen-kernels", "--help"]])
+def test_output_to_a_full_disk_is_one_sentence(command: list[str]) -> None:
+    program = ["-m", "npu_tensor", *command]
+    if command[0] == "gen-kernels":
+        program = ["-c", "from npu_tensor.cli.gen_kernels import gen_kernels; gen_kernels(['--help'])"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, *program], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "npu_tensor", "ops"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,203 @@
+"""npu-tensor kernel-source: which program is printed for which name."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from paths import ROOT
+
+import npu_tensor as nt
+from npu_tensor.cli import kernel_source as command
+from npu_tensor.errors import BuildError
+from npu_tensor.ggml_hsa import representative
+from npu_tensor.runtime.build.iron_dialect import dialect
+from npu_tensor.runtime.build.iron_program import program
+from npu_tensor.runtime.devices import detect
+from npu_tensor.runtime.devices.detect import Detected, NotDetected
+
+EXAMPLE = ROOT / "share" / "npu_tensor" / "examples" / "example-kernel-config.json"
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(command.kernel_source, list(map(str, arguments)))
+
+
+def printed(*arguments: object) -> str:
+    done = invoke(*arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def imports(text: str) -> set[str]:
+    """The top-level names of all modules that a program imports."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("iron", ["1.3.1", "1.3.2", "1.3.4", "1.4"])
+def test_the_program_stands_alone(iron: str) -> None:
+    text = printed("rowwise-soft_max-bf16", "--arch", "npu1", "--iron", iron)
+    assert imports(text) <= {"__future__", "aie", "argparse", "collections", "ml_dtypes", "numpy", "pathlib"}
+    assert f"mlir-aie {iron}" in text
+    assert "npu1 (aie2)" in text
+
+
+def test_the_program_is_the_one_that_the_compiler_gets() -> None:
+    (entry,) = (one for one in representative.entries("aie2p") if one.exported_name == "gemm-by_columns-bf16")
+    expected = program(entry.request()[-1].design, dialect("1.3.4"))
+    assert printed("gemm-by_columns-bf16", "--arch", "aie2p", "--iron", "1.3.4") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "extents"),
+    [
+        ("add-1024bf16-1024bf16-1024bf16", [(1024, "bfloat16")] * 3),
+        ("relu-8192f32-8192f32", [(8192, "float32")] * 2),
+        ("mul_mat-256x128i16-64x256i16-64x128i16", [(8192, "int16"), (16384, "int16"), (32768, "int16")]),
+    ],
+)
+def test_canonical_names_are_read_back(name: str, extents: list[tuple[int, str]]) -> None:
+    """Operands and the result, in any order, are the design's arguments; products are padded somewhat."""
+    text = printed(name, "--arch", "aie2p")
+    found = re.findall(r"^    \w+: (\w+)\[([\d, x]+)\]$", text.partition('"""\n')[0], re.MULTILINE)
+    sizes = [(math.prod(map(int, re.findall(r"\d+", shape))), dtype) for dtype, shape in found]
+    for (size, dtype), (expected, named) in zip(sorted(sizes), sorted(extents), strict=True):
+        assert dtype == named
+        assert expected <= size <= 1.2 * expected
+
+
+def test_names_of_a_configuration() -> None:
+    entry = json.loads(EXAMPLE.read_text())["kernels"][-1]
+    assert entry["cols"] == 4
+    assert "4 columns of npu2" in printed(entry["exported_name"], "--config", EXAMPLE)
+    listed = printed("--list", "--config", EXAMPLE, "--arch", "npu1").split()
+    assert len(listed) == 12
+    assert "npu1 (aie2)" in printed("add_bf16_4096", "--config", EXAMPLE, "--arch", "npu1")
+    assert "npu2 (aie2p)" in printed("add_bf16_4096", "--config", EXAMPLE, "--arch", "npu2")
+
+
+def test_names_that_do_not_say_all_are_found_in_a_recording(tmp_path: Path) -> None:
+    with nt.record_kernels(tmp_path / "model.json"), nt.default_device("sim:npu2"):
+        x = nt.ones(1024).to(nt.bfloat16).realize()
+        nt.explain((x * 2.5 + x).relu())
+    names = printed("--list", "--config", tmp_path / "model.json").split()
+    (fused,) = (name for name in names if "+" in name)
+    assert "npu2 (aie2p)" in printed(fused, "--config", tmp_path / "model.json")
+    assert "give --config FILE, written with NPU_TENSOR_RECORD=FILE" in invoke(fused, "--arch", "npu2").stderr
+
+
+def test_columns_and_float32() -> None:
+    name = "gemm-by_columns-f32"
+    assert "in 8 columns of npu2" in printed(name, "--arch", "npu2")
+    assert "in 2 columns of npu2" in printed(name, "--arch", "npu2", "--columns", 2)
+    assert printed(name, "--arch", "npu2", "--float32", "bfloat16") != printed(name, "--arch", "npu2")
+    for arguments, says in (
+        (["--columns", 5, "--arch", "npu1"], "aie2 has 4 columns, not 5"),
+        (["--float32", "exact", "--arch", "npu2"], "float32 is exact on the CPU"),
+    ):
+        failed = invoke(name, *arguments)
+        assert failed.exit_code == 1
+        assert says in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rowwise-softmax-bf16", "--arch", "aie2"], "near are rowwise-soft_max-bf16"),
+        (["add-1024bf16-1024bf16-1024bf16n", "--arch", "aie2"], "there is no kernel 'add-1024bf16-1024bf16-1024bf16n'"),
+        (["add-1024bf16-512bf16-1024bf16", "--arch", "aie2"], "there is no kernel 'add-1024bf16-512bf16-1024bf16'"),
+        (["add-1024bf16-1024bf16-1024bf16n", "--arch", "aie2"], "give --config FILE"),
+        (["mul+add-64f32-64f32-number-23dccfe9da6f4f4c", "--arch", "aie2"], "give --config FILE"),
+        (["scale-64f32-64f32-23dccfe9da6f4f4c", "--arch", "aie2"], "give --config FILE"),
+        (["neg-32x32bf16-32x32bf16", "--arch", "aie2"], "of this op for these tensors is neg-1024bf16-1024bf16"),
+        (["add-1x2x3x4x5f32", "--arch", "aie2"], "there is no kernel"),
+        (["add-1024q4-1024q4-1024q4", "--arch", "aie2"], "no dtype 'q4'"),
+        (["rowwise-soft_max-bf16", "--arch", "npu9"], "is no known array"),
+        (["rowwise-soft_max-bf16", "--arch", "aie2", "--iron", "0.9"], "no IRON dialect for mlir-aie '0.9'"),
+    ],
+)
+def test_what_there_is_not(arguments: list[str], says: str) -> None:
+    failed = invoke(*arguments)
+    assert failed.exit_code == 1
+    assert isinstance(failed.exception, SystemExit)
+    assert says in failed.stderr
+
+
+def test_a_configuration_that_is_not_there() -> None:
+    failed = invoke("x", "--config", "/nowhere.json")
+    assert failed.exit_code == 2
+    assert "'/nowhere.json' does not exist" in failed.stderr
+
+
+def test_without_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody_knows(arch: str) -> Detected:
+        raise NotDetected("no NPU was found. Tried\n  pyxrt: not there")
+
+    monkeypatch.setattr(detect, "detect_arch", nobody_knows)
+    for arguments in (["rowwise-soft_max-bf16"], ["add-64f32-64f32-64f32"], ["--list"]):
+        failed = invoke(*arguments)
+        assert failed.exit_code == 1
+        assert failed.stderr == (
+            "Error: which array? Give --arch aie2 or --arch aie2p, or set NPU_TENSOR_ARCH (no NPU was found here)\n"
+        )
+    monkeypatch.setattr(detect, "detect_arch", lambda arch: Detected("aie2", "a test"))
+    assert "npu1 (aie2)" in printed("rowwise-soft_max-bf16")
+
+
+def test_a_configuration_with_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"kernels": [{}]}')
+    failed = invoke("x", "--config", tmp_path / "a.json")
+    assert failed.exit_code == 1
+    assert "/kernels/0: Kernel 0 missing 'kernel_name'" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["x", "--list"], ["x", "--all"], ["--all"], ["x", "--out", "."], ["--list", "--out", "."]]
+)
+def test_options_that_do_not_go_together(arguments: list[str]) -> None:
+    assert invoke(*arguments).exit_code == 2
+
+
+def test_all_programs_with_their_headers(tmp_path: Path) -> None:
+    names = printed("--list", "--arch", "aie2").split()
+    said = printed("--all", "--arch", "aie2", "--iron", "1.4", "--out", tmp_path / "out")
+    made = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert made == sorted([*(f"{name}.py" for name in names), "include"])
+    headers = {path.name: path.read_bytes() for path in (tmp_path / "out" / "include" / "nt").iterdir()}
+    assert headers == {path.name: path.read_bytes() for path in (ROOT / "kernels" / "include" / "nt").glob("*.hpp")}
+    assert said == f"{len(names)} programs and {len(headers)} headers in {tmp_path / 'out'}\n"
+    # All that the C++ includes comes from there or from mlir-aie.
+    text = (tmp_path / "out" / "rowwise-soft_max-bf16.py").read_text()
+    assert text == printed("rowwise-soft_max-bf16", "--arch", "aie2", "--iron", "1.4")
+    texts = [path.read_text() for path in (tmp_path / "out").glob("*.py")]
+    assert {name for text in texts for name in re.findall(r'#include "nt/(.+)"', text)} <= headers.keys()
+
+
+def test_kernels_without_a_program_are_named_and_the_rest_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = command._program
+
+    def refuse(entry: command.Entry, iron: str) -> str:
+        if entry.exported_name == "gemm-batch-i8":
+            raise BuildError("not with this version")
+        return written(entry, iron)
+
+    monkeypatch.setattr(command, "_program", refuse)
+    done = invoke("--all", "--arch", "aie2", "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "gemm-batch-i8: not with this version" in done.stderr
+    assert "Error: 1 of " in done.stderr
+    assert not (tmp_path / "out" / "gemm-batch-i8.py").exists()
+    assert (tmp_path / "out" / "gemm-batch-u8.py").is_file()

@@ -1,0 +1,183 @@
+"""Every notebook in examples/ runs, shows what its text says, and is stored without outputs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="the notebooks need the extra `test`")
+nbclient = pytest.importorskip("nbclient", reason="the notebooks need the extra `test`")
+
+from jupyter_client.kernelspec import KernelSpecManager  # noqa: E402
+from jupyter_client.manager import AsyncKernelManager  # noqa: E402
+from nbformat import NotebookNode  # noqa: E402
+from paths import EXAMPLES  # noqa: E402
+
+from npu_tensor.config import config  # noqa: E402
+from npu_tensor.runtime import rates  # noqa: E402
+from npu_tensor.runtime.sim import host_compiler  # noqa: E402
+
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+SIMULATING = [path for path in NOTEBOOKS if path.stem[:2] in ("02", "03", "04")]
+SECONDS = 120
+"""For one cell, so that a cell that hangs fails."""
+
+compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+def name(path: Path) -> str:
+    return path.stem
+
+
+class Executed:
+    """A notebook that has run: what its cells have put out, by the cells' ids."""
+
+    def __init__(self, path: Path, directory: Path) -> None:
+        self.notebook = nbformat.read(path, as_version=4)
+        # Without directories of kernels there is only the one of this interpreter.
+        manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+        where = {"metadata": {"path": str(directory)}}
+        nbclient.NotebookClient(self.notebook, km=manager, timeout=SECONDS, resources=where).execute(cleanup_kc=True)
+        outputs = [output for cell in self.notebook.cells for output in cell.get("outputs", ())]
+        assert [output.text for output in outputs if output.get("name") == "stderr"] == []
+
+    def cell(self, id: str) -> NotebookNode:
+        (found,) = (cell for cell in self.notebook.cells if cell.id == id)
+        return found
+
+    def text(self, id: str) -> str:
+        """What a cell prints, and the text of what it shows."""
+        found = []
+        for output in self.cell(id).outputs:
+            found.append(output.text if output.output_type == "stream" else output.data.get("text/plain", ""))
+        return "".join(found)
+
+    def html(self, id: str) -> str:
+        """What a browser shows of a cell."""
+        data = [output.data for output in self.cell(id).outputs if "data" in output]
+        return "".join(part.get("text/html", "") + part.get("image/svg+xml", "") for part in data)
+
+    def numbers(self, id: str) -> list[float]:
+        return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e[-+]\d+)?", self.text(id))]
+
+
+@pytest.fixture(autouse=True)
+def _own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that this user has is read."""
+    for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    for variable in ("NPU_TENSOR_DEVICE", "NPU_TENSOR_POLICY"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "work").mkdir()
+
+
+def execute(number: int, directory: Path) -> Executed:
+    (path,) = (path for path in NOTEBOOKS if path.stem.startswith(f"{number:02}_"))
+    return Executed(path, directory / "work")
+
+
+def test_first_steps(tmp_path: Path) -> None:
+    shown = execute(1, tmp_path)
+    assert shown.text("show-pending").startswith("Tensor([[")
+    assert "4 ops recorded" in shown.html("show-pending")
+    assert "<svg" in shown.html("show-pending")
+    assert shown.text("look-now").endswith("True")
+    assert "inner dimensions differ" in shown.text("bad-shapes")
+    assert "recorded at In[" in shown.text("bad-shapes")
+    assert "<svg" in shown.html("explain-pending")
+    assert shown.text("jit-define") == "(1, 1)"
+    assert shown.text("jit-other-shape") == "(2, 2)"
+    assert shown.numbers("digits-network")[-1] > 0.95
+
+
+@compiler
+def test_why_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A machine that was calibrated, with a CPU so fast that nothing would go to the NPU: the text is not about it.
+    monkeypatch.setenv("NPU_TENSOR_CACHE_DIR", str(tmp_path / "calibrated"))
+    with config.scope(cache_path=os.environ["NPU_TENSOR_CACHE_DIR"]):
+        usual = rates.processor_rates()
+        fast = replace(usual, macs={unit: 1000 * rate for unit, rate in usual.macs.items()})
+        rates.save("processor", rates.processor_identity(), fast)
+    rates.forget()
+    shown = execute(2, tmp_path)
+    sizes = shown.text("sizes-table").splitlines()[1:]
+    assert "cpu" in sizes[0]
+    assert "sim:npu2" in sizes[-1]
+    page = shown.html("whole-explain")
+    assert "<svg" in page
+    assert "sim:npu2" in page
+    assert "argsort" in shown.text("force-error")
+    assert "no NPU kernel" in shown.text("force-error")
+    assert "warm" in shown.html("profile-op")
+    assert "flowchart" in shown.text("picture-save")
+    assert shown.numbers("trace-save")[0] > 1000  # the simulated tiles alone do more
+
+
+@compiler
+def test_bfloat16(tmp_path: Path) -> None:
+    shown = execute(3, tmp_path)
+    assert shown.numbers("sums-show")[-2:] == [256, 1000]
+    fused, step_by_step = shown.numbers("chain-define")
+    assert 0 < fused < step_by_step
+    assert "sim:npu2" in shown.text("simulated-run")
+    exact, emulated, rounded = (float(line.split()[-5]) for line in shown.text("float32-run").splitlines())
+    assert emulated < exact < 1e-6 < 1e-4 < rounded
+    assert "float32 is exact on the CPU" in shown.text("float32-explain")
+
+
+@compiler
+def test_inside_a_kernel(tmp_path: Path) -> None:
+    shown = execute(4, tmp_path)
+    assert shown.text("check-run") == "[]"
+    assert "65472 can be used" in shown.text("broken-run")
+    assert "15 objects" in shown.text("unbalanced-run")
+    assert "right: True" in shown.text("simulate-run")
+    assert "dispatch" in shown.text("predict-run")
+    for cell in ("timeline-run", "timeline-product"):
+        assert "<svg" in shown.html(cell)
+    assert "ObjectFifo(" in shown.text("program-show")
+
+
+def test_transformer_block(tmp_path: Path) -> None:
+    shown = execute(5, tmp_path)
+    page = shown.html("explain-it")
+    assert "<svg" in page
+    assert "rotate" in page
+    largest, mean, worst = shown.numbers("accuracy-run")
+    assert 0 < mean < worst < largest / 100
+    assert "predicted" in shown.text("npu-explain")
+
+
+@pytest.mark.parametrize("path", SIMULATING, ids=name)
+def test_without_a_compiler(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is simulated says that it is not there, and nothing fails."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
+    shown = Executed(path, tmp_path / "work")
+    assert any("no C++" in shown.text(cell.id) for cell in shown.notebook.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_how_it_is_stored(path: Path) -> None:
+    """Without results, in the form that nbformat writes, so that differences are those of the cells."""
+    text = path.read_text("utf-8")
+    notebook = nbformat.reads(text, as_version=4)
+    nbformat.validate(notebook)
+    assert text == nbformat.writes(notebook, indent=1) + "\n"
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata.keys() <= {"kernelspec", "language_info"}
+    assert "version" not in notebook.metadata.language_info
+    for cell in notebook.cells:
+        assert not cell.metadata, cell.id
+        if cell.cell_type == "code":
+            assert cell.outputs == [], cell.id
+            assert cell.execution_count is None, cell.id
+    assert not re.search(r"(?:/home|/root|/tmp|/Users|/work)/|[A-Z]:\\\\", text)
+
+
+def test_there_are_five() -> None:
+    assert [path.stem[:3] for path in NOTEBOOKS] == ["01_", "02_", "03_", "04_", "05_"]

@@ -1,0 +1,1121 @@
+"""Functions made of several ops, creation and shape functions, against PyTorch's functions of the same names."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
+from paths import GOLDEN
+
+import npu_tensor as nt
+from npu_tensor.functions import METHODS
+from npu_tensor.functions.inplace import IN_PLACE
+from npu_tensor.ops import OPS
+from npu_tensor.tensor import FUNCTIONS
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+F = torch.nn.functional
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Any:
+    return torch.from_numpy(np.asarray(RNG.standard_normal(shape), np.float32))
+
+
+def integers(high: int, *shape: int) -> Any:
+    return torch.from_numpy(np.asarray(RNG.integers(0, high, shape)))
+
+
+def ours_of(value: Any) -> Any:
+    """Torch tensors inside an argument as ours."""
+    if isinstance(value, torch.Tensor):
+        return from_torch(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(ours_of(item) for item in value)
+    return value
+
+
+def exact_of(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(exact_of(item) for item in value)
+    return float64_of(value)
+
+
+def compare(ours: Any, own: Any, exact: Any, what: str) -> None:
+    """Structure, shape, dtype, values."""
+    if isinstance(own, torch.Tensor):
+        assert str(ours.dtype).removeprefix("npu_tensor.") == str(own.dtype).removeprefix("torch."), what
+        assert_same(ours, exact if own.is_floating_point() else own, 8, 4e-6 if ours.dtype.itemsize >= 4 else 0, what)
+    elif isinstance(own, (tuple, list)):
+        assert len(ours) == len(own), what
+        for part, own_part, exact_part in zip(ours, own, exact, strict=True):
+            compare(part, own_part, exact_part, what)
+    else:
+        assert ours == own, what
+
+
+def resolve(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(ours, PyTorch's): functions, or methods where the name starts with a dot."""
+    if name.startswith("."):
+        return getattr(nt.Tensor, name[1:]), getattr(torch.Tensor, name[1:])
+    theirs = getattr(torch, name, None) or getattr(F, name)
+    if name in (
+        "layer_norm",
+        "rms_norm",
+        "group_norm",
+        "batch_norm",
+        "normalize",
+        "gelu",
+        "pad",
+        "embedding",
+        "dropout",
+        *("binary_cross_entropy_with_logits", "kl_div"),
+        *("conv1d", "conv2d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "pixel_shuffle"),
+        *("pixel_unshuffle", "adaptive_avg_pool2d", "interpolate", "unfold"),
+    ):
+        theirs = getattr(F, name)
+    return getattr(nt, name), theirs
+
+
+X = normal(3, 4, 5)
+M = normal(4, 6)
+V = normal(6)
+S = torch.tensor(2.5)
+E = normal(2, 0, 3)
+I = integers(100, 4, 6)  # noqa: E741
+NAN = torch.tensor([[1.0, math.nan, -2.0], [math.nan, math.nan, 0.0], [3.0, 3.0, -3.0]])
+ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
+TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
+
+# (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
+REDUCTIONS = ("add", "multiply")
+
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    # shapes
+    *((".reshape", (X, *shape), {}) for shape in ((60,), (-1, 4), (5, 3, 4), (3, 1, -1), ((12, 5),))),
+    (".reshape", (S, 1, 1), {}),
+    (".reshape", (E, 0, 7), {}),
+    (".view", (X, 12, 5), {}),
+    (".view", (X,), {"size": (12, 5)}),
+    *((name, (X,), {"shape": (12, -1)}) for name in ("reshape", ".reshape")),
+    *((name, (X,), {"dims": [2, 0, 1]}) for name in ("permute", ".permute")),
+    *((name, (X,), {"dims": [0, -1]}) for name in ("flip", ".flip")),
+    *((name, (X,), {"dims": (2, 1)}) for name in ("tile", ".tile")),
+    (".expand", (V,), {"size": (3, 6)}),
+    (".repeat", (V,), {"repeats": (2, 3)}),
+    (".split", (X,), {"split_size": 2, "dim": 1}),
+    ("split", (X,), {"split_size_or_sections": [1, 3], "dim": 1}),
+    ("flip", (), {"input": X, "dims": (1,)}),
+    ("permute", (), {"input": X, "dims": (1, 0, 2)}),
+    *((".permute", (X, *dims), {}) for dims in ((2, 0, 1), (-1, 1, 0), ((1, 2, 0),))),
+    ("transpose", (X, 0, -1), {}),
+    ("transpose", (S, 0, -1), {}),
+    ("swapaxes", (X, 1, 2), {}),
+    ("t", (M,), {}),
+    ("t", (V,), {}),
+    ("movedim", (X, 0, 2), {}),
+    ("movedim", (X, (0, 1), (-1, 0)), {}),
+    ("squeeze", (normal(1, 3, 1),), {}),
+    ("squeeze", (normal(1, 3, 1), 0), {}),
+    ("squeeze", (normal(1, 3, 1), 1), {}),
+    ("squeeze", (normal(1, 3, 1), (0, -1)), {}),
+    *(("unsqueeze", (M, dim), {}) for dim in (0, 1, 2, -1, -3)),
+    ("unsqueeze", (S, 0), {}),
+    ("flatten", (X,), {}),
+    ("flatten", (X, 1), {}),
+    ("flatten", (X, 0, 1), {}),
+    ("flatten", (S,), {}),
+    ("unflatten", (M, 1, (2, -1)), {}),
+    ("unflatten", (M, -2, (2, 2)), {}),
+    (".expand", (normal(1, 4), 3, 4), {}),
+    (".expand", (normal(1, 4), 2, -1, 4), {}),
+    (".expand", (S, 2, 3), {}),
+    (".expand_as", (normal(1, 6), M), {}),
+    ("broadcast_to", (V, (4, 6)), {}),
+    (".repeat", (M, 2, 1), {}),
+    (".repeat", (M, 2, 1, 3), {}),
+    (".repeat", (V, 0), {}),
+    (".repeat", (S, 3), {}),
+    ("tile", (M, (2,)), {}),
+    ("tile", (M, (2, 1, 2)), {}),
+    ("repeat_interleave", (M, 3), {}),
+    ("repeat_interleave", (M, 2, 0), {}),
+    ("repeat_interleave", (M, 2, -1), {}),
+    ("cat", ([M, M + 1, M[:2]],), {}),
+    ("cat", ([M, I.float()], 1), {}),
+    ("cat", ([I, I > 50, M], -1), {}),
+    ("cat", ([torch.zeros(0), M],), {}),
+    ("concat", ([V, V],), {}),
+    *(("stack", ([M, M * 2], dim), {}) for dim in (0, 1, 2, -1)),
+    ("stack", ([S, S],), {}),
+    ("hstack", ([V, V],), {}),
+    ("hstack", ([M, M],), {}),
+    ("hstack", ([S, S],), {}),
+    ("vstack", ([V, V],), {}),
+    ("vstack", ([M, M],), {}),
+    ("split", (M, 4, 1), {}),
+    ("split", (M, [1, 0, 3]), {}),
+    ("chunk", (M, 4, 1), {}),
+    ("chunk", (V, 4), {}),
+    ("unbind", (X, 1), {}),
+    ("narrow", (X, 1, 1, 2), {}),
+    ("narrow", (X, -1, -2, 2), {}),
+    ("select", (X, -2, -1), {}),
+    ("flip", (X, (0, 2)), {}),
+    ("flip", (X, (-2,)), {}),
+    ("flip", (E, (0, 1)), {}),
+    ("fliplr", (M,), {}),
+    ("flipud", (M,), {}),
+    ("roll", (X, 2), {}),
+    ("roll", (X, -3, 1), {}),
+    ("roll", (X, (1, 7), (0, -1)), {}),
+    ("pad", (X, (1, 2)), {}),
+    ("pad", (X, (1, 2, 0, 3)), {"value": 1.5}),
+    ("pad", (X, (-1, 2, 1, -2)), {"value": 0.5}),
+    *(("pad", (X, (2, 1)), {"mode": mode}) for mode in ("reflect", "replicate", "circular")),
+    *(("diagonal", (X, offset, 0, 2), {}) for offset in (0, 1, -2, 9)),
+    *(("diag", (V, offset), {}) for offset in (0, 2, -3)),
+    *(("diag", (M, offset), {}) for offset in (0, 2, -3)),
+    *((name, (M, k), {}) for name in ("tril", "triu") for k in (0, 1, -2, 9)),
+    ("tril", (X,), {}),
+    # selection
+    ("where", (M > 0, M, -1.5), {}),
+    ("where", (M > 0, I, M), {}),
+    ("where", (V > 0, M, S), {}),
+    ("where", (M > 0, 1, 2), {}),
+    ("masked_fill", (M, M > 0, -math.inf), {}),
+    ("masked_fill", (I, V > 0, 7), {}),
+    ("masked_select", (M, V > 0), {}),
+    ("gather", (M, 0, integers(4, 3, 6)), {}),
+    ("gather", (M, 1, integers(6, 2, 9)), {}),
+    ("gather", (S, 0, torch.tensor(0)), {}),
+    ("index_select", (X, 1, torch.tensor([3, 0, 0])), {}),
+    ("index_select", (X, -1, torch.tensor([], dtype=torch.int64)), {}),
+    ("take_along_dim", (M, integers(6, 1, 3), 1), {}),
+    ("take_along_dim", (M, integers(24, 5)), {}),
+    ("index_fill", (M, 1, torch.tensor([0, 4]), -1.0), {}),
+    ("scatter", (M, 1, torch.tensor([[0, 3], [5, 1]]), normal(2, 2)), {}),
+    ("scatter", (M, 0, torch.tensor([[0, 3], [1, 1]]), 2.0), {}),
+    ("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": 2.5}),
+    *(("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": -3, "reduce": r}) for r in REDUCTIONS),
+    ("scatter", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
+    ("scatter", (S, 0, torch.tensor([0]), 2.5), {"reduce": "multiply"}),
+    ("scatter", (V, 0, torch.tensor(1)), {"value": 2.5}),
+    ("scatter_add", (S, -1, torch.tensor([0, 0]), normal(2)), {}),
+    ("index_add", (S, 0, torch.tensor([0]), normal()), {}),
+    ("index_copy", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
+    ("index_fill", (S, 0, torch.tensor([0]), 2.5), {}),
+    *((f"index_{name}", (M, 1, torch.tensor([5, 0, 3]), normal(4, 3)), {}) for name in ("add", "copy")),
+    ("index_add", (X, 0, torch.tensor([2, 0, 2, 2]), normal(4, 4, 5)), {"alpha": 2}),
+    ("index_add", (I, -1, torch.tensor([1, 1]), integers(9, 4, 2)), {"alpha": 3}),
+    ("index_put", (M, (torch.tensor([2, 0, 2, 3]),), V), {"accumulate": True}),
+    ("index_put", (M, (torch.tensor([2, 0, 2]), torch.tensor([-1, 4, 5])), normal(3)), {}),
+    ("index_put", (M, (torch.tensor([2, 0, 2]), torch.tensor([5, 4, 5])), torch.tensor(1.5)), {"accumulate": True}),
+    ("index_put", (M, (M > 0,), torch.tensor(1.5)), {"accumulate": True}),
+    ("scatter_add", (M, 1, torch.tensor([[0, 0, 3], [5, 1, 5]]), normal(3, 4)), {}),
+    ("scatter_add", (I, 0, integers(4, 9, 6), integers(50, 9, 6)), {}),
+    ("masked_scatter", (M, V > 0, normal(5, 6)), {}),
+    *(("unique", (x,), {"return_inverse": True, "return_counts": True}) for x in (TIES, I, TIES > 1, TIES.float())),
+    ("unique", (TIES,), {}),
+    ("unique", (torch.tensor([[1, 2], [0, 5], [1, 2]]),), {"dim": 0, "return_inverse": True, "return_counts": True}),
+    ("unique", (torch.tensor([1.0, math.nan, math.nan, 1.0]),), {"return_counts": True}),
+    *(("isin", (TIES, x), {"invert": invert}) for x in (torch.tensor([2, 7]), 1) for invert in (False, True)),
+    ("isin", (M, torch.zeros(0)), {}),
+    ("bincount", (torch.tensor([3, 0, 3, 1]),), {}),
+    ("bincount", (torch.tensor([3, 0, 3, 1], dtype=torch.int8), normal(4)), {"minlength": 6}),
+    ("bincount", (torch.tensor([3, 0, 3, 1]), torch.tensor([1, 2, 3, 4])), {}),
+    ("bincount", (torch.zeros(0, dtype=torch.int64),), {"minlength": 2}),
+    *(("searchsorted", (torch.tensor([-1, 0, 0, 2]), x), {"right": r}) for x in (TIES, 0, M) for r in (False, True)),
+    *(("searchsorted", (ENDS, torch.cat([NAN.flatten(), ENDS])), {"right": right}) for right in (False, True)),
+    ("searchsorted", (M.sort(-1).values, normal(4, 2)), {"out_int32": True}),
+    ("bucketize", (M, torch.tensor([-0.5, 0.0, 1.0])), {"right": True}),
+    ("meshgrid", (V, V[:3]), {"indexing": "ij"}),
+    ("meshgrid", (V, V[:3], S), {"indexing": "xy"}),
+    ("cartesian_prod", (torch.arange(3), torch.tensor([5, 7]), torch.arange(2)), {}),
+    ("cartesian_prod", (V,), {}),
+    *((name, (3, 4, offset), {}) for name in ("tril_indices", "triu_indices") for offset in (0, 1, -2)),
+    ("kron", (M, normal(2, 3)), {}),
+    ("kron", (X, V), {}),
+    ("inner", (X, M[:2, :5]), {}),
+    ("inner", (V, V), {}),
+    ("inner", (V, S), {}),
+    *(("cdist", (X, normal(6, 5), p), {}) for p in (2.0, 1.0, math.inf)),
+    *(("cdist", (torch.zeros(2, 0), torch.zeros(3, 0), p), {}) for p in (2.0, math.inf, 3.0)),
+    *(("diff", (x,), {}) for x in (V, I, M > 0)),
+    *(("diff", (X,), {"n": n, "dim": 1}) for n in (0, 2, 9)),
+    *(("quantile", (M, q, dim), {}) for q in (0.3, torch.tensor([0.0, 0.25, 1.0])) for dim in (None, 0, -1)),
+    *(
+        ("quantile", (normal(7, 6), 0.4), {"dim": 0, "keepdim": True, "interpolation": name})
+        for name in ("linear", "lower", "higher", "nearest", "midpoint")
+    ),
+    ("quantile", (NAN, 0.5, 1), {}),
+    *(
+        ("quantile", (ENDS, torch.tensor([0.0, 0.3, 0.5, 0.9, 1.0])), {"interpolation": name})
+        for name in ("lower", "higher", "nearest")
+    ),
+    ("quantile", (M, torch.tensor([0.5, 0.1])), {"keepdim": True}),
+    *(("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0.5, "reduction": r}) for r in ("mean", "sum", "none")),
+    ("huber_loss", (M, V.expand(4, 6)), {"delta": 0.5}),
+    ("huber_loss", (M.bfloat16(), V.expand(4, 6)), {}),
+    ("huber_loss", (M.bfloat16(), V.expand(4, 6)), {"reduction": "none"}),
+    ("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0}),
+    ("binary_cross_entropy", (torch.sigmoid(M), torch.sigmoid(normal(4, 6)), V.abs()), {}),
+    ("binary_cross_entropy", (torch.tensor([0.0, 1.0, 0.5]), torch.tensor([1.0, 1.0, 0.0])), {"reduction": "none"}),
+    ("binary_cross_entropy_with_logits", (M * 60, torch.sigmoid(normal(4, 6))), {"pos_weight": V.abs()}),
+    ("binary_cross_entropy_with_logits", (M, (M > 0.3).float(), V.abs()), {"reduction": "sum"}),
+    *(
+        ("kl_div", (torch.log_softmax(M, 1), torch.softmax(normal(4, 6), 1)), {"reduction": r})
+        for r in ("batchmean", "sum", "none")
+    ),
+    ("kl_div", (torch.log_softmax(M, 1), torch.log_softmax(normal(4, 6), 1)), {"reduction": "sum", "log_target": True}),
+    ("trace", (M,), {}),
+    ("trace", (I,), {}),
+    *((name, (NAN, *dim), {}) for name in ("nansum", "nanmean") for dim in ((), (0,), (1, True))),
+    ("nanmean", (torch.full((2, 3), math.nan), 1), {}),
+    ("nansum", (I, 0), {}),
+    *(("sort", (x, dim, d), {}) for x in (M, NAN) for dim in (0, -1) for d in (False, True)),
+    ("sort", (S,), {}),
+    *(("argsort", (TIES,), {"dim": dim, "stable": True, "descending": d}) for dim in (0, 1) for d in (False, True)),
+    *(("topk", (M, 2, dim), {"largest": largest}) for dim in (0, -1) for largest in (True, False)),
+    ("topk", (M, 0), {}),
+    ("nonzero", (M > 0,), {}),
+    ("nonzero", (S,), {}),
+    ("argwhere", (I > 50,), {}),
+    # reductions
+    *((name, (x,), {}) for name in ("max", "min", "median") for x in (X, NAN, I, S)),
+    *((name, (x, dim), {}) for name in ("max", "min") for x in (M, NAN, TIES) for dim in (0, -1)),
+    *((name, (M, 1, True), {}) for name in ("max", "min", "median")),
+    ("median", (normal(5, 7), 0), {}),
+    ("max", (S, 0), {}),
+    ("max", (M, V), {}),
+    ("min", (I, torch.tensor(50)), {}),
+    ("aminmax", (M,), {"dim": 1}),
+    ("aminmax", (M,), {}),
+    ("count_nonzero", (M > 0, 1), {}),
+    ("count_nonzero", (I,), {}),
+    *((name, (X,), {}) for name in ("var_mean", "std_mean")),
+    ("var_mean", (X, (0, 2)), {"correction": 0, "keepdim": True}),
+    ("var", (X, 1, False), {}),
+    ("var", (X, False), {}),
+    ("std", (X, 1, True, True), {}),
+    *(("norm", (X, p), {}) for p in (2, 1, 3, 0, math.inf, -math.inf, "fro")),
+    ("norm", (X, 2, 1), {}),
+    ("norm", (X, 2, (0, 2), True), {}),
+    # products
+    ("matmul", (V, V), {}),
+    ("matmul", (M, V), {}),
+    ("matmul", (normal(4), M), {}),
+    ("matmul", (M, normal(6, 3)), {}),
+    ("matmul", (X, normal(5, 2)), {}),
+    ("matmul", (X, normal(3, 5, 2)), {}),
+    ("matmul", (normal(2, 1, 4, 5), X.transpose(1, 2)), {}),
+    ("matmul", (X, normal(5)), {}),
+    ("matmul", (normal(4), X), {}),
+    ("matmul", (normal(2, 0), normal(0, 3)), {}),
+    ("matmul", (normal(0, 4), M), {}),
+    ("matmul", (I, I.t()), {}),
+    ("matmul", (M, M.t()), {}),
+    ("mm", (M, M.t()), {}),
+    ("bmm", (X, X.transpose(1, 2)), {}),
+    ("mv", (M, V), {}),
+    ("dot", (V, V), {}),
+    ("outer", (V, normal(3)), {}),
+    ("linear", (M, normal(3, 6), normal(3)), {}),
+    ("linear", (X, normal(2, 5)), {}),
+    ("linear", (V, normal(3, 6), normal(3)), {}),
+    ("addmm", (normal(3), M, normal(6, 3)), {"beta": 0.5, "alpha": 2}),
+    ("addmm", (torch.full((3,), math.nan), M, normal(6, 3)), {"beta": 0}),
+    ("baddbmm", (normal(3, 4, 4), X, X.transpose(1, 2)), {}),
+    ("addmv", (normal(4), M, V), {"alpha": 3}),
+    ("addcmul", (M, M, V), {"value": 0.5}),
+    ("addcdiv", (M, M, V), {"value": 0.5}),
+    *(
+        ("einsum", (equation, *operands), {})
+        for equation, operands in {
+            "ij,jk->ik": (M, normal(6, 3)),
+            "ij,jk": (M, normal(6, 3)),
+            "ij->ji": (M,),
+            "ii->i": (normal(4, 4),),
+            "ii": (normal(4, 4),),
+            "ijij->ji": (normal(2, 3, 2, 3),),
+            "iii->i": (normal(3, 3, 3),),
+            "b...ii->...b": (normal(2, 3, 4, 4),),
+            "ii,ij->j": (normal(4, 4), M),
+            "ij,jj": (normal(3, 4), normal(4, 4)),
+            "ij->": (M,),
+            "ij->j": (M,),
+            "bij,bjk->bik": (X, normal(3, 5, 2)),
+            "bij,bkj->bik": (X, X),
+            "i,j->ij": (V, normal(3)),
+            "i,i->": (V, V),
+            "ij,ij->ij": (M, M),
+            "bhqd,bhkd->bhqk": (normal(2, 3, 4, 5), normal(2, 3, 6, 5)),
+            "...ij,...jk->...ik": (X, normal(5, 2)),
+            "b...d,d->b...": (X, normal(5)),
+            "ij,jk,kl->il": (M, normal(6, 3), normal(3, 2)),
+            "ab,cb,c -> ca": (M, normal(3, 6), normal(3)),
+            "ij,kl->ijkl": (M, normal(2, 3)),
+            "ij,jk->k": (M, normal(6, 3)),
+            "ij,i->j": (M, normal(4)),
+        }.items()
+    ),
+    # other names
+    *((name, (M, V), {}) for name in ("true_divide", "divide", "multiply", "subtract", "not_equal")),
+    *((name, (M, V), {}) for name in ("greater", "greater_equal", "less", "less_equal")),
+    *((name, (M,), {}) for name in ("negative", "absolute", "clone", "ravel")),
+    *((name, (X, 0, 2), {}) for name in ("swapdims", "moveaxis")),
+    *((f"arc{name}", (torch.sin(M),), {}) for name in ("sin", "cos", "tan", "sinh", "tanh")),
+    ("arccosh", (M.abs() + 1,), {}),
+    ("arctan2", (M, V), {}),
+    ("nan_to_num", (torch.tensor([math.nan, math.inf, -math.inf, 1.5]), 2.0, 7.0, -3), {}),
+    ("nan_to_num", (I,), {}),
+    ("concatenate", ([M, M], 1), {}),
+    ("broadcast_tensors", (M, V), {}),
+    ("vdot", (V, V), {}),
+    (".view_as", (M, normal(8, 3)), {}),
+    (".reshape_as", (M, normal(8, 3)), {}),
+    # powers and limits
+    *(("pow", (M.abs(), e), {}) for e in (2, 3, 0.5, -1, -0.5, 2.5, 0, 1, -2)),
+    *(("pow", (I, e), {}) for e in (0, 1, 2, 3, 5, 0.5)),
+    ("pow", (2, I % 7), {}),
+    ("pow", (2.0, I % 7), {}),
+    ("pow", (2.5, M), {}),
+    ("pow", (torch.tensor([-2, -1, 1, 2, 3]), torch.tensor([-1, -3, -2, -1, 0])), {}),
+    ("clamp", (M, V, None), {}),
+    ("clamp", (M,), {"max": V}),
+    ("clamp", (M, -V.abs(), V.abs()), {}),
+    ("clamp", (I, 10.5), {}),
+    ("clip", (M, -0.5, 0.5), {}),
+    ("clamp_min", (M, 0.25), {}),
+    ("clamp_max", (NAN, 0.25), {}),
+    *(("div", (I, 7), {"rounding_mode": mode}) for mode in (None, "floor", "trunc")),
+    *(("div", (-I, 7), {"rounding_mode": mode}) for mode in ("floor", "trunc")),
+    *(("div", (M, 0.3), {"rounding_mode": mode}) for mode in ("floor", "trunc")),
+    ("round", (M * 100,), {"decimals": 1}),
+    ("round", (M * 100,), {"decimals": -1}),
+    ("rsub", (M, 2.0), {"alpha": 3}),
+    ("isclose", (M, M + 1e-7), {}),
+    ("isclose", (NAN, NAN), {"equal_nan": True}),
+    ("allclose", (M, M + 1e-7), {}),
+    ("equal", (M, M + 1e-3), {}),
+    ("equal", (M, V), {}),
+    # neural networks
+    ("layer_norm", (X, (5,)), {}),
+    ("layer_norm", (X, (4, 5), normal(4, 5), normal(4, 5)), {"eps": 1e-3}),
+    ("rms_norm", (X, (5,)), {}),
+    ("rms_norm", (X, (5,), normal(5)), {"eps": 1e-3}),
+    ("group_norm", (normal(2, 6, 5), 3), {}),
+    ("group_norm", (normal(2, 6, 5, 2), 2, normal(6), normal(6)), {}),
+    ("batch_norm", (X, normal(4), normal(4).abs(), normal(4), normal(4)), {}),
+    ("batch_norm", (X, None, None), {"training": True}),
+    ("normalize", (X,), {}),
+    ("normalize", (X,), {"p": 1, "dim": -1}),
+    ("gelu", (M,), {}),
+    ("gelu", (M,), {"approximate": "tanh"}),
+    ("glu", (M,), {}),
+    ("glu", (M, 0), {}),
+    ("softmin", (M, 1), {}),
+    ("dropout", (M,), {"training": False}),
+    *(("mse_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
+    *(("l1_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
+    *(("cross_entropy", (M, torch.tensor([0, 5, -100, 2])), {"reduction": r}) for r in ("mean", "sum", "none")),
+    ("cross_entropy", (M, torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"label_smoothing": 0.1}),
+    ("cross_entropy", (M, torch.tensor([0, 5, 1, 2])), {"ignore_index": 5, "label_smoothing": 0.2}),
+    ("cross_entropy", (M, torch.softmax(normal(4, 6), 1)), {}),
+    ("cross_entropy", (M, torch.softmax(normal(4, 6), 1), normal(6).abs()), {"label_smoothing": 0.1}),
+    ("cross_entropy", (normal(2, 5, 3), integers(5, 2, 3)), {}),
+    ("cross_entropy", (V, torch.tensor(3)), {}),
+    ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2])), {}),
+    ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"ignore_index": 1}),
+    *(
+        ("conv2d", (normal(2, 4, 9, 8), normal(6, 4 // groups, 3, 2), bias), {"groups": groups, **keywords})
+        for groups, bias in ((1, None), (2, normal(6)))
+        for keywords in (
+            {},
+            {"stride": 2, "padding": 1},
+            {"stride": (3, 1), "padding": (0, 2), "dilation": (2, 3)},
+            {"padding": "same", "dilation": 2},
+            {"padding": "valid"},
+        )
+    ),
+    ("conv2d", (normal(3, 5, 5), normal(2, 3, 1, 1), normal(2)), {}),
+    ("conv2d", (normal(1, 3, 5, 5), normal(3, 1, 3, 3)), {"groups": 3, "padding": 2}),
+    ("conv2d", (normal(2, 3, 5, 5), normal(2, 3, 5, 5)), {}),
+    ("conv1d", (normal(2, 4, 9), normal(6, 4, 3), normal(6)), {"stride": 2, "padding": 1}),
+    ("conv1d", (normal(4, 9), normal(6, 2, 4)), {"groups": 2, "padding": "same", "dilation": 2}),
+    ("unfold", (normal(2, 3, 7, 6), (2, 3)), {"stride": (2, 1), "padding": 1, "dilation": (1, 2)}),
+    ("unfold", (normal(3, 4, 4), 2), {}),
+    *(
+        (name, (x, 3), {"ceil_mode": ceil_mode, **keywords})
+        for name, x in (("max_pool2d", normal(2, 3, 8, 10)), ("avg_pool2d", normal(3, 8, 10)))
+        for ceil_mode in (False, True)
+        for keywords in ({}, {"stride": 2, "padding": 1}, {"stride": (4, 1), "padding": (0, 1)}, {"stride": 5})
+    ),
+    ("max_pool2d", (normal(1, 2, 9, 9), (2, 3)), {"stride": 1, "dilation": (3, 2), "padding": 1}),
+    ("max_pool2d", (integers(100, 1, 2, 6, 6) - 50, 3), {"padding": 1}),
+    ("max_pool2d", (NAN.reshape(1, 3, 3), 2), {"stride": 1}),
+    ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "padding": 1, "count_include_pad": False}),
+    ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "divisor_override": 5}),
+    ("max_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1}),
+    ("avg_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1, "ceil_mode": True}),
+    ("avg_pool1d", (normal(3, 10), 4), {"padding": 2, "count_include_pad": False}),
+    # Windows of all lengths, that overlap and that do not, at the ends as well.
+    *((name, (normal(2, 70), size, step), {"padding": size // 2, "ceil_mode": ceil})
+      for name in ("max_pool1d", "avg_pool1d")
+      for size, step in ((7, 3), (8, 8), (9, 9), (12, 1), (24, 2), (25, 1), (25, 2), (30, 7), (70, 70))
+      for ceil in (False, True)),
+    ("avg_pool2d", (normal(2, 3, 40, 37), (30, 9), (3, 4)), {"padding": (15, 2), "count_include_pad": False}),
+    ("avg_pool2d", (normal(3, 40, 37), (3, 26), (1, 5)), {"divisor_override": 7, "ceil_mode": True}),
+    ("max_pool2d", (normal(3, 60, 61), (27, 9), (1, 3)), {"dilation": (2, 6), "padding": (13, 4)}),
+    ("max_pool2d", (integers(100, 1, 2, 30, 30) - 50, (28, 9), (2, 3)), {"padding": (1, 4)}),
+    ("max_pool2d", (NAN.reshape(1, 3, 3).repeat(2, 14, 10), (26, 9), (3, 4)), {}),
+    *(("adaptive_avg_pool2d", (normal(2, 3, 7, 9), size), {}) for size in (1, 3, (5, None), (7, 4), (10, 12))),
+    *(
+        ("interpolate", (normal(2, 3, 5, 4),), keywords)
+        for keywords in (
+            {"scale_factor": 2},
+            {"size": (8, 3)},
+            {"scale_factor": (1.5, 0.7)},
+            {"size": 7, "mode": "bilinear"},
+            {"scale_factor": 2.0, "mode": "bilinear", "align_corners": True},
+            {"scale_factor": 0.6, "mode": "bilinear"},
+            *({"scale_factor": f, "mode": mode} for f in (1.15, (1.2, 1.5), 2.1) for mode in ("nearest", "bilinear")),
+        )
+    ),
+    *(
+        ("interpolate", (torch.arange(5.0).reshape(1, 1, 5),), {"scale_factor": factor, "mode": mode})
+        for factor in (1.1, 2.1)
+        for mode in ("nearest", "linear")
+    ),
+    *(("interpolate", (torch.arange(8.0).reshape(1, 1, 2, 2, 2),), {"scale_factor": f}) for f in (1.4, 2.3)),
+    ("interpolate", (normal(2, 3, 5),), {"size": 9, "mode": "linear"}),
+    ("interpolate", (normal(2, 3, 5),), {"size": 1, "mode": "linear", "align_corners": True}),
+    ("pixel_shuffle", (normal(2, 12, 3, 4), 2), {}),
+    ("pixel_unshuffle", (normal(3, 6, 9), 3), {}),
+    ("embedding", (integers(4, 2, 3), M), {}),
+    ("one_hot", (torch.tensor([[0, 2], [1, 1]]),), {}),
+    ("one_hot", (torch.tensor([0, 2]), 5), {}),
+    ("cosine_similarity", (M, V), {}),
+    ("scaled_dot_product_attention", (normal(2, 3, 4, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 5)), {}),
+    ("scaled_dot_product_attention", (normal(4, 8), normal(4, 8), normal(4, 8)), {"is_causal": True, "scale": 0.5}),
+    ("scaled_dot_product_attention", (normal(2, 4, 8), normal(2, 6, 8), normal(2, 6, 8), normal(4, 6)), {}),
+    (
+        "scaled_dot_product_attention",
+        (
+            normal(2, 4, 8),
+            normal(2, 6, 8),
+            normal(2, 6, 8),
+            torch.arange(24).reshape(4, 6) % 5 > torch.arange(4)[:, None],
+        ),
+        {},
+    ),
+    (
+        "scaled_dot_product_attention",
+        (normal(1, 2, 2, 8), normal(1, 2, 3, 8), normal(1, 2, 3, 8), torch.tensor([[True, False, True], [False] * 3])),
+        {},
+    ),
+    (
+        "scaled_dot_product_attention",
+        (normal(1, 4, 3, 8), normal(1, 2, 3, 8), normal(1, 2, 3, 8)),
+        {"enable_gqa": True, "is_causal": True},
+    ),
+]
+
+
+# Compared by tests of their own, here or in the files that are named.
+SPECIAL = {
+    "tensor as_tensor from_numpy zeros ones empty full zeros_like ones_like empty_like full_like eye linspace": "here",
+    "rand randn randint randperm rand_like randn_like randint_like": "here: seed and distribution",
+    "from_dlpack": "core/test_dlpack",
+    "to float double half bfloat16 int long short char byte bool type_as": "test_dtypes, test_casts_and_to",
+    "__getitem__ __setitem__ __iter__": "test_indexing",
+    "new_zeros new_ones new_empty new_full new_tensor is_tensor numel stride is_contiguous": "here: like torch",
+    "__pos__ __round__": "test_unary_operators",
+    "bernoulli multinomial normal normal_ uniform_ exponential_ bernoulli_": "test_random",
+    "no_grad inference_mode requires_grad_ finfo iinfo nelement type": "test_pytorch_names",
+    "add1": "test_add1",
+    "repeat_as rope": "test_golden, as repeat and rope_ext",
+}
+
+
+def test_every_function_has_an_oracle() -> None:
+    named = {name for names in SPECIAL for name in names.split()} | {name.lstrip(".") for name, *_ in CASES}
+    with np.load(GOLDEN / "ggml.npz") as golden:
+        named |= {case["op"] for case in json.loads(str(golden["cases"]))}
+    in_place = {f"{name}_" for name in IN_PLACE} | {"copy_", "fill_", "zero_"}
+    assert {*FUNCTIONS, *METHODS} - set(OPS) - named - in_place == set()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
+def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
+    x = nt.ones(2, dtype=dtype)
+    y = to_torch(x)
+    for name, arguments in {
+        "new_zeros": (2, 3),
+        "new_ones": ((3,),),
+        "new_full": ((2, 1), 1),
+        "new_tensor": ([[1, 0]],),
+    }.items():
+        ours, theirs = getattr(x, name)(*arguments), getattr(y, name)(*arguments)
+        assert ours.tolist() == theirs.tolist(), name
+        # PyTorch infers the dtype of new_tensor from the data.
+        assert to_torch(ours).dtype is (y.dtype if name == "new_tensor" else theirs.dtype), name
+    assert x.new_empty(3, 2).shape == (3, 2)
+    assert x.new_zeros(1, dtype=nt.int16).dtype is nt.int16
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (5,), (), (2, 0, 4)], ids=str)
+def test_extents_and_strides_like_torch(shape: tuple[int, ...]) -> None:
+    ours, theirs = nt.zeros(shape), torch.zeros(shape)
+    assert ours.stride() == theirs.stride()
+    assert [ours.stride(dim) for dim in range(ours.ndim)] == [theirs.stride(dim) for dim in range(theirs.ndim)]
+    assert ours.is_contiguous()
+    assert nt.numel(ours) == torch.numel(theirs)
+    assert nt.is_tensor(ours)
+    assert not nt.is_tensor(theirs)
+
+
+def test_unary_operators() -> None:
+    x = nt.tensor([1.26, -2.5, 3.5])
+    assert (+x).tolist() == x.tolist()
+    assert round(x).tolist() == [1.0, -2.0, 4.0]
+    assert round(x, 1).tolist() == torch.tensor([1.26, -2.5, 3.5]).round(decimals=1).tolist()
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("empty", TORCH_DTYPES)
+def test_empty_vectors_count_for_the_dtype_of_cat(dtype: str, empty: str) -> None:
+    for shape in ((2,), (1, 3), (0, 3), (0,)):
+        parts = [torch.zeros(0, dtype=TORCH_DTYPES[empty]), torch.ones(*shape, dtype=TORCH_DTYPES[dtype])]
+        for order in (parts, parts[::-1]):
+            compare(nt.cat(ours_of(order)), torch.cat(order), torch.cat(order), f"{dtype} {empty} {shape}")
+
+
+def _padded(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except (RuntimeError, NotImplementedError) as error:
+        return error
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize(
+    ("shape", "dims", "widths"),
+    [((2, 4), 1, range(-5, 6)), ((1, 2, 3), 1, range(-5, 6)), ((1, 1, 3, 2), 2, range(-3, 3)), ((2, 0), 1, (-1, 0, 1))],
+    ids=str,
+)
+def test_padding_and_cropping_together(mode: str, shape: tuple[int, ...], dims: int, widths: Sequence[int]) -> None:
+    x = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
+    for pad in itertools.product(widths, repeat=2 * dims):
+        rests = [e + min(a, 0) + min(b, 0) for e, a, b in zip(shape[::-1], pad[::2], pad[1::2], strict=False)]
+        ours, own = _padded(nt.pad, from_torch(x), pad, mode), _padded(F.pad, x, pad, mode)
+        if mode == "circular" and any(max(pad[2 * axis :][:2]) > rest for axis, rest in enumerate(rests[:dims])):
+            continue  # PyTorch gives memory that it has not written
+        if isinstance(own, torch.Tensor):
+            assert isinstance(ours, nt.Tensor), f"{pad}: {ours}"
+            np.testing.assert_array_equal(ours.numpy(), own.numpy(), err_msg=str(pad))
+        elif isinstance(ours, Exception):
+            assert isinstance(ours, nt.ShapeError), f"{pad}: {ours}"
+        else:  # PyTorch does not take empty results, or crops that it does not pad
+            assert 0 in ours.shape, f"{pad}: {own}"
+            ours.realize()
+
+
+def test_cumsum_of_zero_dimensions_is_a_value_of_its_own() -> None:
+    x = nt.tensor(3.0)
+    total = x.cumsum(0).realize()
+    assert total.tolist() == 3.0
+    assert not np.may_share_memory(total.numpy(), x.numpy())
+    body = OPS["cumsum"].body
+    array = np.array(3.0, np.float32)
+    assert not np.may_share_memory(body(array, 0), array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "uint8", "bool"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("dim", "k"), [(0, 3), (1, 0), (1, 1), (-1, 7), (2, 4), (1, 50)])
+def test_topk_against_sort(dtype: str, largest: bool, dim: int, k: int) -> None:
+    """Values in the order of a full sort, NaN largest; the indices lead to them, each once."""
+    values = np.random.default_rng(0).integers(-120, 120, (3, 50, 9)).astype(np.float32)
+    if dtype in ("float32", "float64", "bfloat16"):
+        values[:, ::11] = np.nan
+    x = torch.from_numpy(values).abs() if dtype == "uint8" else torch.from_numpy(values)
+    x = x.to(getattr(torch, dtype))
+    expected = x.sort(dim, descending=largest).values.narrow(dim, 0, k)
+    ours = from_torch(x).topk(k, dim, largest)
+    np.testing.assert_array_equal(to_torch(ours.values).double().numpy(), expected.double().numpy())
+    indices = to_torch(ours.indices)
+    np.testing.assert_array_equal(x.gather(dim, indices).double().numpy(), expected.double().numpy())
+    assert all(len(set(row)) == k for row in indices.movedim(dim, -1).flatten(0, 1).tolist())
+
+
+def test_any_and_all_keep_uint8() -> None:
+    array = torch.tensor([[0, 3, 0], [2, 2, 200]], dtype=torch.uint8)
+    for name, arguments in itertools.product(("any", "all"), ((), (0,), (1, True))):
+        ours, theirs = getattr(from_torch(array), name)(*arguments), getattr(array, name)(*arguments)
+        assert to_torch(ours).dtype is theirs.dtype is torch.uint8
+        assert ours.tolist() == theirs.tolist()
+
+
+def test_add1() -> None:
+    assert nt.tensor([1.0, 2.0]).add1(nt.tensor([[3.0]])).tolist() == [4.0, 5.0]
+
+
+def identifier(case: tuple[str, tuple[Any, ...], dict[str, Any]]) -> str:
+    name, arguments, keywords = case
+    shown = [f"[{','.join(map(str, a.shape))}]" if isinstance(a, torch.Tensor) else str(a)[:30] for a in arguments]
+    return f"{name}({' '.join([*shown, *(f'{k}={str(v)[:12]}' for k, v in keywords.items())])})"
+
+
+@pytest.mark.parametrize(("name", "arguments", "keywords"), CASES, ids=[identifier(case) for case in CASES])
+def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    ours, theirs = resolve(name)
+    own = theirs(*arguments, **keywords)
+    exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
+    result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
+    compare(result, own, exact, name)
+
+
+SIXTEEN_BIT = (
+    *("layer_norm", "rms_norm", "group_norm", "normalize", "gelu", "glu", "softmin", "mse_loss", "cross_entropy"),
+    *("matmul", "linear", "einsum", "scaled_dot_product_attention", "embedding", "norm", "var_mean", "pow", "clamp"),
+    *("where", "pad", "cat", "stack", "conv2d", "conv1d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"),
+    *("interpolate", "index_add", "scatter_add", "nanmean", "nansum"),
+)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", SIXTEEN_BIT)
+def test_16_bit_floats(name: str, dtype: str) -> None:
+    """Result dtype as PyTorch's; value within two units of the format, measured at the largest element."""
+    kind = getattr(torch, dtype)
+
+    def narrow(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(narrow(item) for item in value)
+        return value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    compared = 0
+    for case, arguments, keywords in CASES:
+        if case != name:
+            continue
+        arguments = tuple(map(narrow, arguments))
+        keywords = {key: narrow(value) for key, value in keywords.items()}
+        ours, theirs = resolve(name)
+        try:
+            own = theirs(*arguments, **keywords)
+        except RuntimeError:
+            continue  # not implemented for this dtype on PyTorch's CPU
+        exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
+        result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
+        parts = zip(result, own, exact, strict=True) if isinstance(own, tuple) else [(result, own, exact)]
+        for part, own_part, exact_part in parts:
+            assert str(part.dtype).removeprefix("npu_tensor.") == str(own_part.dtype).removeprefix("torch.")
+            if part.dtype.is_floating_point:
+                finite = exact_part[torch.isfinite(exact_part)].abs()
+                unit = 2.0 ** (-8 if dtype == "bfloat16" else -11)
+                assert_same(part, exact_part, 2, 2 * unit * float(finite.max()) if finite.numel() else 0, name)
+        compared += 1
+    assert compared
+
+
+# --- creation
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [
+        ((5,), {}),
+        ((2, 7), {}),
+        ((2, 9, 3), {}),
+        ((9, 2, -2), {}),
+        ((0.5, 3), {}),
+        ((0, 1, 0.1), {}),
+        ((1, 0, -0.25), {}),
+        ((3, 3), {}),
+        ((5,), {"dtype": "float32"}),
+        ((0, 2, 0.5), {"dtype": "float64"}),
+        ((5,), {"dtype": "int8"}),
+        ((300,), {"dtype": "bfloat16"}),
+    ],
+)
+def test_arange(arguments: tuple[float, ...], keywords: dict[str, str]) -> None:
+    dtype = {"dtype": getattr(torch, keywords["dtype"])} if keywords else {}
+    compare(nt.arange(*arguments, **keywords), own := torch.arange(*arguments, **dtype), own, "arange")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "steps"), [(0, 1, 5), (-1, 1, 2), (3, 3, 4), (0, 10, 1), (0, 1, 0), (1, -7, 100)]
+)
+def test_linspace(start: float, end: float, steps: int) -> None:
+    exact = torch.linspace(start, end, steps, dtype=torch.float64)
+    assert_same(nt.linspace(start, end, steps), exact, 1)
+
+
+def test_filled() -> None:
+    for name in ("zeros", "ones"):
+        for shape in ((), (2,), (2, 3), (0, 3)):
+            compare(getattr(nt, name)(shape), own := getattr(torch, name)(shape), own, name)
+            compare(
+                getattr(nt, name)(shape, dtype=nt.int16),
+                own := getattr(torch, name)(shape, dtype=torch.int16),
+                own,
+                name,
+            )
+    for value in (2.5, 3, True, math.nan):
+        compare(nt.full((2, 3), value), own := torch.full((2, 3), value), own, "full")
+    assert nt.zeros(2, 3).shape == nt.ones((2, 3)).shape == nt.empty([2, 3]).shape == (2, 3)
+    compare(nt.eye(3), own := torch.eye(3), own, "eye")
+    compare(nt.eye(2, 4, dtype=nt.int32), own := torch.eye(2, 4, dtype=torch.int32), own, "eye")
+    x = nt.tensor([[1, 2]], dtype="int8")
+    for name in ("zeros_like", "ones_like", "empty_like", "rand_like", "randn_like"):
+        made = getattr(nt, name)(x.float())
+        assert made.shape == (1, 2)
+        assert made.dtype is nt.float32
+    assert nt.zeros_like(x).dtype is nt.int8
+    assert nt.full_like(x, 7).tolist() == [[7, 7]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [1, 2.5, True, [1, 2], [1, 2.5], [True, False], [[1.0], [2.0]], [], [[]], [True, 2], [math.nan, 1]],
+)
+def test_tensor_of_python_numbers(data: Any) -> None:
+    compare(nt.tensor(data), own := torch.tensor(data), own, "tensor")
+    compare(nt.Tensor(data), own, own, "Tensor")
+    compare(nt.Tensor(data, "float16"), own := torch.tensor(data, dtype=torch.float16), own, "Tensor")
+
+
+@pytest.mark.parametrize("dtype", [d.name for d in nt.dtypes.DTYPES if d.name != "bfloat16"])
+def test_tensor_of_arrays_keeps_the_dtype(dtype: str) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    compare(nt.tensor(array), own := torch.tensor(array), own, "tensor")
+    compare(nt.tensor(array[:, ::-1]), own := torch.tensor(array[:, ::-1].copy()), own, "tensor")
+    assert nt.tensor(array[0, 1]).shape == ()
+
+
+@pytest.mark.parametrize("kind", ["f4", "f2", "f8", "i8", "i2", "?", "u1"])
+def test_arrays_of_any_byte_order(kind: str) -> None:
+    native = np.array([0, 1, 0, 1], kind)
+    array = native.astype(f">{kind}")
+    for ours in (nt.tensor(array), nt.as_tensor(array), nt.from_numpy(array), nt.from_numpy(array, copy=False)):
+        assert ours.numpy().dtype == native.dtype
+        assert ours.tolist() == native.tolist()
+    assert (nt.zeros(4, dtype=array.dtype) + array).dtype is nt.tensor(native).dtype
+    assert (nt.ones(4) * native.astype(f">{kind}")).tolist() == native.tolist()
+    assert nt.where(np.array([True]), native.astype(f">{kind}"), nt.tensor(native)).tolist() == native.tolist()
+
+
+def test_floats_of_another_byte_order_saturate_too() -> None:
+    values = [1e20, -1e20, math.nan, 1.5]
+    assert nt.tensor(np.array(values, ">f8"), "int32").tolist() == nt.tensor(np.array(values), "int32").tolist()
+
+
+def test_tensors_that_pytorch_differentiates() -> None:
+    parameter = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    for theirs in (parameter, parameter * 2, parameter.T, parameter.bfloat16()):
+        plain = theirs.detach()
+        for ours in (nt.tensor(theirs), nt.as_tensor(theirs), nt.from_dlpack(theirs)):
+            compare(ours, plain, float64_of(plain), "")
+    expected = torch.stack([parameter.detach(), torch.ones(2, 3)])
+    compare(nt.tensor([parameter, torch.ones(2, 3)]), expected, expected, "")
+    compare(nt.tensor([[parameter[1, 1], 2.0]]), torch.tensor([[4.0, 2.0]]), torch.tensor([[4.0, 2.0]]), "")
+    copied = nt.tensor(parameter)
+    with torch.no_grad():
+        parameter.zero_()
+    assert copied.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_what_is_no_array_and_can_be_made_one_keeps_its_dtype() -> None:
+    class Column:
+        """As of pandas."""
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return np.array([1.0, 2.0])
+
+    assert nt.tensor(Column()).dtype is nt.float64
+    assert nt.tensor(Column(), nt.int8).tolist() == [1, 2]
+
+
+def test_tensor_copies_and_from_numpy_can_share() -> None:
+    array = np.arange(3, dtype=np.float32)
+    copied, shared = nt.from_numpy(array), nt.from_numpy(array, copy=False)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 7
+    assert np.shares_memory(shared.numpy(), array)
+    assert not np.shares_memory(copied.numpy(), array)
+
+
+def test_random_numbers_follow_the_seed() -> None:
+    def draw() -> list[Any]:
+        return [nt.rand(3), nt.randn(2, 2), nt.randint(0, 10, (4,)), nt.randperm(5)]
+
+    nt.manual_seed(5)
+    first, again = draw(), draw()
+    nt.manual_seed(5)
+    repeated = draw()
+    for a, b in zip(first, repeated, strict=True):
+        assert a.tolist() == b.tolist()
+    assert any(a.tolist() != c.tolist() for a, c in zip(first, again, strict=True))
+    generator = nt.Generator(1)
+    assert nt.rand(3, generator=generator).tolist() == nt.rand(3, generator=nt.Generator(1)).tolist()
+    assert not nt.rand(3).is_realized
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_random_numbers_have_their_distribution(dtype: str) -> None:
+    nt.manual_seed(0)
+    uniform = nt.rand(20000, dtype=dtype).numpy().astype(np.float64)
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    # Standard errors of mean and variance are 0.002 and 0.0005; of the normal ones 0.007 and 0.01.
+    assert abs(uniform.mean() - 0.5) < 0.01
+    assert abs(uniform.var() - 1 / 12) < 0.003
+    normals = nt.randn(20000, dtype=dtype).numpy().astype(np.float64)
+    assert abs(normals.mean()) < 0.04
+    assert abs(normals.var() - 1) < 0.06
+    whole = nt.randint(-2, 3, (5000,)).numpy()
+    assert set(whole.tolist()) == {-2, -1, 0, 1, 2}
+    assert np.bincount(whole + 2).min() > 850
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float16", 65504), ("bfloat16", 1 << 20), ("int8", 127), ("bool", 1)])
+def test_randint_stays_finite_up_to_the_largest_number(dtype: str, largest: int) -> None:
+    drawn = nt.randint(largest, largest + 1, (3,), dtype=dtype)
+    assert drawn.tolist() == [largest] * 3
+
+
+def test_randperm_is_a_permutation() -> None:
+    assert sorted(nt.randperm(50).tolist()) == list(range(50))
+
+
+# --- GGML's functions that have no PyTorch counterpart, against plain formulas; test_golden has ggml's own values
+
+
+def test_mul_mat_dtypes() -> None:
+    a, b = integers(100, 3, 8) - 50, integers(100, 5, 8) - 50
+    for kind in (torch.int8, torch.int16):
+        result = nt.mul_mat(from_torch(a.to(kind)), from_torch(b.to(kind)))
+        compare(result, own := (b @ a.T).to(torch.int32), own, "mul_mat")
+    x, w = normal(5, 8).to(torch.bfloat16), normal(3, 8).to(torch.bfloat16)
+    result = nt.mul_mat(from_torch(w), from_torch(x))
+    assert result.dtype is nt.float32
+    assert_same(result, x.double() @ w.double().T, 8, 1e-5)
+
+
+def test_count_equal() -> None:
+    a, b = integers(3, 4, 5), integers(3, 4, 5)
+    compare(nt.count_equal(from_torch(a), from_torch(b)), own := (a == b).sum(), own, "count_equal")
+
+
+def test_an_even_kernel_with_the_same_extents_is_padded_more_behind() -> None:
+    x, weight = normal(2, 3, 9), normal(4, 3, 4)
+    expected = F.conv1d(F.pad(x.double(), (1, 2)), weight.double())
+    assert_same(nt.conv1d(from_torch(x), from_torch(weight), padding="same"), expected, 8, 4e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_nan_to_num_knows_the_largest_number_of_each_dtype(dtype: str) -> None:
+    values = torch.tensor([math.nan, math.inf, -math.inf, 1.5], dtype=getattr(torch, dtype))
+    for arguments in ((), (2.0,), (0.0, 9.0)):
+        expected = torch.nan_to_num(values, *arguments)
+        assert to_torch(nt.nan_to_num(from_torch(values), *arguments)).dtype is values.dtype
+        assert nt.nan_to_num(from_torch(values), *arguments).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+def test_scatter_reduces_in_every_dtype(dtype: str, reduce: str) -> None:
+    for dim, shape in ((0, (4, 3)), (1, (2, 2)), (-1, (3, 5))):
+        x, index = integers(7, 4, 3).to(TORCH_DTYPES[dtype]), integers(3, *shape)
+        source = integers(7, *shape).to(x.dtype)
+        ours = from_torch(x)
+        np.testing.assert_array_equal(
+            ours.scatter(dim, from_torch(index), from_torch(source), reduce=reduce).double().numpy(),
+            x.scatter(dim, index, source, reduce=reduce).double().numpy(),
+        )
+        ours.scatter_(dim, from_torch(index), value=2, reduce=reduce)
+        expected = x.to(torch.int64) if dtype == "bool" else x
+        expected = expected.scatter(dim, index, 1 if dtype == "bool" else 2, reduce=reduce).to(x.dtype)
+        np.testing.assert_array_equal(ours.double().numpy(), expected.double().numpy())
+
+
+def test_in_place_forms_write_to_the_tensor_and_its_views() -> None:
+    x = nt.tensor([1.0, -2.0])
+    kept, view = x.clone(), x[:1]
+    same = x
+    assert x.add_(1) is x
+    x.mul_(2).relu_().clamp_(max=3).pow_(2)
+    assert x.tolist() == same.tolist() == [9.0, 0.0]
+    assert kept.tolist() == [1.0, -2.0]
+    assert view.tolist() == [9.0]
+    x.fill_(7)
+    assert x.tolist() == [7.0, 7.0]
+    source = nt.tensor([3, 4])
+    x.copy_(source)
+    assert (x.tolist(), x.dtype) == ([3.0, 4.0], nt.float32)
+    x += 1
+    assert (x.tolist(), source.tolist()) == ([4.0, 5.0], [3, 4])
+    assert x.zero_().tolist() == [0.0, 0.0]
+    mask = nt.tensor([True, False])
+    assert x.masked_fill_(mask, 2).tolist() == [2.0, 0.0]
+    x **= 2
+    x /= 2
+    x -= 1
+    x //= 2
+    assert x.tolist() == [0.0, -1.0]
+
+
+def test_every_in_place_form_equals_its_function() -> None:
+    for name in IN_PLACE:
+        method, function = getattr(nt.Tensor, f"{name}_"), getattr(nt, name)
+        assert method.__doc__
+        if name in ("abs", "exp", "tanh", "neg", "sqrt", "relu", "sigmoid", "floor", "tril", "triu", "square"):
+            values = nt.tensor([[0.5, 1.5], [2.5, 0.25]])
+            assert method(values.clone()).tolist() == function(values).tolist()
+
+
+def test_casts_and_to() -> None:
+    x = nt.tensor([1.7, -2.7])
+    for name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "bool"):
+        compare(getattr(x, name)(), own := getattr(to_torch(x), name)(), own, name)
+    assert x.to("cpu") is x
+    assert x.to(nt.float32) is x
+    assert x.to("cpu", nt.int32).dtype is nt.int32
+    assert x.to(nt.tensor(1)).dtype is nt.int64
+    assert x.to(dtype="bf16").dtype is nt.bfloat16
+    assert x.to(float).dtype is nt.float64
+    assert x.to(nt.float).dtype is nt.float32
+    assert x.type_as(nt.tensor(True)).tolist() == [True, True]
+
+
+def test_numpy_protocols() -> None:
+    x, array = nt.tensor([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5]], np.float32)
+    for result, expected in (
+        (array + x, [[2.0, 2.5], [4.0, 4.5]]),
+        (x - array, [[0.0, 1.5], [2.0, 3.5]]),
+        (np.float32(2) * x, [[2.0, 4.0], [6.0, 8.0]]),
+        (np.sqrt(x * x), [[1.0, 2.0], [3.0, 4.0]]),
+        (array @ x, [[2.5, 4.0]]),
+        (x @ array.T, [[2.0], [5.0]]),
+    ):
+        assert isinstance(result, nt.Tensor)
+        assert result.tolist() == expected
+
+
+@pytest.mark.parametrize("other", [np.array([2.0, 2.0], np.float32), np.array([2, 3]), np.float32(2), np.array(2)])
+def test_max_and_min_take_arrays_and_scalars_of_numpy(other: Any) -> None:
+    x = nt.tensor([1.0, 5.0])
+    for name in ("max", "min"):
+        expected = getattr(torch, f"{name}imum")(torch.tensor([1.0, 5.0]), torch.as_tensor(other))
+        compare(getattr(x, name)(other), expected, expected, name)
+    assert x.max(np.int64(0)).indices.tolist() == 1  # a NumPy integer is a dimension
+
+
+def test_tensors_may_be_passed_by_name() -> None:
+    a, b = nt.tensor([1.0, 2.0]), nt.tensor([3.0, 5.0])
+    assert nt.add(input=a, other=b).tolist() == [4.0, 7.0]
+    assert a.mul(other=b).tolist() == [3.0, 10.0]
+    assert nt.sum(input=a, dim=0).item() == 3.0
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_nan_is_the_largest_for_searchsorted(side: str) -> None:
+    sequence, values = [-1.0, 2.0, math.nan, math.nan], [math.nan, math.inf, 2.0, -3.0]
+    expected = np.searchsorted(sequence, values, side)
+    assert nt.searchsorted(nt.tensor(sequence), nt.tensor(values), right=side == "right").tolist() == expected.tolist()
+    assert nt.bucketize(nt.tensor(values), nt.tensor(sequence), right=side == "right").tolist() == expected.tolist()
+
+
+def test_quantiles_of_a_list() -> None:
+    expected = torch.quantile(M, torch.tensor([0.2, 0.5], dtype=torch.float32), 1)
+    np.testing.assert_allclose(nt.quantile(from_torch(M), [0.2, 0.5], 1).numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_a_wrong_q_is_named() -> None:
+    with pytest.raises(nt.DimensionError, match="q must be from 0 to 1"):
+        nt.quantile(nt.ones(3), nt.tensor(1.5)).numpy()
+
+
+# Each was another value, another dtype or an error. lib, functional: torch or npu_tensor, and its nn.functional.
+FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
+    "a sum by einsum is int64": lambda lib, functional: lib.einsum("ii", lib.ones(3, 3, dtype=lib.int8)),
+    "rows by einsum are int64": lambda lib, functional: lib.einsum("ij->i", lib.ones(3, 3, dtype=lib.int32) * 100),
+    "lerp beyond an infinity": lambda lib, functional: lib.lerp(lib.tensor([-math.inf]), lib.tensor([1.0]), 2.0),
+    "lerp ends at its end": lambda lib, functional: lib.lerp(lib.tensor([1e8]), lib.tensor([0.3]), 1.0),
+    "elu at 0": lambda lib, functional: functional.elu(lib.tensor([0.0, -0.0, 1.0]), math.inf),
+    "a double image": lambda lib, functional: functional.interpolate(
+        lib.arange(36, dtype=lib.float64).reshape(1, 1, 6, 6), scale_factor=2, mode="bilinear", align_corners=True
+    ),
+    "an empty image": lambda lib, functional: functional.adaptive_avg_pool2d(lib.ones(1, 2, 4, 4), (0, 2)),
+    "target decides": lambda lib, functional: functional.binary_cross_entropy_with_logits(
+        lib.tensor([0.5, -1.0]), lib.tensor([1.0, 0.25], dtype=lib.float16)
+    ),
+    "index_fill of one": lambda lib, functional: lib.tensor(1.0).index_fill(0, lib.tensor([0]), 4),
+    "index_add to one": lambda lib, functional: lib.tensor(1.0).index_add(0, lib.tensor([0]), lib.tensor(2.0)),
+    "index_copy to one": lambda lib, functional: lib.tensor(1.0).index_copy(0, lib.tensor([0]), lib.tensor(2.0)),
+    "quantile of one": lambda lib, functional: lib.quantile(lib.tensor(3.0), 0.5, -1, True),
+    "arange starts without a fraction": lambda lib, functional: lib.arange(-2.5, 1, dtype=lib.uint8),
+    "arange ends without a fraction": lambda lib, functional: lib.arange(2, 2.5, dtype=lib.int64),
+    "arange without a step": lambda lib, functional: lib.arange(0, 2, 0.5, dtype=lib.int32),
+    "masks are close": lambda lib, functional: lib.isclose(lib.tensor([True, False]), lib.tensor([True, True])),
+    "integers are far apart": lambda lib, functional: lib.isclose(
+        lib.tensor([-(2**31)], dtype=lib.int32), lib.tensor([0], dtype=lib.int32)
+    ),
+    "addcmul is rounded once": lambda lib, functional: lib.addcmul(
+        *[lib.tensor([1e4], dtype=lib.float16)] * 3, value=0.1
+    ),
+    "addcdiv scales first": lambda lib, functional: lib.addcdiv(
+        lib.tensor([2.0]), lib.tensor([1.0]), lib.tensor([1e-40]), value=0
+    ),
+    "clamp by a scalar tensor of a wider dtype": lambda lib, functional: lib.clamp(
+        lib.tensor([1.0, -2.0], dtype=lib.bfloat16),
+        lib.tensor(-0.942665, dtype=lib.float64),
+        lib.tensor([0.1, 0.1], dtype=lib.float64),
+    ),
+    "a truncated quotient is rounded once": lambda lib, functional: lib.div(
+        lib.tensor([1e4], dtype=lib.float16), 3, rounding_mode="trunc"
+    ),
+    "a remainder that is zero": lambda lib, functional: 1 / (lib.tensor([-5.0, 5.0, -4.0, 4.0]) % 2.5),
+    "masked_scatter broadcasts both": lambda lib, functional: lib.masked_scatter(
+        lib.tensor([7]), lib.tensor([True, False, True]), lib.tensor([1, 2])
+    ),
+    "an integer limit": lambda lib, functional: lib.full((2,), -3, dtype=lib.uint8),
+}
+
+
+@pytest.mark.parametrize("eager", [False, True], ids=["lazy", "eager"])
+@pytest.mark.parametrize("name", FOUND_BY_FUZZING)
+def test_what_fuzzing_has_found(name: str, eager: bool) -> None:
+    call = FOUND_BY_FUZZING[name]
+    expected = call(torch, F)
+    with nt.config.scope(eager=eager):
+        ours = call(nt, nt.nn.functional)
+    assert ours.dtype.name == str(expected.dtype).removeprefix("torch.")
+    assert_same(ours, expected, ulps=2, what=name)
+
+
+REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "a probability below 0": lambda lib, functional: functional.dropout(lib.ones(2), -0.5, False),
+    "integers divided": lambda lib, functional: lib.addcdiv(*[lib.ones(2, dtype=lib.int8)] * 3),
+    "limits that cross": lambda lib, functional: functional.hardtanh(lib.ones(2), 2.0, 1.0),
+    "a limit below 0": lambda lib, functional: functional.hardtanh(lib.ones(2, dtype=lib.uint8)),
+    "a float below 0": lambda lib, functional: lib.full((2,), -0.5, dtype=lib.uint8),
+    "a float above 255": lambda lib, functional: lib.full((2,), 255.5, dtype=lib.uint8),
+    "a quantile of nothing": lambda lib, functional: lib.quantile(lib.ones(0, 2), 0.5, 1),
+    "a step that becomes 0": lambda lib, functional: lib.arange(0, 2, 0.5, dtype=lib.int64),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorch_refuses_too(name: str) -> None:
+    with pytest.raises((RuntimeError, ValueError)):
+        REFUSED[name](torch, F)
+    with pytest.raises(nt.NpuTensorError):
+        REFUSED[name](nt, nt.nn.functional)

@@ -1,0 +1,316 @@
+"""Recorded configurations: they list exactly what ran, and give the same kernels again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError
+from npu_tensor.ggml_hsa import config_file, generate
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.executors import open_executor
+from npu_tensor.planner import selection
+from npu_tensor.planner.plan import Plan
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.requests import design_digest
+
+needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    selection.reset()
+    yield
+    selection.reset()
+
+
+def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
+    values = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    with nt.default_device("cpu"):
+        return nt.from_numpy(values).to(nt.bfloat16).realize()
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    kernels: list[dict[str, Any]] = json.loads(path.read_text())["kernels"]
+    return kernels
+
+
+def names(path: Path) -> list[str]:
+    return [kernel["exported_name"] for kernel in recorded(path)]
+
+
+def model(x: nt.Tensor, w: nt.Tensor, b: nt.Tensor) -> tuple[nt.Tensor, ...]:
+    """Something of most families: a fused product, a row kernel, a number, a sum, a transposition, a concatenation."""
+    hidden = (x @ w + b).relu()
+    return (hidden * 0.5).softmax(-1), hidden.sum(-1), hidden.T.contiguous(), nt.cat([hidden, hidden])
+
+
+@needs_compiler
+@pytest.mark.parametrize("uri", ["sim:npu2", "sim:npu1?cols=2&float32=emulate"])
+def test_an_entry_makes_the_design_that_was_run(tmp_path: Path, uri: str) -> None:
+    """The designs are taken from the plans, which know nothing of entries."""
+    ran = set()
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.PlanBuilt):
+            assert isinstance(event.plan, Plan)
+            ran.update(
+                (design_digest(placed.kernel.request.design), placed.kernel.request[:1] + placed.kernel.request[2:])
+                for placed in event.plan.placed
+                if placed.kernel.device == uri
+            )
+
+    x, w, b = bfloat16(32, 64), bfloat16(64, 48, seed=1), bfloat16(48, seed=2)
+    with nt.default_device(uri), events.listen(listen), nt.record_kernels(tmp_path / "model.json"):
+        nt.realize(*model(x, w, b))
+        (x.float() * 2 + 1).realize()
+        model(x, w, b)[0].realize()  # fewer results are another fusion
+    found = config_file.load(tmp_path / "model.json")
+    entries = [value for value in found if isinstance(value, Entry)]
+    assert entries == found
+    requests = [entry.request()[-1] for entry in entries]
+    assert len(ran) >= 5
+    assert {(design_digest(made.design), made[:1] + made[2:]) for made in requests} == ran
+    assert len(entries) == len(ran)
+
+
+@needs_compiler
+def test_kernels_of_a_block_and_no_others(tmp_path: Path) -> None:
+    x, y = bfloat16(64), bfloat16(64, seed=1)
+    with nt.default_device("sim:npu2"):
+        (x + y).realize()
+        with nt.record_kernels(tmp_path / "a.json"):
+            (x * y).realize()
+            (y * x).realize()
+        (x - y).realize()
+    assert names(tmp_path / "a.json") == ["mul-64bf16-64bf16-64bf16"]
+    assert events.listeners == []
+
+
+@needs_compiler
+def test_plans_made_before_count_when_they_run(tmp_path: Path) -> None:
+    x = bfloat16(64)
+    captured = nt.jit(lambda x: x.exp())
+    with nt.default_device("sim:npu2"):
+        for block in (1, 2):
+            with nt.record_kernels(tmp_path / f"{block}.json"):
+                (x + x).realize()
+                (x.neg() + 1 + x).realize()
+                captured(x)
+    assert captured.captures == 1
+    assert recorded(tmp_path / "1.json") == recorded(tmp_path / "2.json")
+    assert len(recorded(tmp_path / "2.json")) == 3
+
+
+@needs_compiler
+def test_names_are_unique_and_fit_for_files(tmp_path: Path) -> None:
+    x = bfloat16(8, 96)
+    with nt.default_device("sim:npu2"), nt.record_kernels(tmp_path / "a.json"):
+        # Both kernels have one canonical name: n stands for any strides.
+        (x[:, :48] + x[:, 48:]).realize()
+        with nt.default_device("sim:npu2?cols=1"):
+            (x[:, :48] + x[:, 48:]).realize()
+        with nt.default_device("sim:npu1"):
+            (x[:, :48] + x[:, 48:]).realize()
+    first, second, third = recorded(tmp_path / "a.json")
+    assert second["exported_name"] == first["exported_name"] + "-2"
+    assert third["exported_name"] == first["exported_name"]
+    assert [first["arch"], second["arch"], third["arch"]] == ["aie2p", "aie2p", "aie2"]
+    assert all(isinstance(value, Entry) for value in config_file.load(tmp_path / "a.json"))
+
+
+def test_a_machine_without_a_compiler_records_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = bfloat16(64)
+    with nt.default_device("sim:npu2"), config.scope(jit=False, cache_path=str(tmp_path / "empty")):
+        with nt.record_kernels(tmp_path / "a.json"):
+            assert nt.explain(x / 3)[-1].device == "cpu"
+        with nt.record_kernels(tmp_path / "b.json"):
+            (x / 3).realize()
+    (first,), (second,) = recorded(tmp_path / "a.json"), recorded(tmp_path / "b.json")
+    assert first == second
+    assert first["input_tensors"] == ["(64,1,1,1)/bf16"]
+
+
+def test_the_file_is_written_when_the_block_fails(tmp_path: Path) -> None:
+    x, y = bfloat16(64), bfloat16(64, seed=1)
+
+    def fail() -> None:
+        with nt.default_device("sim:npu2"), nt.record_kernels(tmp_path / "a.json"):
+            nt.explain(x + y)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert names(tmp_path / "a.json") == ["add-64bf16-64bf16-64bf16"]
+
+
+def test_threads_are_recorded_too(tmp_path: Path) -> None:
+    x = bfloat16(64)
+
+    def use(number: int) -> None:
+        nt.explain(x[: number + 1] + 1)
+
+    with nt.default_device("sim:npu2"), nt.record_kernels(tmp_path / "a.json"), ThreadPoolExecutor(4) as threads:
+        list(threads.map(use, range(16)))
+    assert len(set(names(tmp_path / "a.json"))) == 16
+
+
+def nothing() -> None:
+    pass
+
+
+def on_the_cpu() -> None:
+    (bfloat16(8) + 1).realize()
+
+
+def refused() -> None:
+    with nt.default_device("sim:npu2"):
+        for op in (nt.argsort, nt.cumsum):
+            nt.explain(op(nt.from_numpy(np.ones(8, np.float32)), 0))
+
+
+@pytest.mark.parametrize(
+    ("work", "says"),
+    [
+        (nothing, "nothing was computed"),
+        (on_the_cpu, "the default device is cpu, which has none"),
+        (refused, r"argsort on sim:npu2: no NPU kernel for this op; cumsum on sim:npu2: "),
+    ],
+)
+def test_a_warning_says_why_there_are_none(tmp_path: Path, work: Callable[[], None], says: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.warns(RuntimeWarning, match=rf"a\.json has no kernels: {says}") as caught, nt.record_kernels(path):
+        work()
+    assert caught[0].filename == __file__
+    assert recorded(path) == []
+
+
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="there is no such directory"), nt.record_kernels(tmp_path / "no" / "a"):
+        raise AssertionError("the block must not run")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(ArgumentError, match="directory cannot be written"), nt.record_kernels(tmp_path / "directory"):
+        pass
+
+
+# --- a whole program
+
+
+PROGRAM = """
+import json, os, sys
+import numpy as np
+import npu_tensor as nt
+
+values = np.random.default_rng(0).standard_normal((3, 32, 64), dtype=np.float32)
+x, w, b = (nt.from_numpy(value).to(nt.bfloat16).realize() for value in values)
+nt.set_default_device("sim:npu2")
+hidden = (x @ w.T + b[0, :32]).relu()
+results = (hidden * 0.5).softmax(-1), hidden.sum(-1)
+rows = nt.explain(*results).rows
+print(json.dumps([[row["device"], row["why"]] for row in rows if row["predicted"] is not None]))
+print(json.dumps([result.float().tolist() for result in results]))
+"""
+
+
+def run_program(program: str = PROGRAM, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "default::RuntimeWarning", "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@needs_compiler
+def test_record_generate_and_run_without_a_compiler(tmp_path: Path) -> None:
+    cache = str(config.cache_dir)
+    first = run_program(NPU_TENSOR_RECORD=str(tmp_path / "model.json"), NPU_TENSOR_CACHE_DIR=cache)
+    assert (first.returncode, first.stderr) == (0, "")
+    entries = [value for value in config_file.load(tmp_path / "model.json") if isinstance(value, Entry)]
+    assert len(entries) == len(recorded(tmp_path / "model.json")) >= 3
+    with open_executor() as executor:
+        assert generate.generate(entries, tmp_path / "kernels", "host", executor) == len(entries)
+    (tmp_path / "nothing").mkdir()
+    again = run_program(
+        NPU_TENSOR_KERNEL_DIR=str(tmp_path / "kernels"),
+        NPU_TENSOR_JIT="0",
+        NPU_TENSOR_CACHE_DIR=str(tmp_path / "empty"),
+        PATH=str(tmp_path / "nothing"),
+    )
+    assert (again.returncode, again.stderr) == (0, "")
+    rows, results = map(json.loads, again.stdout.splitlines())
+    assert len(rows) >= 3
+    for device, why in rows:
+        assert device == "sim:npu2"
+        assert "precompiled as " in why
+    assert results == json.loads(first.stdout.splitlines()[1])
+
+
+def test_the_setting_warns_where_nothing_can_be_written_or_recorded(tmp_path: Path) -> None:
+    program = "import npu_tensor as nt; nt.ones(3).numpy()"
+    failed = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "no" / "a.json"))
+    assert failed.returncode == 0
+    assert f"NPU_TENSOR_RECORD: there is no directory {tmp_path / 'no'}" in failed.stderr
+    empty = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "a.json"), NPU_TENSOR_DEVICE="cpu")
+    assert empty.returncode == 0
+    assert "a.json has no kernels: the default device is cpu" in empty.stderr
+    assert recorded(tmp_path / "a.json") == []
+
+
+def test_the_setting_is_followed(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    x, y = nt.from_numpy(np.ones(64, np.int32)), nt.from_numpy(np.zeros(64, np.int32))
+    with nt.default_device("sim:npu2"), config.scope(jit="off"):
+        with config.scope(record=str(first)):
+            nt.explain(x + y)
+            assert not first.exists()
+            with config.scope(record=str(second)):
+                assert names(first) == ["add-64i32-64i32-64i32"]
+            nt.explain(x * y)
+        nt.explain(x - y)
+    assert names(first) == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]
+    assert not second.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
+    program = """
+import os, sys
+import numpy as np, npu_tensor as nt
+nt.set_default_device("sim:npu2")
+x, y = nt.from_numpy(np.ones(64, np.int32)), nt.from_numpy(np.zeros(64, np.int32))
+nt.explain(x + y)
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+nt.explain(x * y)
+print(os.path.exists(os.environ["NPU_TENSOR_RECORD"]))
+"""
+    done = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "a.json"), NPU_TENSOR_JIT="0")
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+    assert names(tmp_path / "a.json") == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]
+
+
+def test_nothing_of_it_is_loaded_where_it_is_not_asked_for() -> None:
+    program = """
+import sys
+import npu_tensor as nt
+nt.ones(3).numpy()
+print([name for name in sys.modules if name.startswith("npu_tensor.ggml_hsa")])
+"""
+    assert run_program(program).stdout == "[]\n"

@@ -1,0 +1,348 @@
+"""Profiles: tables from told events against sums by hand, and of real runs."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from unittest import mock
+
+import pytest
+from told import Teller, made
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.observe import profiling
+from npu_tensor.observe.profiling import Profile, ProfileRow, Table, profile
+from npu_tensor.observe.spans import spans
+from npu_tensor.planner import selection
+from npu_tensor.runtime.sim.host_compiler import reason
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
+
+pytestmark = pytest.mark.usefixtures("_no_plans")
+
+
+def heard(*tellers: Teller) -> Profile:
+    found = Profile()
+    for teller in tellers:
+        for event in teller.events:
+            found.hear(event)
+    return found
+
+
+def only(table: Sequence[ProfileRow], name: str, start: str) -> ProfileRow:
+    (row,) = (row for row in table if (row.name, row.start) == (name, start))
+    return row
+
+
+def test_the_first_run_of_a_plan_is_cold_and_pays_for_its_kernel() -> None:
+    t = Teller()
+    plan = made(("add", "cpu", 8_000), ("mul", "cpu", 4_000))
+    t.plan(plan, seconds=1.0, compile_seconds=0.75, kernels={"add": 0.25, "mul": 0.125})
+    for seconds in (0.5, 0.0625, 0.03125):
+        t.ran("add", seconds, plan, 0)
+        t.ran("mul", 2 * seconds, plan, 1)
+    table = heard(t).by("op")
+    assert [(row.name, row.start, row.runs) for row in table] == [
+        ("mul", "cold", 1),
+        ("add", "cold", 1),
+        ("(plan)", "cold", 1),
+        ("mul", "warm", 2),
+        ("add", "warm", 2),
+    ]
+    cold = only(table, "add", "cold")
+    assert (cold.total, cold.plan, cold.compile, cold.run, cold.p50) == (0.75, 0, 0.25, 0.5, 0.5)
+    # Planning, and what of compiling no single kernel accounts for.
+    whole = only(table, "(plan)", "cold")
+    assert (whole.total, whole.plan, whole.compile, whole.run) == (0.625, 0.25, 0.375, 0)
+    warm = only(table, "mul", "warm")
+    assert (warm.total, warm.compile, warm.run) == (0.1875, 0, 0.1875)
+    assert (warm.nbytes, warm.bytes_per_second) == (8_000, 8_000 / 0.1875)
+    assert sum(row.total for row in table) == 1.0 + 3 * (0.5 + 0.0625 + 0.03125)
+
+
+def test_percentiles() -> None:
+    t = Teller()
+    for hundredth in random.Random(0).sample(range(101), 101):
+        t.ran("add", hundredth / 100)
+    (row,) = heard(t).by("op")
+    assert row.start == "warm"  # nobody saw its plan being made
+    assert (row.p50, row.p95) == pytest.approx((0.50, 0.95))
+
+
+def test_phases_belong_to_the_run_in_which_they_were() -> None:
+    t = Teller()
+    t.phase("sync", 0.5)  # somebody reads a result
+    t.phase("convert", 0.25)
+    t.pass_by(1)
+    t.phase("convert", 1.0)
+    t.phase("sync", 2.0)
+    t.phase("dispatch", 4.0)
+    t.phase("run", 8.0)
+    t.phase("convert", 16.0)
+    t.ran("add", 32.0, device="npu", after=0.5)
+    t.ran("add", 64.0)
+    t.phase("sync", 0.125)
+    table = heard(t).by("op")
+    there, here = (only([row for row in table if row.device == uri], "add", "warm") for uri in ("npu", "cpu"))
+    assert (there.convert, there.sync, there.dispatch, there.run, there.total) == (17, 2, 4, 8, 32)
+    assert (here.convert, here.sync, here.dispatch, here.run, here.total) == (0, 0, 0, 64, 64)
+    fetched = only(table, "(fetch)", "warm")
+    assert (fetched.device, fetched.runs) == ("npu", 3)
+    assert (fetched.convert, fetched.sync, fetched.total) == (0.25, 0.625, 0.875)
+
+
+def test_events_of_threads_are_kept_apart_in_whatever_order_they_are_heard() -> None:
+    one, two = Teller(thread=1), Teller(now=100.25, thread=2)
+    plan = made(("add", "npu", 0))
+    one.plan(plan, 0.125, 0, {})
+    one.phase("run", 1.0)
+    one.phase("convert", 2.0)
+    one.ran("add", 3.5, plan, device="npu", after=0.5)
+    two.phase("run", 1.0)
+    two.phase("convert", 4.0)
+    two.ran("mul", 5.5, device="npu", after=0.5)
+    everything = [*one.events, *two.events]
+    for seed in range(5):
+        random.Random(seed).shuffle(everything)
+        found = Profile()
+        for event in everything:
+            found.hear(event)
+        rows = {(row.name, row.start): (row.run, row.convert) for row in found.by("op")}
+        assert rows == {("add", "cold"): (1, 2), ("mul", "warm"): (1, 4), ("(plan)", "cold"): (0, 0)}
+
+
+def test_by_line_and_by_device() -> None:
+    t = Teller()
+    t.ran("add", 1.0, lines=("a.py:3",))
+    t.ran("mul", 2.0, lines=("a.py:3",), device="npu")
+    t.ran("add+mul", 4.0, lines=("a.py:3", "b.py:7"))
+    t.ran("add", 8.0)
+    found = heard(t)
+    assert [(row.name, row.device, row.total) for row in found.by("line")] == [
+        ("(not known)", "cpu", 8),
+        ("a.py:3, b.py:7", "cpu", 4),
+        ("a.py:3", "npu", 2),
+        ("a.py:3", "cpu", 1),
+    ]
+    assert [(row.name, row.runs, row.total) for row in found.by("device")] == [("cpu", 3, 13), ("npu", 1, 2)]
+    assert [row["name"] for row in found.rows] == ["add", "add+mul", "mul"]
+    with pytest.raises(nt.ArgumentError, match="by op, line, device, plan, not by 'file'"):
+        found.by("file")  # type: ignore[arg-type]
+
+
+def test_by_plan() -> None:
+    t = Teller()
+    plan = made(("add", "cpu", 0), ("mul", "npu", 0))
+    t.plan(plan, 1.0, 0.75, {"add": 0.25})
+    for seconds in (4.0, 2.0, 1.0):
+        t.ran("add", seconds, plan, 0)
+        t.phase("run", seconds)
+        t.ran("mul", seconds, plan, 1, device="npu", after=0.0)
+        t.plan_ran(2.5 * seconds, plan)
+    other = made(("neg", "cpu", 0))
+    t.ran("neg", 0.125, other)
+    t.plan_ran(0.125, other)
+    t.phase("sync", 0.0625)
+    found = heard(t)
+    assert [(row.name, row.device, row.start, row.runs, row.total) for row in found.by("plan")] == [
+        ("add to mul", "cpu, npu", "cold", 1, 11),
+        ("add to mul", "cpu, npu", "warm", 2, 7.5),
+        ("neg", "cpu", "warm", 1, 0.125),
+        ("(fetch)", "npu", "warm", 1, 0.0625),
+    ]
+    cold, warm, *_ = found.by("plan")
+    assert (cold.plan, cold.compile, cold.run, cold.p50) == (0.25, 0.75, 8, 10)
+    assert (warm.plan, warm.compile, warm.p50, warm.p95) == (0, 0, 3.75, pytest.approx(4.875))
+    t.plan_ran(1.0)
+    found.hear(t.events[-1])
+    assert [row.runs for row in found.by("plan") if row.name == "(no kernel)"] == [1]
+
+
+def test_rates_are_of_real_devices_only() -> None:
+    t = Teller()
+    plan = made(("matmul", "cpu", 3_000), depth=16)
+    t.ran("matmul", 0.5, plan)
+    t.ran("matmul", 1.5, plan)
+    t.simulated(seconds=0.001)
+    t.ran("add", 2.0, made(("add", "sim:npu2", 1_000)), device="sim:npu2", after=1.0)
+    t.ran("sub", 1.0)
+    table = heard(t).by("op")
+    product, simulated, unknown = (only(table, name, "warm") for name in ("matmul", "add", "sub"))
+    assert product.bytes_per_second == 3_000
+    assert product.operations_per_second == 2 * (2 * 8 * 4 * 16) / 2.0
+    assert product.predicted is None
+    assert (simulated.nbytes, simulated.bytes_per_second, simulated.predicted) == (1_000, None, 0.001)
+    assert (unknown.nbytes, unknown.bytes_per_second) == (None, None)
+    # So few that they say nothing.
+    assert "GB/s" not in str(table)
+    assert "GFLOP/s" not in str(table)
+
+
+def test_the_table_as_text() -> None:
+    t = Teller()
+    plan = made(("add", "cpu", 4_000_000))
+    t.plan(plan, 0.003, 0.001, {"add": 0.001})
+    t.ran("add", 0.002, plan)
+    t.ran("add", 0.001, plan)
+    found = heard(t)
+    found.end = found.start + 0.25
+    assert str(found).splitlines() == [
+        "250.00 ms: planning 2.00 ms, compiling 1.00 ms, kernels 3.00 ms in 2 runs",
+        "name    device  start  runs    total     plan  compile      run      p50      p95  GB/s",
+        "add     cpu     cold      1  3.00 ms           1.00 ms  2.00 ms  2.00 ms  2.00 ms     2",
+        "(plan)  cpu     cold      1  2.00 ms  2.00 ms                    2.00 ms  2.00 ms",
+        "add     cpu     warm      1  1.00 ms                    1.00 ms  1.00 ms  1.00 ms     4",
+    ]
+    assert repr(found) == str(found)
+    assert "simulat" not in str(found)
+    t.simulated(1e-4)
+    t.ran("<neg>", 1.0, after=0.5)
+    found = heard(t)
+    assert str(found).splitlines()[-1] == (
+        "Times of a simulated NPU are those of the simulation; `predicted` is for the real array."
+    )
+    page = found._repr_html_()
+    assert "&lt;neg&gt;" in page
+    assert "<neg>" not in page
+    (cell,) = re.findall('<td style="([^"]*)">100.0 us</td>', page)
+    assert "text-align:right" in cell
+    assert "white-space:nowrap" in cell
+
+
+def test_names_cannot_command_a_terminal() -> None:
+    t = Teller()
+    t.ran("add", 1.0, lines=("\x1b[2J\na.py:3",))
+    assert str(heard(t).by("line")).splitlines()[1].startswith("?[2J a.py:3  cpu")
+
+
+def test_events_are_put_together_once_however_often_they_are_shown() -> None:
+    t = Teller()
+    t.ran("add", 1.0)
+    found = heard(t)
+    with mock.patch.object(profiling, "spans", side_effect=spans) as put_together:
+        assert "in 1 run<" in f"{found}{found._repr_html_()}"
+        assert put_together.call_count == 1
+        found.hear(t.events[0])
+        assert "2 runs" in str(found)
+        assert put_together.call_count == 2
+
+
+def test_nothing_heard() -> None:
+    assert str(Table()) == "nothing ran"
+    heading, table = str(heard()).splitlines()
+    assert heading.endswith("kernels 0.0 us in 0 runs")
+    assert table == "nothing ran"
+    assert heard()._repr_html_().endswith(">nothing ran</div>")
+    assert heard().rows == []
+
+
+# --- of real runs
+
+
+def test_a_block_is_profiled_and_then_no_more() -> None:
+    before = list(events.listeners)
+    x = nt.ones(33, 7).realize()
+    with profile() as p:
+        for _ in range(3):
+            (x + 1).exp().realize()
+        during = p.seconds
+    (x + 2).realize()
+    assert events.listeners == before
+    assert during <= p.seconds == p.seconds
+    cold, warm = (only(p.by("line"), row.name, row.start) for row in p.by("line") if row.name != "(plan)")
+    assert (cold.start, warm.start) == ("cold", "warm") or (warm.start, cold.start) == ("cold", "warm")
+    assert {cold.name, warm.name} == {row.name for row in (cold, warm)}
+    assert all(row.name.startswith("test_profiling.py:") for row in (cold, warm))
+    assert sorted((cold.runs, warm.runs)) == [1, 2]
+    assert {row.device for row in p.by("op")} == {"cpu"}
+
+
+def test_profiles_may_overlap_and_end_with_an_exception() -> None:
+    before = list(events.listeners)
+    x = nt.ones(34, 7).realize()
+    with profile() as outer:
+        (x + 1).realize()
+        with suppress(ZeroDivisionError), profile() as inner:
+            (x + 1).realize()
+            raise ZeroDivisionError
+        (x + 1).realize()
+    assert events.listeners == before
+    runs = [sum(row.runs for row in each.by("op") if row.name != "(plan)") for each in (outer, inner)]
+    assert runs == [3, 1]
+    assert inner.end is not None
+    assert inner.seconds <= outer.seconds
+
+
+def test_threads_are_profiled_together() -> None:
+    def work(number: int) -> None:
+        x = nt.ones(number, 5).realize()
+        for _ in range(20):
+            (x * 2).realize()
+
+    with profile() as p:
+        threads = [threading.Thread(target=work, args=(40 + number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    rows = [row for row in p.by("op") if row.name == "mul"]
+    assert {row.start: row.runs for row in rows} == {"cold": 4, "warm": 76}
+    assert all(row.total > 0 for row in rows)
+
+
+def test_a_captured_function_is_profiled_step_by_step() -> None:
+    @nt.jit
+    def step(x: nt.Tensor) -> nt.Tensor:
+        return (x + 1).sum(dim=0).exp()
+
+    x = nt.ones(35, 9).realize()
+    step(x)
+    with profile() as p:
+        for _ in range(5):
+            step(x)
+    assert {(row.start, row.runs % 5) for row in p.by("op")} == {("warm", 0)}
+
+
+def test_a_simulated_npu_has_all_phases() -> None:
+    if (missing := reason()) is not None:
+        pytest.skip(missing)
+    x = nt.ones(64, 64).to(nt.bfloat16).realize()
+    with nt.default_device("sim:npu2?cols=2", policy="always"):
+        with profile() as p:
+            for _ in range(2):
+                (x * x).realize()
+        with profile(tiles=False) as without:
+            (x * x).realize()
+    rows = [row for row in p.by("op") if row.device == "sim:npu2?cols=2"]
+    assert [(row.name, row.runs) for row in rows] == [("mul", 1), ("mul", 1)]
+    for row in rows:
+        assert min(row.convert, row.sync, row.dispatch, row.run) > 0
+        assert row.predicted is not None
+    for run in spans(p._heard).runs:
+        assert 0.8 < sum(phase.seconds for phase in run.event.phases) / run.event.seconds <= 1
+    for each, recorded in ((p, [True, True]), (without, [False])):
+        counted = [run.event.simulated for run in spans(each._heard).runs]
+        assert [event is not None and event.timeline is not None for event in counted] == recorded
+
+
+def test_waiting_for_other_threads_is_part_of_the_dispatch() -> None:
+    if (missing := reason()) is not None:
+        pytest.skip(missing)
+    x = nt.ones(64, 64).to(nt.bfloat16).realize()
+    with nt.default_device("sim:npu2?cols=2", policy="always"):
+        (x * x).realize()
+        (device,) = selection.accelerators(selection.current())
+        assert isinstance(device, SimulatedDevice)
+        with profile(tiles=False) as p:
+            other = threading.Thread(target=(x * x).realize)
+            with device.lock:
+                other.start()
+                time.sleep(0.1)  # All the more of it, the more likely it is that the other thread waits by now.
+            other.join()
+    (event,) = (run.event for run in spans(p._heard).runs)
+    assert event.phase("dispatch") > 0.5 * event.seconds
+    assert sum(phase.seconds for phase in event.phases) > 0.8 * event.seconds

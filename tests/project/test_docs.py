@@ -1,0 +1,238 @@
+"""The Python code in README, CONTRIBUTING and docs/ runs, and what is generated there follows from the code.
+
+Blocks of one file are one program, in order. A block preceded by an HTML comment that starts with `not run:` and gives
+the reason is left out.
+"""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from paths import ROOT
+
+import npu_tensor as nt
+from npu_tensor.cli.docs import docs
+from npu_tensor.cli.pages import RECORDED
+from npu_tensor.config import Config
+from npu_tensor.dtypes import DTYPES
+from npu_tensor.runtime.devices.device_uri import OPTIONS
+from npu_tensor.tensor import FUNCTIONS
+
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+    *sorted((ROOT / "examples").glob("**/*.md")),
+]
+BLOCK = re.compile(
+    r"^(?P<skip> *<!-- not run: [^>]+ -->\n+)?(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+LINK = re.compile(r"\]\((?!https?://|#)(?P<target>[^)#\s]+)")
+
+
+def program(text: str) -> str:
+    """The code blocks of a document, each at its own lines, so that tracebacks point into the document."""
+    lines: list[str] = []
+    for match in BLOCK.finditer(text):
+        if not match["skip"]:
+            lines += [""] * (text.count("\n", 0, match.start("code")) - len(lines))
+            lines += textwrap.dedent(match["code"]).splitlines()
+    return "\n".join(lines)
+
+
+PROGRAMS = {
+    str(path.relative_to(ROOT)): code for path in DOCUMENTS if (code := program(path.read_text("utf-8")))
+}
+
+
+@pytest.mark.parametrize("document", PROGRAMS)
+def test_code_blocks_run(document: str, tmp_path: Path) -> None:
+    script = tmp_path / Path(document).with_suffix(".py").name
+    script.write_text(PROGRAMS[document], "utf-8")
+    # A process of its own: a document may declare ops and change settings.
+    search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": search_path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_documents_have_examples() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "docs/index.md", "docs/placement.md"} <= set(PROGRAMS)
+
+
+def test_blocks_keep_their_line_numbers() -> None:
+    fence = "```"
+    skipped = f"<!-- not run: needs a network -->\n{fence}python\nb\n{fence}\n"
+    text = f"# Title\n\n{fence}python\na = 1\n{fence}\n\n{skipped}  {fence}python\n  c\n  {fence}\n"
+    assert program(text).splitlines() == [{4: "a = 1", 12: "c"}.get(line, "") for line in range(1, 13)]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_to_files_lead_somewhere(path: Path) -> None:
+    targets = [match["target"] for match in LINK.finditer(path.read_text("utf-8"))]
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+# --- what is generated
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A copy of the pages, as the code has them."""
+    shutil.copytree(ROOT / "docs", tmp_path, dirs_exist_ok=True)
+    assert docs_command("--write", tmp_path).exit_code == 0
+    return tmp_path
+
+
+def docs_command(mode: str, directory: Path) -> Result:
+    return CliRunner().invoke(docs, [mode, "--directory", str(directory)])
+
+
+def test_generated_tables_are_up_to_date() -> None:
+    done = docs_command("--check", ROOT / "docs")
+    assert done.exit_code == 0, done.output
+
+
+def test_every_setting_and_every_option_has_a_row(pages: Path) -> None:
+    first = re.findall(r"^\| `([^`]+)` \|", (pages / "settings.md").read_text("utf-8"), re.MULTILINE)
+    assert [name for name in first if name.startswith("NPU_")] == [row["variable"] for row in Config.table()]
+    assert [name for name in first if name in OPTIONS] == [*OPTIONS]
+
+
+@pytest.mark.parametrize(
+    ("page", "before", "after"),
+    [
+        ("settings.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_LAZY` |"),
+        ("settings.md", "| `cols` |", "| `columns` |"),
+        ("settings.md", "| `NPU_TENSOR_EAGER` |", "| `NPU_TENSOR_NEW` |  |  | new |\n| `NPU_TENSOR_EAGER` |"),
+        ("ops.md", "| `relu(input)` |", "| `rely(input)` |"),
+    ],
+)
+def test_what_differs_is_shown_and_can_be_written(pages: Path, page: str, before: str, after: str) -> None:
+    path = pages / page
+    right = path.read_text("utf-8")
+    path.write_text(right.replace(before, after, 1), "utf-8")
+    found = docs_command("--check", pages)
+    assert found.exit_code == 1
+    assert f"--- {path}" in found.stdout
+    assert f"\n-{after.splitlines()[0]}" in found.stdout
+    assert docs_command("--write", pages).stdout == f"{path}: written\n"
+    assert path.read_text("utf-8") == right
+    assert (docs_command("--check", pages).exit_code, docs_command("--check", pages).output) == (0, "")
+
+
+def test_every_public_name_that_is_no_op_is_described() -> None:
+    page = (ROOT / "docs" / "interface.md").read_text("utf-8")
+    described = set(re.findall(r"^### (.+)$", page, re.MULTILINE))
+    others = {name for name in nt.__all__ if name not in FUNCTIONS and not isinstance(getattr(nt, name), nt.DType)}
+    assert others <= described
+    assert not [dtype.name for dtype in DTYPES if f"`nt.{dtype.name}`" not in page]
+    assert not re.search(r"ForwardRef|: '|: \"Literal|-> '|[^`]<[a-z]+>[^,)]", page)
+
+
+def test_ops_that_no_function_is_named_after_are_marked_and_explained() -> None:
+    x = nt.ones(2, 3)
+    recorded = {
+        "matmul": nt.matmul(x, x.T),
+        "zeros": nt.zeros(2),
+        "rope": nt.rope(nt.ones(2, 1, 4), nt.arange(2)),
+        "to": x.to(nt.int32),
+    }
+    page = (ROOT / "docs" / "ops.md").read_text("utf-8")
+    assert set(recorded) == set(RECORDED)
+    for function, op in RECORDED.items():
+        assert recorded[function]._node.call.op.name == op
+        assert f"\n| `{op}` (internal) |" in page
+        assert f"`{function}` records `{op}`" in page
+    named = set(re.findall(r"^\| `(\w+)\(", page, re.MULTILINE))
+    assert {*FUNCTIONS} <= named
+    assert "| `softmax(input, dim, dtype=None)` |" in page
+    assert not [name for name in named if not hasattr(nt, name) and not hasattr(nt.Tensor, name)]
+
+
+def test_what_people_write_is_left_alone(pages: Path) -> None:
+    path = pages / "settings.md"
+    ours = "## Sloth\n\n| a | table |\n|---|---|\n| of | ours |\n\n## Device options"
+    path.write_text(path.read_text("utf-8").replace("## Device options", ours), "utf-8")
+    before = path.read_text("utf-8")
+    assert ours in before
+    assert docs_command("--check", pages).exit_code == 0
+    docs_command("--write", pages)
+    assert path.read_text("utf-8") == before
+
+
+def test_a_table_that_is_gone_and_a_page_that_is_gone(pages: Path) -> None:
+    settings = (pages / "settings.md").read_text("utf-8")
+    (pages / "settings.md").write_text(settings.replace("| variable |", "| name |"))
+    for mode in ("--check", "--write"):
+        done = docs_command(mode, pages)
+        assert done.exit_code == 1
+        assert "settings.md must have the line '| variable | also | default | meaning |' once" in done.stderr
+    (pages / "settings.md").write_text(settings)
+    (pages / "ops.md").unlink()
+    assert docs_command("--check", pages).exit_code == 1
+    assert docs_command("--write", pages).stdout == f"{pages / 'ops.md'}: written\n"
+
+
+def test_the_command_is_told_what_to_do(tmp_path: Path) -> None:
+    for arguments in ([], ["--check", "--write"], ["--check", "--directory", str(tmp_path / "none")]):
+        assert CliRunner().invoke(docs, arguments).exit_code == 2
+
+
+def test_pages_of_notebooks_show_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbclient")
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    notebooks = importlib.import_module("notebooks")
+    cells = [
+        nbformat.v4.new_markdown_cell("# A title\n\nA text."),
+        nbformat.v4.new_code_cell("from IPython.display import SVG\nprint('<1>')\nSVG('<svg>2\\n3</svg>')"),
+    ]
+    path = tmp_path / "small.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    plain, shown = notebooks.page(path, run=False), notebooks.page(path, run=True)
+    for page in (plain, shown):
+        assert page.startswith("# A title\n")
+        assert "\nA text.\n" in page
+        assert "```python\nfrom IPython" in page
+    assert "result" not in plain
+    assert '<div class="result"><pre><code>&lt;1&gt;' in shown
+    assert '<div class="result"><svg>2&#10;3</svg></div>' in shown
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("nbclient")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "RUN_NOTEBOOKS": "false"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path.parent.name for path in (tmp_path / "site").glob("*/index.html")}
+    assert pages >= {path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"} | {"contributing"}
+    # The notebooks are pages, and the quick start leads to them.
+    built = (tmp_path / "site" / "notebooks").glob("*/index.html")
+    notebooks = {path.parent.name: path.read_text("utf-8") for path in built}
+    assert notebooks.keys() == {path.stem for path in (ROOT / "examples").glob("*.ipynb")}
+    assert all("import npu_tensor" in re.sub("<[^>]*>", "", text) for text in notebooks.values())
+    home = (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert all(f'href="notebooks/{name}/"' in home for name in notebooks)
+    # Nothing is loaded from elsewhere.
+    for page in (home, *notebooks.values()):
+        assert not re.findall(r'(?:src|href)="https?://(?!squidfunk)[^"]*\.(?:js|css|woff2?)"', page)

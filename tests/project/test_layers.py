@@ -1,0 +1,288 @@
+"""Imports go one way, and `import npu_tensor` stays small."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+import networkx
+import pytest
+
+import npu_tensor
+
+PACKAGE = Path(npu_tensor.__file__).parent
+LINKS = ("benchmarks", "examples", "kernels")
+SOURCES = [  # rglob does not follow the links to top-level folders
+    path
+    for folder in (PACKAGE, *(PACKAGE / link for link in LINKS))
+    for path in sorted(folder.rglob("*.py*"))
+    if path.suffix != ".pyc"
+]
+
+# Lowest layer first. A module may import from lower layers and, inside a sub-package, from its siblings.
+# "" is npu_tensor/__init__.py, the public names: only what uses the package as a user does may import it.
+LAYERS = (
+    ("_util",),
+    ("errors", "events"),
+    ("config", "dtypes"),
+    ("spec",),
+    ("ops",),
+    ("task",),
+    ("dataflow",),
+    ("kernels",),
+    ("runtime",),
+    ("graph",),
+    ("planner",),
+    ("observe",),
+    ("_methods",),
+    ("tensor",),
+    ("functions",),
+    ("jit", "linalg", "nn"),
+    ("",),
+    ("ggml_hsa",),
+    ("tools",),
+    ("examples",),
+    ("benchmarks",),
+    ("cli",),
+    ("__main__",),
+)
+TO_BE_MENDED = {
+    "npu_tensor.graph.aliasing": "npu_tensor.planner",
+    "npu_tensor.runtime.cpu.engine": "npu_tensor.observe",
+    "npu_tensor.observe.explain": "npu_tensor.tensor",
+}
+"""Imports that go up, by module: none may be added."""
+
+RUNTIME_LAYERS = (
+    ("dlpack", "memory"),
+    ("build.headers", "build.process", "build.progress", "devices.shared_libraries", "devices.system"),
+    ("store",),
+    ("rates",),
+    ("reference",),
+    ("build",),
+    ("npu",),
+    ("cpu",),
+    ("devices.device_uri", "devices.logical", "xrt.bindings"),
+    ("devices.detect", "devices.discovery"),
+    ("sim", "xrt"),
+    ("devices",),
+)
+"""The same for the folders of `runtime` and for modules of them that stand lower than the rest. A module may import
+from its own layer and from lower ones."""
+
+RUNTIME_TO_BE_MENDED = {"npu_tensor.runtime.store.builtin": "npu_tensor.runtime.build.iron"}
+CIRCLES_TO_BE_MENDED = [
+    {
+        "npu_tensor.runtime.cpu.bind_loop",
+        "npu_tensor.runtime.cpu.cpu_device",
+        "npu_tensor.runtime.cpu.kernels",
+    },
+]
+"""Modules that import each other, late imports included: none may be added."""
+
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+FOLDERS = {f"npu_tensor.{name}" for name in RANK}
+RUNTIME_RANK = {f"npu_tensor.runtime.{name}": rank for rank, names in enumerate(RUNTIME_LAYERS) for name in names}
+
+ALLOWED_AT_IMPORT = {"npu_tensor", "numpy", "networkx", "ml_dtypes", "llvmlite"}
+DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs", "filelock")
+
+
+def top_level_name(module: str) -> str:
+    """'npu_tensor.runtime.cpu.cpu_device' -> 'runtime', 'npu_tensor' -> ''."""
+    return [*module.split("."), ""][1]
+
+
+def module_name(path: Path) -> str:
+    """Path of a source file -> 'npu_tensor.runtime.cpu.cpu_device'."""
+    parts = ("npu_tensor", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(
+    source: str, module: str, is_package: bool, modules: Container[str] = FOLDERS
+) -> Iterator[tuple[int, str]]:
+    """(line, module of npu_tensor) for every import in `source`, also those inside functions.
+
+    modules: names that mean a module where they are imported from a package.
+    """
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                anchor = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*anchor, *([base] if base else [])])
+            # `from npu_tensor import spec` means a module, `from npu_tensor import Tensor` a public name.
+            names = [f"{base}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else base for name in names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names if name.split(".")[0] == "npu_tensor")
+
+
+def violations(source: str, module: str, is_package: bool = False) -> list[str]:
+    own = top_level_name(module)
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported_modules(source, module, is_package)
+        if top_level_name(name) != own and TO_BE_MENDED.get(module) != name and RANK[top_level_name(name)] >= RANK[own]
+    ]
+
+
+def runtime_rank(module: str) -> int | None:
+    """The layer of a module of `runtime`: its own, else that of its folder."""
+    return RUNTIME_RANK.get(module, RUNTIME_RANK.get(module.rpartition(".")[0]))
+
+
+def runtime_violations(source: str, module: str) -> list[str]:
+    """The imports from higher layers of `runtime`."""
+    own = runtime_rank(module)
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported_modules(source, module, is_package=False)
+        if own is not None and (runtime_rank(name) or 0) > own and RUNTIME_TO_BE_MENDED.get(module) != name
+    ]
+
+
+def circles(imports: "networkx.DiGraph[str]") -> list[set[str]]:
+    """Modules that import each other, in one step or several."""
+    return [modules for modules in networkx.strongly_connected_components(imports) if len(modules) > 1]
+
+
+def test_every_module_has_a_layer_and_every_layer_exists() -> None:
+    # Stubs (.pyi) count as modules: _methods exists for type checkers only.
+    found = {top_level_name(module_name(path)) for path in SOURCES}
+    assert found == set(RANK)
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.suffix == ".py"], ids=module_name)
+def test_imports_go_down(path: Path) -> None:
+    assert violations(path.read_text("utf-8"), module_name(path), path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "runtime").glob("**/*.py")), ids=module_name)
+def test_imports_within_the_runtime_go_down(path: Path) -> None:
+    module = module_name(path)
+    assert runtime_rank(module) is not None or path.name == "__init__.py"
+    assert runtime_violations(path.read_text("utf-8"), module) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = {module_name(path): path for path in SOURCES if path.suffix == ".py"}
+    imports = networkx.DiGraph(
+        (module, name)
+        for module, path in modules.items()
+        for _, name in imported_modules(path.read_text("utf-8"), module, path.name == "__init__.py", modules)
+        if name != module
+    )
+    found = circles(imports)
+    assert [circle for circle in found if circle not in CIRCLES_TO_BE_MENDED] == []
+    assert circles(networkx.DiGraph([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])) == [{"a", "b", "c"}]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "allowed"),
+    [
+        ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.store.requests import folder", True),
+        ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.npu import agreement", True),
+        ("npu_tensor.runtime.xrt.engine", "from npu_tensor.runtime.devices.discovery import select", True),
+        ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.xrt.engine import Engine", False),
+        ("npu_tensor.runtime.sim.simulated_array", "def late():\n    from npu_tensor.runtime.devices.backends import x", False),
+        ("npu_tensor.runtime.memory", "from npu_tensor.runtime.rates import npu_rates", False),
+    ],
+)
+def test_the_check_of_the_runtime(module: str, source: str, allowed: bool) -> None:
+    assert (runtime_violations(source, module) == []) is allowed
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "allowed"),
+    [
+        ("npu_tensor.graph.nodes", "from npu_tensor.ops.expression import Program", True),
+        ("npu_tensor.ops.expression", "from npu_tensor.ops import rows", True),
+        ("npu_tensor.cli", "def demo():\n    from npu_tensor.tools import demo", True),
+        ("npu_tensor.tools.demo", "import npu_tensor as nt", True),
+        ("npu_tensor.spec", "import numpy, npu_tensor.tensor", False),
+        ("npu_tensor.spec", "from npu_tensor import tensor", False),
+        ("npu_tensor.spec", "from npu_tensor import Tensor", False),
+        ("npu_tensor.spec", "from . import tensor", False),
+        ("npu_tensor.ops.rows", "def late():\n    from ..tensor import Tensor", False),
+        ("npu_tensor.events", "from npu_tensor.config import config", False),
+    ],
+)
+def test_the_check_itself(module: str, source: str, allowed: bool) -> None:
+    assert (violations(source, module) == []) is allowed
+
+
+def test_every_package_is_shipped() -> None:
+    metadata = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    sources = {module_name(path) for path in SOURCES if path.name == "__init__.py"}
+    assert set(metadata["packages"]) == sources | set(metadata["package-dir"])
+
+
+def test_no_module_that_is_loaded_late_hides_a_function() -> None:
+    """Python makes a module an attribute of its package when it is first imported."""
+    program = (
+        "import importlib, pathlib, npu_tensor as nt\n"
+        "from npu_tensor.tensor import FUNCTIONS\n"
+        "modules = {path.stem for path in pathlib.Path(nt.__file__).parent.iterdir()}\n"
+        "[importlib.import_module(f'npu_tensor.{name}') for name in modules & FUNCTIONS.keys()]\n"
+        "print([name for name in FUNCTIONS if getattr(nt, name) is not FUNCTIONS[name]])"
+    )
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert output.stdout == "[]\n"
+
+
+def modules_after_import() -> set[str]:
+    """Top-level names of what `import npu_tensor` adds, without the standard library, in a fresh process."""
+    program = (
+        "import sys; before = set(sys.modules); import npu_tensor; "
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=PACKAGE.parent
+    ).stdout
+    return {name for name in output.split() if name not in sys.stdlib_module_names}
+
+
+def modules_after_commands(*commands: tuple[str, ...]) -> set[str]:
+    """Names of all modules in a process that has run some commands, or `--help` of all."""
+    program = (
+        "import sys\n"
+        "from npu_tensor.cli import main\n"
+        f"for arguments in {commands!r} or [('--help',), *((name, '--help') for name in main.commands)]:\n"
+        "    main(list(arguments), standalone_mode=False)\n"
+        "print('loaded', *sys.modules)"
+    )
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent).stdout
+    return set(output.splitlines()[-1].split())
+
+
+def test_help_of_commands_needs_no_more_than_the_package_and_click() -> None:
+    loaded = modules_after_commands()
+    assert {"npu_tensor.cli.config", "npu_tensor.benchmarks.command", "click"} <= loaded
+    assert loaded.isdisjoint({"rich", "networkx", "llvmlite", "importlib.metadata", "statistics", "runpy"})
+    at_work = {"tools", "ggml_hsa.entry", "observe.profiling", "cli.pages"}
+    assert loaded.isdisjoint({f"npu_tensor.{name}" for name in at_work})
+    assert not any(name.startswith(("npu_tensor.runtime.cpu.", "npu_tensor.runtime.sim.")) for name in loaded)
+
+
+def test_commands_that_list_load_neither_planner_nor_compilers() -> None:
+    loaded = modules_after_commands(("config",), ("ops",), ("cache", "path"), ("--version",))
+    assert "rich" in loaded
+    assert loaded.isdisjoint({"networkx", "llvmlite", "npu_tensor.tools.doctor", "npu_tensor.tools.demo"})
+
+
+def test_import_pulls_in_the_four_dependencies_only() -> None:
+    modules = modules_after_import()
+    assert modules.isdisjoint(DEFERRED)
+    # Compiled parts of the four register names such as _cython_3_0 or __mp_main__.
+    assert {name for name in modules if not name.startswith("_")} <= ALLOWED_AT_IMPORT

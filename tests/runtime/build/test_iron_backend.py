@@ -1,0 +1,371 @@
+"""The back end "iron", with real processes that import the stand-in for mlir-aie."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generations import PEANO, RELEASES, environment
+
+import npu_tensor
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build import iron, process
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.build.iron_program import marker
+from npu_tensor.runtime.build.iron_worker import parameter_offsets
+from npu_tensor.runtime.store.requests import Request, description, kernel_key
+
+HEADERS = Path(npu_tensor.__file__).parent / "kernels" / "include"
+WORDS = {"first": 3, "second": 1}
+XCLBIN = (".xclbin", "_insts.bin", ".pdi", "_parameters.json")
+SAYS = "clang version 21.0.0 (https://github.com/Xilinx/llvm-aie 0123456789abcdef0123456789abcdef01234567)"
+
+
+def negate(
+    flags: tuple[str, ...] = ("-DTILE=256",),
+    header: str = "nt/memory.hpp",
+    arch: Arch = "aie2p",
+    words: Mapping[str, int] = WORDS,
+) -> Design:
+    """One core, one kernel function, two runtime parameters."""
+    d = Builder("negate", arch, columns=1)
+    x, y = d.host_buffer("x", "int32", 4096), d.host_buffer("y", "int32", 4096)
+    tile = ObjectType("int32", (256,))
+    parameters = [d.parameter(name, Tile(0, 2), count) for name, count in words.items()]
+    source = Source("negate", f'#include "{header}"\nextern "C" void nt_negate(int32 *, int32 *);\n', flags)
+    function = d.function("nt_negate", [tile, tile, *(p.type for p in parameters)], source)
+    fx = d.fifo("x0", tile, producer=Tile(0, 0), consumers=[Tile(0, 2)])
+    fy = d.fifo("y0", tile, producer=Tile(0, 2), consumers=[Tile(0, 0)])
+
+    def body(taken: Any, given: Any) -> None:
+        for _ in range_(16):
+            function(taken.acquire(1), given.acquire(1), *parameters)
+            taken.release(1)
+            given.release(1)
+
+    d.worker(Tile(0, 2), body, [fx, fy])
+    d.fill(fx, x, AccessPattern.linear(4096))
+    d.drain(fy, y, AccessPattern.linear(4096))
+    return d.build()
+
+
+def program(path: Path, prints: str = "") -> Path:
+    """An executable file that prints a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """mlir-aie 1.4.1, Peano and xclbinutil are installed, as far as this process sees; where their wheels lie."""
+    for variable, value in environment("1.4.1", tmp_path).items():
+        if variable == "PYTHONPATH":
+            for place in reversed(value.split(os.pathsep)):
+                monkeypatch.syspath_prepend(place)
+        else:
+            monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("AIE_XCLBINUTIL", str(program(tmp_path / "xclbinutil")))
+    return tmp_path / "site"
+
+
+def build(directory: Path, design: Design | None = None) -> dict[str, Path]:
+    directory.mkdir(exist_ok=True)
+    try:
+        return IronBackend().build(Request("negate", design or negate()), directory)
+    finally:
+        assert "aie" not in sys.modules
+
+
+def failure(directory: Path, transient: bool = False, design: Design | None = None) -> str:
+    with pytest.raises(BuildError) as caught:
+        build(directory, design)
+    assert caught.value.transient is transient
+    return str(caught.value)
+
+
+def test_without_mlir_aie(tmp_path: Path) -> None:
+    if "aie" in sys.modules or IronBackend().missing() is None:
+        pytest.skip("mlir-aie is installed")
+    reason = IronBackend().missing()
+    assert reason is not None
+    assert reason.startswith("no compiler: No module named 'aie'")
+    assert "scripts/env_setup.sh" in reason
+    assert failure(tmp_path / "work") == reason
+    with config.scope(toolchain_version=""):
+        assert IronBackend().toolchain() == "none"
+    json.dumps(IronBackend().ingredients(negate()))
+
+
+def test_another_package_of_that_name_is_not_mlir_aie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "aie").mkdir()
+    (tmp_path / "aie" / "__init__.py").write_text("raise AssertionError('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert str(IronBackend().missing()).startswith("no compiler: No module named 'aie.iron'")
+
+
+def test_without_peano(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = tmp_path / "nowhere"
+    monkeypatch.setenv("PEANO_INSTALL_DIR", str(nowhere))
+    reason = failure(tmp_path / "work")
+    assert reason == IronBackend().missing()
+    assert reason.startswith("no compiler: Peano (llvm-aie) is in none of ")
+    assert str(nowhere) in reason
+    assert "scripts/env_setup.sh" in reason
+    nowhere.mkdir()  # taken by mlir-aie because it exists; asked with another environment, for that is remembered
+    monkeypatch.setenv("PEANO_INSTALL_DIR", f"{nowhere}/")
+    assert f"there is no Peano compiler at {nowhere}/bin/clang++" in str(IronBackend().missing())
+
+
+def test_versions_name_the_toolchain(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = IronBackend()
+    with config.scope(toolchain_version=""):
+        assert backend.missing() is None
+        assert backend.toolchain() == f"mlir_aie1.4.1-llvm_aie{PEANO}"
+        other = program(tmp_path / "own" / "bin" / "clang++", SAYS).parents[1]
+        monkeypatch.setenv("PEANO_INSTALL_DIR", str(other))
+        assert backend.toolchain() == "mlir_aie1.4.1-llvm_aie21.0.0+0123456789ab"
+    with config.scope(toolchain_version="made-elsewhere"):
+        assert backend.toolchain() == "made-elsewhere"
+
+
+def test_a_source_build_is_known_by_its_commit(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "install" / "python" / "aie"
+    (package / "iron").mkdir(parents=True)
+    (package / "utils").mkdir()
+    lines = (
+        f'git_commit = "{"ab" * 20}"',
+        f'peano_install_dir = os.getenv("PEANO_INSTALL_DIR", r"""{site / "llvm-aie"}""")',
+        'peano_install_dir = os.path.join(aie_dir, "peano")',
+    )
+    (package / "__init__.py").touch()
+    (package / "utils" / "configure.py").write_text("\n".join(lines))
+    shutil.rmtree(site / "mlir_aie-1.4.1.dist-info")
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.delenv("PEANO_INSTALL_DIR")
+    with config.scope(toolchain_version=""):
+        assert IronBackend().toolchain() == f"mlir_aie{'ab' * 6}-llvm_aie{PEANO}"
+
+
+def test_ingredients_are_flags_and_headers_of_each_source() -> None:
+    found = IronBackend().ingredients(negate(flags=("-DA=1", "-DB=2"), header="nt/get_rows.hpp"))
+    assert json.loads(json.dumps(found)) == found
+    digest = hashlib.sha256((HEADERS / "nt" / "get_rows.hpp").read_bytes()).hexdigest()
+    assert found["sources"] == [{"flags": ["-DA=1", "-DB=2"], "headers": {"nt/get_rows.hpp": digest}}]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_one_build_makes_everything(release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    files = build(tmp_path / "work")
+    assert tuple(files) == (*XCLBIN, "_program.py")
+    text = files["_program.py"].read_text()
+    compile(text, "_program.py", "exec")
+    assert "int32 *, int32 *" in text
+    assert str(tmp_path) not in text
+    for suffix in (".xclbin", ".pdi"):
+        assert files[suffix].read_text().startswith(f"stand-in of mlir-aie {release}: {suffix[1:]} of module ")
+    content = files["_insts.bin"].read_bytes()
+    words = struct.unpack(f"<{len(content) // 4}I", content)
+    offsets = json.loads(files["_parameters.json"].read_text())
+    assert {name: len(places) for name, places in offsets.items()} == WORDS
+    for number, places in enumerate(offsets.values()):
+        assert [words[place] for place in places] == [marker(number, word) for word in range(len(places))]
+    objects = list((tmp_path / "work" / "build").glob("*.o"))
+    assert len(objects) == 1
+    command, _, source = objects[0].read_text().partition("\n")
+    assert command.startswith(f"stand-in of mlir-aie {release}: object for aie2p ")
+    assert "-DTILE=256" in command.split()
+    assert "nt_negate" in source
+
+
+# --- full ELFs
+
+
+@pytest.fixture
+def elf() -> Iterator[None]:
+    with config.scope(kernel_format="elf"):
+        yield
+
+
+@pytest.mark.usefixtures("elf")
+@pytest.mark.parametrize("release", ["1.4.0", "1.4.1"])
+def test_a_full_elf_is_all_that_is_made(
+    release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That its sequence loads the configuration first, the stand-in demands."""
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    design = negate(words={})
+    files = build(tmp_path / "work", design)
+    assert tuple(files) == (".elf", "_program.py")
+    assert files[".elf"].read_text().startswith(f"stand-in of mlir-aie {release}: full_elf of module ")
+    ingredients = IronBackend().ingredients(design)
+    assert (ingredients["format"], ingredients["kernel"]) == ("elf", "main:sequence")
+
+
+@pytest.mark.usefixtures("elf")
+@pytest.mark.parametrize("release", [release for release in RELEASES if not release.startswith("1.4")])
+def test_releases_without_full_elfs(
+    release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    reason = failure(tmp_path / "work", design=negate(words={}))
+    assert reason == "full ELFs need mlir-aie 1.4.0 or later; install that, or set NPU_TENSOR_KERNEL_FORMAT=xclbin"
+
+
+@pytest.mark.usefixtures("elf")
+@pytest.mark.parametrize("design", [negate(), negate(arch="aie2", words={})], ids=["parameters", "aie2"])
+def test_kernels_that_are_xclbins_in_any_case(site: Path, tmp_path: Path, design: Design) -> None:
+    assert tuple(build(tmp_path / "work", design)) == (*XCLBIN, "_program.py")
+    ingredients = IronBackend().ingredients(design)
+    assert (ingredients["format"], ingredients["kernel"]) == ("xclbin", "MLIR_AIE")
+
+
+@pytest.mark.parametrize(("words", "differ"), [({}, True), (WORDS, False)])
+def test_the_format_is_part_of_the_key(words: dict[str, int], differ: bool) -> None:
+    request = Request("negate", negate(words=words))
+    keys = set()
+    for format in ("xclbin", "elf"):
+        with config.scope(kernel_format=format):
+            keys.add(kernel_key(description(request, IronBackend())))
+    assert len(keys) == 1 + differ
+
+
+@pytest.mark.usefixtures("elf")
+def test_the_program_that_packs_elfs_is_missing(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_FAIL", "aiebu-asm")
+    reason = failure(tmp_path / "work", design=negate(words={}))
+    assert "'aiebu-asm' not found in search paths or PATH: aiebu-asm, which packs an ELF, is not on PATH" in reason
+    assert "libxrt-utils-npu" in reason
+
+
+@pytest.mark.usefixtures("elf")
+def test_a_release_that_does_not_let_modules_load_themselves(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ELF of such a module would run, and leave its results as they were."""
+    monkeypatch.setenv("AIE_STANDIN_OMIT", "load_pdi")
+    assert "no full ELF with a kernel main:sequence that loads its own" in failure(
+        tmp_path / "work", design=negate(words={})
+    )
+
+
+# --- failures
+
+
+def test_the_core_compiler_fails(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_STANDIN_FAIL", "core")
+    reason = failure(tmp_path / "work")
+    assert "does not compile for aie2p" in reason
+    assert "1:1: error: asked to fail" in reason
+    assert "Traceback" not in reason
+    assert "asked to fail" in (tmp_path / "work" / "build.log").read_text()
+
+
+@pytest.mark.parametrize("release", ["1.3.0", "1.4.1"])
+def test_the_module_compiler_fails(release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    monkeypatch.setenv("AIE_STANDIN_FAIL", "module")
+    reason = failure(tmp_path / "work")
+    assert reason.startswith("mlir-aie does not compile the module:\n")
+    assert "error: asked to fail" in reason
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        ("xclbin", "mlir-aie reported no error, but kernel.xclbin is missing or empty"),
+        ("insts,pdi", "mlir-aie reported no error, but kernel_insts.bin, kernel.pdi is missing or empty"),
+        ("o", "Peano reported no error, but "),
+    ],
+)
+def test_an_output_that_is_left_out_without_an_error(
+    left_out: str, said: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_OMIT", left_out)
+    reason = failure(tmp_path / "work")
+    assert reason.startswith(said)
+    assert "XRT" not in reason
+
+
+def test_a_missing_xclbinutil_is_named(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIE_XCLBINUTIL")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "xclbinutil").unlink()
+    monkeypatch.setenv("AIE_STANDIN_OMIT", "xclbin")
+    reason = failure(tmp_path / "work")
+    assert "kernel.xclbin is missing or empty: xclbinutil" in reason
+    assert "libxrt-utils" in reason
+
+
+def test_a_build_that_does_not_end(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_STANDIN_HANG", "1")
+    with config.scope(build_seconds=2):
+        assert "NPU_TENSOR_BUILD_SECONDS" in failure(tmp_path / "work", transient=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "transient"),
+    [
+        ("[Peano] compilation failed:\nk.cc:1:1: error: no", False),
+        ("[Peano] compilation failed:\nclang++: error: unable to execute command: Killed", True),
+        ("[Peano] compilation failed", True),  # What it says of a Peano that was killed.
+        ("[aiecc] Compilation failed with exit code 1:\nerror: no", False),
+        ("[aiecc] Compilation failed with exit code -9:\n", True),
+    ],
+)
+def test_accidents_of_the_compilers_are_told_from_errors(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, transient: bool
+) -> None:
+    """In place of the process that builds, one that fails as that does, with the reason in its file and in its log."""
+    program = f"import pathlib; pathlib.Path('reason.txt').write_text({said!r}); raise SystemExit({said!r})"
+    real = process.run
+
+    def run(command: Any, *rest: Any) -> None:
+        real([sys.executable, "-c", program], *rest)
+
+    monkeypatch.setattr(iron, "run", run)
+    assert failure(tmp_path / "work", transient) == said
+
+
+def test_an_installation_that_cannot_be_imported(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", "9.9")
+    assert failure(tmp_path / "work").startswith("ImportError: AIE_STANDIN_VERSION is '9.9'")
+
+
+def test_what_mlir_aie_caches_stays_below_the_directory(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, str] = {}
+
+    def run(command: Any, directory: Any, log: Any, seconds: Any, environment: dict[str, str]) -> None:
+        given.update(environment)
+
+    monkeypatch.setattr(iron, "run", run)
+    build(tmp_path / "work")
+    for variable in ("NPU_CACHE_HOME", "IRON_CACHE_HOME"):
+        assert Path(given[variable]).is_relative_to(tmp_path / "work")
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_parameter_that_a_run_could_not_set(times: int) -> None:
+    markers = [marker(number, word) for number, words in enumerate(WORDS.values()) for word in range(words)]
+    good = struct.pack(f"<{len(markers) + 1}I", 7, *markers)
+    assert parameter_offsets(negate(), good) == {"first": [1, 2, 3], "second": [4]}
+    changed = struct.pack("<3I", *markers[:3]) + struct.pack("<I", markers[3]) * times
+    with pytest.raises(BuildError, match=f"parameter second cannot be set: .* word 0 stands there {times} times"):
+        parameter_offsets(negate(), changed)

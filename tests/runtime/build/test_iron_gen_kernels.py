@@ -1,0 +1,83 @@
+"""npu-tensor-gen-kernels for NPUs, with the stand-in for mlir-aie: the documented files, and how they are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from generations import environment
+from paths import ROOT
+
+from npu_tensor.config import config
+from npu_tensor.ggml_hsa import config_file
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.store.library import KernelLibrary
+
+SUFFIXES = (".json", ".pdi", ".xclbin", "_insts.bin", "_parameters.json", "_program.py")
+
+
+@pytest.mark.parametrize("release", ["1.3.1", "1.4.1"])
+def test_generated_kernels_are_found_where_there_is_no_mlir_aie(release: str, tmp_path: Path) -> None:
+    output, xclbinutil = tmp_path / "kernels", tmp_path / "xclbinutil"
+    xclbinutil.touch(0o755)
+    variables = {
+        **os.environ,
+        **environment(release, tmp_path),
+        "AIE_XCLBINUTIL": str(xclbinutil),
+        "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    command = [sys.executable, "-m", "npu_tensor.cli.gen_kernels", "--config", "minimal", "--output-dir", output]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for arch in ("aie2", "aie2p"):
+        made = sorted(path.name for path in (output / arch).glob("[!.]*"))
+        assert made == sorted(["manifest.json", *(f"add_bf16_1024{suffix}" for suffix in SUFFIXES)])
+        described = json.loads((output / arch / "manifest.json").read_text())["kernels"]["add_bf16_1024"]
+        assert described["made_from"]["toolchain"].startswith(f"mlir_aie{release}-llvm_aie")
+        for path in (output / arch).glob("*.json"):
+            assert str(tmp_path) not in path.read_text()
+    entries = [value for value in config_file.load(_example()) if isinstance(value, Entry)]
+    with config.scope(kernel_dirs=(output,), jit=False, cache_path=str(tmp_path / "empty")):
+        for entry in entries:
+            found = KernelLibrary(IronBackend()).find(entry.request()[-1])
+            assert found.origin == "precompiled"
+            assert found.files[".xclbin"] == output / entry.arch / "add_bf16_1024.xclbin"
+
+
+PROGRAM = """
+import npu_tensor as nt
+from npu_tensor.ggml_hsa.ahead_of_time import compile
+
+x, w = nt.zeros(64, 128, dtype=nt.bfloat16), nt.zeros(128, 64, dtype=nt.bfloat16)
+made = compile(lambda x, w: (x @ w, x * 2), x, w, target="Strix", directory="kernels")
+print(*sorted(path.name for kernel in made.kernels for path in kernel.files.values()))
+"""
+
+
+@pytest.mark.parametrize(("format", "made"), [("xclbin", {".xclbin", ".pdi"}), ("elf", {".elf", ".xclbin", ".pdi"})])
+def test_the_kernels_of_a_function(format: str, made: set[str], tmp_path: Path) -> None:
+    """The number in one of them is a runtime parameter, so it is an xclbin in any case."""
+    (tmp_path / "xclbinutil").touch(0o755)
+    variables = {
+        **os.environ,
+        **environment("1.4.1", tmp_path),
+        "AIE_XCLBINUTIL": str(tmp_path / "xclbinutil"),
+        "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache"),
+        "NPU_TENSOR_KERNEL_FORMAT": format,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    names = done.stdout.split()
+    assert {Path(name).suffix for name in names} - {".json", ".bin", ".py"} == made
+    assert set(names) <= {path.name for path in (tmp_path / "kernels" / "aie2p").iterdir()}
+
+
+def _example() -> Path:
+    return ROOT / "share" / "npu_tensor" / "examples" / "minimal-kernel-config.json"

@@ -1,0 +1,539 @@
+"""Texts of IRON programs: what can be judged without mlir-aie or a stand-in for it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from designs import EXAMPLES, Example
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Acquire,
+    Builder,
+    Call,
+    Design,
+    Element,
+    KernelFunction,
+    Loop,
+    ObjectType,
+    Release,
+    Source,
+    Statement,
+    range_,
+)
+from npu_tensor.errors import ArgumentError
+from npu_tensor.runtime.build import iron_loops
+from npu_tensor.runtime.build.iron_cores import cores, peeled
+from npu_tensor.runtime.build.iron_program import DIALECTS, dialect, marker, program
+
+TYPE = ObjectType("int32", (64,))
+ALL = [pytest.param(row, id=row.name) for row in DIALECTS.values()]
+FAMILIES = [
+    pytest.param(example, id=example.id)
+    for example in EXAMPLES
+    if example.id in ("kept-column", "runtime-word", "softmax-parts", "linear-gelu", "rope", "get-rows", "permute")
+]
+
+
+def some_design(bodies: Sequence[Callable[..., None]], depth: int = 4, arguments: Sequence[Any] = ()) -> Design:
+    """One core for each body, in one column; a body is called with an input, an output, a function and `arguments`."""
+    builder = Builder("test", "aie2p", 1)
+    source = Source("test", "// no code\n")
+    function = builder.function("nt_test", [TYPE, TYPE, "int32"], source)
+    buffer = builder.host_buffer("x", "int32", 64 * len(bodies))
+    for row, body in enumerate(bodies):
+        tile = Tile(0, 2 + row)
+        ends = [
+            builder.fifo(f"in{row}", TYPE, Tile(0, 0), [tile], depth),
+            builder.fifo(f"out{row}", TYPE, tile, [Tile(0, 0)], depth),
+        ]
+        builder.worker(tile, body, [*ends, function, *arguments])
+        for fifo, move in zip(ends, (builder.fill, builder.drain), strict=True):
+            move(fifo, buffer, AccessPattern.linear(64, 64 * row))
+    return builder.build()
+
+
+# --- the text
+
+
+@pytest.mark.parametrize("generation", ALL)
+@pytest.mark.parametrize("example", FAMILIES)
+def test_text_is_python_without_npu_tensor(example: Example, generation: Any) -> None:
+    text = program(example.make("aie2p", 8), generation)
+    imported = {
+        (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name).split(".")[0]  # type: ignore[union-attr]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    assert imported <= {"aie", "argparse", "collections", "ml_dtypes", "numpy", "pathlib"}
+    in_source = False
+    for line in text.splitlines():
+        in_source ^= "'''" in line
+        assert len(line) <= 120 or in_source
+
+
+def test_names_that_are_not_used_are_not_imported() -> None:
+    text = program(next(e for e in EXAMPLES if e.id == "permute").make("aie2p", 8), DIALECTS["1.3.1"])
+    for node in ast.walk(tree := ast.parse(text)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            used = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
+            assert {alias.asname or alias.name for alias in node.names} <= used
+
+
+HASHED = """
+import hashlib, sys
+sys.path.insert(0, sys.argv[1])
+from designs import EXAMPLES
+from npu_tensor.runtime.build.iron_program import DIALECTS, program
+found = [program(e.make("aie2", 4), DIALECTS["1.4"]) for e in EXAMPLES if e.id in ("linear-gelu", "runtime-word")]
+print(hashlib.sha256("".join(found).encode()).hexdigest())
+"""
+
+
+def test_text_is_the_same_in_every_process() -> None:
+    found = set()
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", HASHED, os.path.dirname(__file__)]
+        run = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
+        found.add(run.stdout)
+    assert len(found) == 1
+    assert len(found.pop().strip()) == 2 * hashlib.sha256().digest_size
+
+
+@pytest.mark.parametrize("code", ["a = '''b''';\n", "'", "\\", 'a """ b \\n\n', "a\r\nb"])
+def test_sources_are_kept_to_the_letter(code: str) -> None:
+    builder = Builder('"quoted" \\ name', "aie2", 2)
+    builder.function("nt_test", [TYPE], Source("strange", code, ("-DA=1", '-DB="2"')))
+    made = ast.parse(program(builder.build(), DIALECTS["1.4"]))
+    constants = {
+        node.targets[0].id: ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        for node in made.body
+        if isinstance(node, ast.Assign)
+        and node.targets[0].id in ("SOURCES", "FLAGS")  # type: ignore[attr-defined]
+    }
+    assert constants == {"SOURCES": {"strange.cc": code}, "FLAGS": {"strange.cc": ["-DA=1", '-DB="2"']}}
+
+
+def test_names_that_python_or_the_program_uses() -> None:
+    def body(source: Any, result: Any, function: KernelFunction) -> None:
+        function(source.acquire(1), result.acquire(1), 1)
+        source.release(1)
+        result.release(1)
+
+    builder = Builder("names", "aie2", 1)
+    functions = [builder.function(symbol, [TYPE, TYPE, "int32"], Source("s", "")) for symbol in ("fifos", "lambda")]
+    for name in ("in", "fifos", "2nd input", "Runtime"):
+        builder.host_buffer(name, "int32", 64)
+    for row, function in enumerate(functions):
+        tile = Tile(0, 2 + row)
+        a, b = (builder.fifo(f"{name}{row}", TYPE, *ends) for name, ends in _ends(tile))
+        builder.worker(tile, body, [a, b, function])
+    text = program(builder.build(), DIALECTS["1.3.4"])
+    names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    assert {"fifos", "fifos_2", "fifos_3", "lambda_2", "in_2", "_nd_input", "Runtime_2"} <= names
+
+
+def _ends(tile: Tile) -> Iterator[tuple[str, tuple[Tile, list[Tile]]]]:
+    yield "a", (Tile(0, 0), [tile])
+    yield "b", (tile, [Tile(0, 0)])
+
+
+# --- markers
+
+
+@pytest.mark.parametrize("number", [np.float64(0.1), np.int64(3)])
+def test_numbers_of_numpy_are_written_as_those_of_python(number: Any) -> None:
+    def body(x: Any, y: Any, function: Any) -> None:
+        function(x.acquire(1), y.acquire(1), number)
+        x.release(1)
+        y.release(1)
+
+    text = program(some_design([body]), DIALECTS["1.4"])
+    assert f"nt_test(in0_object, out0_object, {number.item()})" in text
+
+
+# Wider parts of an array than 4 columns have no column to begin at in the xclbins of mlir-aie up to 1.4.0.
+@pytest.mark.parametrize(
+    ("columns", "device"), [(1, "NPU2Col1"), (4, "NPU2Col4"), (5, "NPU2"), (7, "NPU2"), (8, "NPU2")]
+)
+def test_device_of_a_number_of_columns(columns: int, device: str) -> None:
+    text = program(dataclasses.replace(some_design([]), columns=columns), DIALECTS["1.3.4"])
+    assert f"Program({device}(), runtime)" in text
+
+
+def test_markers_are_different_int32() -> None:
+    found = [marker(parameter, word) for parameter in range(200) for word in range(200)]
+    assert len(set(found)) == len(found)
+    assert all(0 < value < 2**31 for value in found)
+    assert marker(4095, 4095) < 2**31
+    for parameter, word in ((-1, 0), (0, -1), (4096, 0), (0, 4096)):
+        with pytest.raises(ArgumentError, match="markers"):
+            marker(parameter, word)
+
+
+def test_markers_stand_at_the_top_of_the_program() -> None:
+    example = next(e for e in EXAMPLES if e.id == "runtime-word")
+    made = example.make("aie2", 1)
+    text = program(made, DIALECTS["1.4"])
+    for number, parameter in enumerate(made.parameters):
+        for word in range(parameter.words):
+            assert text.count(f"0x{marker(number, word):08X}") == 1
+
+
+# --- dialects
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("1.3", "1.3.1"),
+        ("v1.3.0", "1.3.1"),
+        ("1.3.0", "1.3.1"),
+        ("1.3.1", "1.3.1"),
+        ("1.3.2", "1.3.2"),
+        ("1.3.2.dev94+g24e0c2f", "1.3.2"),
+        ("1.3.3", "1.3.4"),
+        ("1.3.4", "1.3.4"),
+        ("1.3.5.dev10+g0123abc", "1.3.4"),
+        ("1.4", "1.4"),
+        ("1.4.0", "1.4"),
+        ("1.4.1", "1.4"),
+        ("1.4.5.dev18", "1.4"),
+        ("1.10", "1.4"),
+        ("0.0.1.2026040104+abc", "1.3.1"),
+        ("0.0.1.2026050104+abc", "1.3.2"),
+        ("0.0.1.2026070104+abc", "1.3.4"),
+        ("0.0.1.2026080104+abc", "1.4"),
+    ],
+)
+def test_dialect_of_a_version(version: str, expected: str) -> None:
+    assert dialect(version) is DIALECTS[expected]
+
+
+@pytest.mark.parametrize("version", ["", "1", "1.2.1", "0.9", "2.0", "latest", "0.0.1", "0.0.1.2026031512", "-1.3"])
+def test_no_dialect(version: str) -> None:
+    with pytest.raises(ArgumentError, match=r"choose one of 1\.3\.1, 1\.3\.2"):
+        dialect(version)
+
+
+# --- functions of cores
+
+
+def test_equal_bodies_are_one_function_and_numbers_that_differ_are_parameters() -> None:
+    def repeating(rounds: int, number: int) -> Callable[..., None]:
+        def body(source: Any, result: Any, function: KernelFunction) -> None:
+            for _ in range_(rounds):
+                function(source.acquire(1), result.acquire(1), number)
+                source.release(1)
+                result.release(1)
+
+        return body
+
+    def other(source: Any, result: Any, function: KernelFunction) -> None:
+        function(source.acquire(1), result.acquire(1), 7)
+        result.release(1)
+        source.release(1)
+
+    made = some_design([repeating(3, 7), repeating(5, 7), other])
+    first, second, third = cores(made, ())
+    assert first.core is second.core
+    assert first.core != third.core
+    assert (first.numbers, second.numbers, third.numbers) == ((3,), (5,), ())
+    assert first.core.text.splitlines()[:2] == ["def core0(in_2, out, nt_test, count):", "    for _ in range_(count):"]
+    assert program(made, DIALECTS["1.4"]).count("\ndef core") == 2
+
+
+Operation = tuple[str, str, tuple[Any, ...]]
+
+
+def expanded(body: Sequence[Statement]) -> list[Operation]:
+    """What a body does, with every loop run: objects are numbered from the first of their fifo."""
+    released: Counter[str] = Counter()
+    acquired: dict[int, tuple[str, int]] = {}
+    found: list[Operation] = []
+
+    def run(statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Acquire):
+                acquired[statement.number] = statement.fifo, released[statement.fifo]
+                found.append(("acquire", statement.fifo, (statement.objects,)))
+            elif isinstance(statement, Release):
+                released[statement.fifo] += statement.objects
+                found.append(("release", statement.fifo, (statement.objects,)))
+            elif isinstance(statement, Loop):
+                for _ in range(statement.rounds):
+                    run(statement.body)
+            else:
+                found.append(("call", statement.function, tuple(map(argument, statement.arguments))))
+
+    def argument(given: Element | str | int | float) -> Any:
+        if isinstance(given, Element):
+            fifo, first = acquired[given.acquire]
+            return fifo, first + given.position
+        return given
+
+    run(body)
+    return found
+
+
+class RunningFifo:
+    """The end of a fifo, for running a core function in Python."""
+
+    def __init__(self, name: str, log: list[Operation]) -> None:
+        self.name, self.log, self.released = name, log, 0
+
+    def acquire(self, count: int) -> Any:
+        self.log.append(("acquire", self.name, (count,)))
+        objects = [(self.name, self.released + position) for position in range(count)]
+        return objects[0] if count == 1 else objects
+
+    def release(self, count: int) -> None:
+        self.log.append(("release", self.name, (count,)))
+        self.released += count
+
+
+def run_core(made: Design, number: int = 0) -> list[Operation]:
+    """What the text of a core function does when it runs in Python."""
+    placed = cores(made, ())[number]
+    log: list[Operation] = []
+    namespace: dict[str, Any] = {"range_": range}
+    exec(placed.core.text, namespace)
+    ends = [RunningFifo(name, log) for name in placed.worker.fifos]
+    functions = [lambda *given, name=symbol: log.append(("call", name, given)) for symbol in placed.functions]
+    namespace[placed.core.name](*ends, *placed.memory, *functions, *placed.numbers)
+    return log
+
+
+def window(source: Any, result: Any, function: KernelFunction) -> None:
+    """Three objects at a time, one further each round; the last two are given back at the end."""
+    for _ in range_(5):
+        first, _, last = source.acquire(3)
+        function(first, last, 2)
+        source.release(1)
+    source.release(2)
+    function(result.acquire(1), result.acquire(2)[1], -1)
+    result.release(2)
+
+
+def interleaved(source: Any, result: Any, function: KernelFunction) -> None:
+    """An object that is used after more of its fifo were acquired, and one that is never used."""
+    one = source.acquire(1)
+    for _ in range_(2):
+        two = source.acquire(2)
+        function(one, two[1], 0)
+        result.acquire(1)
+        result.release(1)
+    source.release(2)
+
+
+def nothing(*_: Any) -> None:
+    """A core that waits for nothing and calls nothing."""
+
+
+@pytest.mark.parametrize("body", [window, interleaved, nothing])
+def test_a_core_function_does_what_the_body_says(body: Callable[..., None]) -> None:
+    made = some_design([body])
+    assert run_core(made) == expanded(made.workers[0].body)
+
+
+@pytest.mark.parametrize("example", FAMILIES[:-1])
+def test_core_functions_of_kernels_do_what_their_bodies_say(example: Example) -> None:
+    made = example.make("aie2p", 3)
+    last = len(made.workers) - 1
+    assert run_core(made, last) == expanded(made.workers[last].body)
+
+
+# --- peeling
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[Statement, ...]:
+    """Acquires and releases of two fifos of depth 4 in nested loops, with calls on what is held; in the end nothing is.
+
+    Loops may end with other objects than they began with, as long as no round releases what is not held.
+    """
+    numbers = iter(range(1000))
+
+    def block(level: int) -> list[Statement]:
+        found: list[Statement] = []
+        for _ in range(draw(st.integers(1, 3))):
+            fifo = draw(st.sampled_from(["a", "b"]))
+            kind = draw(st.sampled_from(["acquire", "release", "loop" if level < 2 else "acquire"]))
+            if kind == "acquire":
+                acquire = Acquire(fifo, draw(st.integers(1, 4)), next(numbers))
+                element = Element(acquire.number, draw(st.integers(0, acquire.objects - 1)))
+                found += [acquire, Call("f", (element, draw(st.integers(0, 2))))]
+            elif kind == "release":
+                found.append(Release(fifo, draw(st.integers(1, 2))))
+            else:
+                found.append(Loop(draw(st.integers(2, 5)), tuple(block(level + 1))))
+        return found
+
+    body = block(0)
+    held, feasible = _held(body)
+    return (*body, *(Release(fifo, count) for fifo, count in held.items() if count)) if feasible else ()
+
+
+def _held(body: Sequence[Statement]) -> tuple[Counter[str], bool]:
+    held: Counter[str] = Counter()
+    feasible = True
+    for kind, fifo, (count, *_) in (operation for operation in expanded(body) if operation[0] != "call"):
+        held[fifo] = max(held[fifo], count) if kind == "acquire" else held[fifo] - count
+        feasible &= held[fifo] >= 0
+    return held, feasible
+
+
+def lock_counts(body: Sequence[Statement]) -> tuple[list[int], list[int]]:
+    """How many objects each acquire that is run waits for: by the number of objects held when it is run, and as
+    mlir-aie 1.3.1 counts, which goes through the text once and gives an acquire the same number in every round.
+    """
+    in_text: Counter[str] = Counter()
+    counted: dict[int, int] = {}
+
+    def count(statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Loop):
+                count(statement.body)
+            elif isinstance(statement, Acquire):
+                counted[id(statement)] = max(0, statement.objects - in_text[statement.fifo])
+                in_text[statement.fifo] = max(in_text[statement.fifo], statement.objects)
+            elif isinstance(statement, Release):
+                in_text[statement.fifo] -= statement.objects
+
+    held: Counter[str] = Counter()
+    needed: list[int] = []
+    given: list[int] = []
+
+    def run(statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Loop):
+                for _ in range(statement.rounds):
+                    run(statement.body)
+            elif isinstance(statement, Acquire):
+                needed.append(max(0, statement.objects - held[statement.fifo]))
+                given.append(counted[id(statement)])
+                held[statement.fifo] = max(held[statement.fifo], statement.objects)
+            elif isinstance(statement, Release):
+                held[statement.fifo] -= statement.objects
+
+    count(body)
+    run(body)
+    return needed, given
+
+
+@given(bodies())
+@settings(max_examples=300, deadline=None)
+def test_peeling_changes_nothing_but_what_mlir_aie_counts(body: tuple[Statement, ...]) -> None:
+    result = peeled(body)
+    assert expanded(result) == expanded(body)
+    needed, counted = lock_counts(result)
+    assert needed == counted
+
+
+def test_a_window_has_to_be_peeled_once() -> None:
+    body = some_design([window]).workers[0].body
+    needed, counted = lock_counts(body)
+    assert needed != counted
+    loops = [statement for statement in peeled(body) if isinstance(statement, Loop)]
+    assert [loop.rounds for loop in loops] == [4]
+
+
+def test_what_needs_no_peeling_keeps_its_loops() -> None:
+    for parameter in FAMILIES[:-1]:
+        body = parameter.values[0].make("aie2", 4).workers[0].body  # type: ignore[union-attr]
+        assert _rounds(peeled(body)) == _rounds(body)
+
+
+def _rounds(body: Sequence[Statement]) -> list[int]:
+    found = []
+    for statement in body:
+        if isinstance(statement, Loop):
+            found += [statement.rounds, *_rounds(statement.body)]
+    return found
+
+
+# --- loops
+
+
+class Calls(list[Any]):
+    """Records what a program calls."""
+
+    def __call__(self, *given: Any) -> None:
+        self.append(given)
+
+
+def executed(text: str) -> list[Any]:
+    calls = Calls()
+    exec(text, {"f": calls, "g": lambda *given: calls("g", *given), "x2": "x2"})
+    return list(calls)
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> list[str]:
+    """Blocks that repeat with other numbers, and some that do not."""
+    found: list[str] = []
+    for _ in range(draw(st.integers(1, 4))):
+        block = draw(
+            st.lists(
+                st.sampled_from(["f({0}, x2)", 'g("a{1}_{0}", {1})', 'f("k", [3] * {0}, {2})', "g(0.5, 0x1F, {2})"]),
+                min_size=1,
+                max_size=3,
+            )
+        )
+        rounds = draw(st.integers(1, 6))
+        start = [draw(st.integers(0, 30)) for _ in range(3)]
+        step = [draw(st.integers(0, 9)) for _ in range(3)]
+        for number in range(rounds):
+            found += [line.format(*(a + b * number for a, b in zip(start, step, strict=True))) for line in block]
+    return found * draw(st.integers(1, 3))
+
+
+@given(statements())
+@settings(max_examples=200, deadline=None)
+def test_loops_do_what_the_statements_do(lines: list[str]) -> None:
+    text = iron_loops.text(lines)
+    assert executed(text) == executed("\n".join(lines))
+    assert len(text.splitlines()) <= len(lines)
+
+
+def test_loops_are_found_in_each_other_and_around_a_pipeline() -> None:
+    lines = []
+    for k in range(12):
+        lines += [f'f("a{c}", {100 * k + 7 * c})' for c in range(4)]
+        if k >= 2:
+            lines.append(f"g({k - 2})")
+    text = iron_loops.text(lines)
+    assert executed(text) == executed("\n".join(lines))
+    assert text == (
+        "for i in range(3):\n"
+        "    for j in range(4):\n"
+        '        f(f"a{j}", 100 * i + 7 * j)\n'
+        "for i in range(9):\n"
+        "    g(i)\n"
+        "    for j in range(4):\n"
+        '        f(f"a{j}", 100 * i + 7 * j + 300)\n'
+        "g(9)"
+    )
+
+
+def test_long_lines_are_broken_at_their_outermost_commas() -> None:
+    numbers = ", ".join(map(str, range(100, 121)))
+    line = f'f([{numbers}], "a, (b", (1, 2))'
+    text = iron_loops.text([line])
+    assert text.splitlines() == ["f(", f"    [{numbers}],", '    "a, (b",', "    (1, 2),", ")"]
+    assert executed(text) == executed(line)

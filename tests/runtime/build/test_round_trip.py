@@ -1,0 +1,247 @@
+"""Programs for mlir-aie make the design that they were written for: for every family and release, under stand-ins.
+
+The program's text is run under a strict stand-in for mlir-aie, which records what the program would say in MLIR; the
+design that is rebuilt from the record must be the original. NPU_TENSOR_TEST_ALL=1 runs every example for every array
+and release; otherwise each runs in one release for each whole array, and some for fewer columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from designs import EXAMPLES, NARROW, WHOLE, Example, example
+from generations import DIALECTS, RELEASES, installed
+from rebuild import normal, parameter_words, rebuild, trace
+
+from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.design import AccessPattern, Acquire, Call, Design, Dim, Finish, Loop, ObjectType, Release
+from npu_tensor.runtime.build.iron_program import dialect, marker, program
+
+ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
+
+CASES = [
+    pytest.param(example, arch, columns, release, id=f"{example.id}-{arch}-{columns}-{release}")
+    for number, example in enumerate(EXAMPLES)
+    for place, (arch, columns) in enumerate((*WHOLE, *NARROW))
+    for position, release in enumerate(RELEASES)
+    if ALL or ((number + 3 * place + position) % len(RELEASES) == 0 and ((arch, columns) in WHOLE or number % 8 == 0))
+]
+
+
+@pytest.mark.parametrize(("example", "arch", "columns", "release"), CASES)
+def test_a_program_makes_its_design(example: Example, arch: Arch, columns: int, release: str) -> None:
+    original = example.make(arch, columns)
+    assert check(original) == []
+    compare(program(original, dialect(DIALECTS[release])), original, release)
+
+
+# --- every part of a design counts
+
+
+def first(parts: tuple[Any, ...], **change: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The parts, the first of which that has something there with a field changed."""
+    ((name, new),) = change.items()
+    place = next(i for i, part in enumerate(parts) if getattr(part, name, None))
+    part: Any = parts[place]
+    replace = dataclasses.replace if dataclasses.is_dataclass(part) else type(part)._replace
+    return (*parts[:place], replace(part, **{name: new(getattr(part, name))}), *parts[place + 1 :])
+
+
+def changed(part: str, **change: Callable[[Any], Any]) -> Callable[[Design], Design]:
+    """The design with one field of the first of its fifos, of its links, ... changed."""
+
+    def call(design: Design) -> Design:
+        fields: dict[str, Any] = {part: first(getattr(design, part), **change)}
+        return dataclasses.replace(design, **fields)
+
+    return call
+
+
+def in_body(kind: type, **change: Callable[[Any], Any]) -> Callable[[Design], Design]:
+    """The design with the first statement of that kind changed in its first worker."""
+
+    def body(statements: tuple[Any, ...]) -> tuple[Any, ...]:
+        for place, statement in enumerate(statements):
+            if isinstance(statement, kind):
+                return (*statements[:place], *first((statement,), **change), *statements[place + 1 :])
+            if isinstance(statement, Loop):
+                inner = statement._replace(body=body(statement.body))
+                return (*statements[:place], inner, *statements[place + 1 :])
+        raise LookupError(kind)
+
+    return changed("workers", body=body)
+
+
+def moved(design: Design) -> Design:
+    """What is at core (0, 2) is at core (0, 4)."""
+
+    def place(tile: Tile) -> Tile:
+        return Tile(0, 4) if tile == Tile(0, 2) else tile
+
+    fifos = tuple(
+        dataclasses.replace(f, producer=place(f.producer), consumers=tuple(map(place, f.consumers)))
+        for f in design.fifos
+    )
+    workers = tuple(dataclasses.replace(worker, tile=place(worker.tile)) for worker in design.workers)
+    return dataclasses.replace(design, fifos=fifos, workers=workers)
+
+
+def shorter(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    return (dims[0]._replace(size=dims[0].size - 1), *dims[1:])
+
+
+def reversed_pair(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (parts[1], parts[0], *parts[2:])
+
+
+def more_words(design: Design) -> Design:
+    """One more in every runtime parameter, and in the argument of the kernel that takes them."""
+    (function,) = design.functions
+    (words,) = {parameter.words for parameter in design.parameters}
+    arguments = (*function.arguments[:-1], ObjectType("int32", (words + 1,)))
+    return dataclasses.replace(
+        design,
+        functions=(dataclasses.replace(function, arguments=arguments),),
+        parameters=tuple(dataclasses.replace(parameter, words=words + 1) for parameter in design.parameters),
+    )
+
+
+def pattern(**change: Any) -> Callable[[AccessPattern], AccessPattern]:
+    return lambda old: old._replace(**{name: new(getattr(old, name)) for name, new in change.items()})
+
+
+CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
+    "columns": ("window", lambda design: dataclasses.replace(design, columns=3)),
+    "host buffer's type": (
+        "gelu",
+        changed("host_buffers", type=lambda type: type._replace(shape=(50_000,))),
+    ),
+    "host buffer": ("window", changed("sequence", buffer=lambda _: "y")),
+    "depth": ("gelu", changed("fifos", depth=lambda depth: depth + 1)),
+    "dtype of objects": (
+        "concat",
+        changed("fifos", type=lambda type: type._replace(dtype="float32")),
+    ),
+    "order to the stream": ("linear-gelu", changed("fifos", dims_to_stream=shorter)),
+    "order from the stream": (
+        "linear-gelu",
+        changed("fifos", dims_from_stream=lambda d: (shorter(d[0]), *d[1:])),
+    ),
+    "tile": ("window", moved),
+    "offset in a link": (
+        "gelu",
+        changed("links", offsets=lambda offsets: (offsets[0] + 4, *offsets[1:])),
+    ),
+    "parts of a link": ("gelu", changed("links", outputs=reversed_pair)),
+    "C++": (
+        "gelu",
+        changed("functions", source=lambda source: dataclasses.replace(source, text="// other")),
+    ),
+    "flags": (
+        "gelu",
+        changed("functions", source=lambda source: dataclasses.replace(source, flags=("-DN=4",))),
+    ),
+    "object file": (
+        "gelu",
+        changed("functions", source=lambda source: dataclasses.replace(source, name="other")),
+    ),
+    "initial bytes": ("rope-factors", changed("core_buffers", initial=lambda bytes: b"\7" + bytes[1:])),
+    "no initial bytes": ("rope-factors", changed("core_buffers", initial=lambda _: None)),
+    "runtime words": ("runtime-word", more_words),
+    "stack": ("gelu", changed("workers", stack_size=lambda size: size + 4)),
+    "rounds": ("window", in_body(Loop, rounds=lambda rounds: rounds + 1)),
+    "acquired objects": ("window", in_body(Acquire, objects=lambda objects: objects + 1)),
+    "released objects": ("window", in_body(Release, objects=lambda objects: objects + 1)),
+    "order of a core": ("window", in_body(Loop, body=reversed_pair)),
+    "arguments of a call": ("window", in_body(Call, arguments=reversed_pair)),
+    "number in a call": ("rope", in_body(Call, arguments=lambda arguments: (*arguments[:-1], 2.5))),
+    "order of transfers": (
+        "gelu",
+        lambda design: dataclasses.replace(design, sequence=reversed_pair(design.sequence)),
+    ),
+    "start": ("window", changed("sequence", pattern=pattern(offset=lambda offset: offset + 64))),
+    "size": ("window", changed("sequence", pattern=pattern(sizes=lambda sizes: (*sizes[:3], 64)))),
+    "step": (
+        "transpose-int32",
+        changed("sequence", pattern=pattern(strides=lambda steps: (*steps[:2], 77, 1))),
+    ),
+    "wait": ("gelu", changed("sequence", wait=lambda _: False)),
+    "group": (
+        "gelu",
+        lambda design: dataclasses.replace(
+            design, sequence=(design.sequence[0]._replace(group=7), *design.sequence[1:], Finish(7))
+        ),
+    ),
+}
+"""An example, and how it is made into another design."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("release", ["1.3.1", "1.4.1"])
+def test_a_program_of_another_design_is_a_difference(change: str, release: str) -> None:
+    name, make = CHANGES[change]
+    original = example(name).make("aie2", 4)
+    other = make(original)
+    compare(program(other, dialect(DIALECTS[release])), other, release)
+    with pytest.raises(AssertionError):
+        compare(program(other, dialect(DIALECTS[release])), original, release)
+
+
+def compare(text: str, original: Design, release: str) -> None:
+    """Run a program under the stand-in for a release; AssertionError unless it makes the design, with every call."""
+    namespace: dict[str, Any] = {"__name__": "program"}
+    with installed(release):
+        exec(compile(text, "program.py", "exec"), namespace)
+        module, again = namespace["module"](), namespace["module"]()
+    assert str(module) == str(again)
+    found, expected = normal(rebuild(module, original)), normal(original)
+    for name in expected.__dataclass_fields__:
+        if name != "workers":
+            assert getattr(found, name) == getattr(expected, name), name
+    for worker, other in zip(expected.workers, found.workers, strict=True):
+        assert (worker.tile, worker.fifos, worker.stack_size) == (other.tile, other.fifos, other.stack_size)
+        # A loop of which some rounds are written in front of it is no difference; see `trace`.
+        assert worker.body == other.body or trace(worker.body) == trace(other.body)
+    check_sources(namespace, module, original)
+    check_parameters(namespace, module, original)
+
+
+def check_sources(namespace: dict[str, Any], module: Any, original: Design) -> None:
+    """Each core links one object file; that file's source holds the source and flags of all that the core calls."""
+    functions = {function.symbol: function for function in original.functions}
+    files = {function.symbol: function.object_file for function in module.functions}
+    assert set(files) == set(functions)
+    for core in module.cores:
+        called = {statement[1] for statement in core_calls(core.body)}
+        linked = {core.object_file} if core.object_file else {files[symbol] for symbol in called}
+        assert len(linked) == 1, f"{core.tile} links {linked}"
+        name = f"{linked.pop().removesuffix('.o')}.cc"
+        for symbol in called:
+            assert name == f"{functions[symbol].source.name}.cc"
+            assert functions[symbol].source.text == namespace["SOURCES"][name]
+            assert namespace.get("FLAGS", {}).get(name, []) == list(functions[symbol].source.flags)
+
+
+def core_calls(body: list[Any]) -> list[Any]:
+    found = []
+    for operation in body:
+        if type(operation).__name__ == "Loop":
+            found += core_calls(operation.body)
+        elif type(operation).__name__ == "Call":
+            found.append(("call", operation.function))
+    return found
+
+
+def check_parameters(namespace: dict[str, Any], module: Any, original: Design) -> None:
+    """The marker words of `iron_program.marker`, which are what the program says they are."""
+    expected = {
+        parameter.name: [marker(number, word) for word in range(parameter.words)]
+        for number, parameter in enumerate(original.parameters)
+    }
+    assert parameter_words(module) == expected
+    assert {name: list(words) for name, words in namespace.get("PARAMETERS", {}).items()} == expected

@@ -1,0 +1,175 @@
+"""What kernels of the processor are predicted to take, against numbers that are worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cost_tasks import cost, kernels, opened, tensor
+
+import npu_tensor as nt
+from npu_tensor.ops.expression import Builder
+from npu_tensor.planner import selection
+from npu_tensor.runtime.cpu.cpu_cost import flops, grain
+from npu_tensor.runtime.devices.host import host_devices
+from npu_tensor.runtime.rates import Level, ProcessorRates
+
+pytestmark = pytest.mark.usefixtures("own_rates")
+
+RATES = ProcessorRates(
+    lanes=16,
+    launch_seconds=1e-6,
+    fork_seconds=2e-6,
+    levels=(Level(1e5, 100e9, 150e9, 1e-9), Level(1e18, 10e9, 15e9, 20e-9)),
+    flops=1e9,
+    row_seconds=1e-8,
+    macs={"float32": 1e9, "bfloat16_pair": 2e9, "int8_quad": 4e9, "int16_pair": 2e9, "int32": 1e9, "float64": 5e8}
+    | {"int64": 1e8},
+    tile_seconds=1e-7,
+    packed_bytes=1e9,
+    scattered_elements=1e8,
+    reference_seconds=1e-5,
+    reference_elements=1e9,
+    reference_macs={"float": 1e9, "integer": 1e8},
+    thread_watts=2.0,
+)
+"""Round numbers, so that results can be worked out by hand."""
+
+
+@pytest.fixture
+def device() -> object:
+    """The CPU device with two threads and those rates."""
+    found = opened("cpu")
+    found.__dict__["rates"] = RATES
+    before = found.threads
+    found.set_threads(2)
+    yield found
+    found.set_threads(before)
+
+
+def test_little_work_takes_a_launch(device: object) -> None:
+    found = cost(device, tensor("float32", 16) + tensor("float32", 16))
+    assert found.expense.seconds == pytest.approx(1e-6 + 16 / 1e9)  # one operation per element
+    assert found.nbytes == 3 * 4 * 16
+    assert (found.context, found.reads, found.writes) == (None, (), ())
+
+
+def test_arithmetic_is_shared_by_the_threads(device: object) -> None:
+    n = 1 << 20
+    found = cost(device, tensor("float32", n).exp())  # 16 operations
+    assert found.expense.seconds == pytest.approx(1e-6 + 2e-6 + 16 * n / 1e9 / 2)
+    assert found.expense.processor_seconds == pytest.approx(1e-6 + 2e-6 + 16 * n / 1e9)
+    assert found.expense.joules == pytest.approx(2 * found.expense.processor_seconds)
+
+
+def test_memory_has_the_rate_of_the_level_that_holds_what_is_moved(device: object) -> None:
+    device.__dict__["rates"] = replace(RATES, flops=1e15)
+    inside, beyond = 8192, 1 << 20
+    found = cost(device, tensor("float32", inside) + tensor("float32", inside))
+    assert found.expense.seconds == pytest.approx(1e-6 + 12 * inside / 100e9)  # one thread
+    found = cost(device, tensor("float32", beyond) + tensor("float32", beyond))
+    assert found.expense.seconds == pytest.approx(3e-6 + 12 * beyond / 15e9)  # all that two threads get
+
+
+def test_elements_that_are_apart_are_read_one_by_one(device: object) -> None:
+    found = cost(device, tensor("float32", 3 * 4096)[::3].contiguous())
+    assert found.expense.seconds == pytest.approx(1e-6 + 4096 / 1e8)
+
+
+def test_rows_are_shared_by_the_threads_and_have_a_price(device: object) -> None:
+    found = cost(device, tensor("float32", 1024, 64).sum(-1))
+    assert found.expense.seconds == pytest.approx(3e-6 + (1024 * 64 / 1e9 + 1024 * 1e-8) / 2)
+    alone = cost(device, nt.softmax(tensor("float32", 1, 4096 * 64), -1))
+    assert alone.expense.processor_seconds == alone.expense.seconds  # a single row that is not cut
+
+
+def test_a_product_packs_and_multiplies_padded_panels(device: object) -> None:
+    found = cost(device, tensor("float32", 64, 32) @ tensor("float32", 32, 40))
+    target = device.target
+    most = 14 if target.has_avx512 else 8 if target.is_aarch64 else 6 if target.has_fma else 4
+    panels = -(-64 // most)
+    rows, columns = -(-64 // panels), 2 * target.lanes
+    down, across = -(-64 // rows), -(-40 // columns)
+    tiles, macs = down * across, down * rows * across * columns * 32
+    packed = 4 * 32 * (down * rows + across * columns)
+    work = macs / 1e9 + tiles * 1e-7
+    assert found.expense.processor_seconds == pytest.approx(3e-6 + 2e-6 + work + packed / 1e9)
+    assert found.expense.seconds == pytest.approx(3e-6 + 2e-6 + work / 2 + packed / 1e9)
+    assert macs > 64 * 32 * 40
+
+
+def test_products_that_share_an_operand_are_one(device: object) -> None:
+    weights = tensor("float32", 32, 64)
+    stack = cost(device, tensor("float32", 8, 4, 32) @ weights)
+    whole = cost(device, tensor("float32", 32, 32) @ weights)
+    assert stack.expense == whole.expense
+
+
+@pytest.mark.parametrize("family", ["add", "exp", "softmax", "product", "turned", "table"])
+def test_more_never_takes_less(device: object, family: str) -> None:
+    before = 0.0
+    for n in (8, 16, 32, 64, 128, 256, 512):
+        x = tensor("float32", n, n)
+        result = {
+            "add": lambda x: x + 1,
+            "exp": lambda x: x.exp(),
+            "softmax": lambda x: nt.softmax(x, -1),
+            "product": lambda x: x @ x,
+            "turned": lambda x: x.T.contiguous(),
+            "table": lambda x: x.sum(0),
+        }[family](x)
+        processor = cost(device, result).expense.processor_seconds
+        assert processor > before
+        before = processor
+
+
+def test_faster_rates_make_cheaper_kernels(device: object) -> None:
+    n = 1 << 20
+    slow = cost(device, tensor("float32", n).tanh()).expense
+    device.__dict__["rates"] = replace(RATES, flops=2e9)
+    fast = cost(device, tensor("float32", n).tanh()).expense
+    assert fast.seconds == pytest.approx(slow.seconds - 20 * n / 2 / 2 / 1e9)
+
+
+def test_what_numpy_computes_costs_its_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = host_devices()[-1]
+    monkeypatch.setitem(reference.__dict__, "rates", RATES)
+    n = 1000
+    assert cost(reference, tensor("float32", n) + tensor("float32", n)).expense.seconds == pytest.approx(1e-5 + 3e-6)
+    product = cost(reference, tensor("float32", 10, 20) @ tensor("float32", 20, 30)).expense.seconds
+    assert product == pytest.approx(1e-5 + 300 / 1e9 + 6000 / 1e9)
+    integers = cost(reference, tensor("int32", 10, 20) @ tensor("int32", 20, 30)).expense.seconds
+    assert integers == pytest.approx(1e-5 + 300 / 1e9 + 6000 / 1e8)
+
+
+def test_several_loops_cost_all_of_them(device: object) -> None:
+    x = tensor("float32", 2, 16, 4, 64)
+    (kernel,) = kernels(device, nt.rope(x, nt.from_numpy(np.arange(16, dtype=np.int32))))
+    assert kernel.cost.expense.seconds >= len(kernel.composed.tasks) * RATES.launch_seconds
+
+
+def test_code_comes_from_somewhere(device: object) -> None:
+    (kernel,) = kernels(device, (tensor("float32", 48) * 1.5).sin() + 0.125)
+    assert kernel.origin == "none"
+    kernel.bind()
+    assert kernel.origin == "built"
+    (same,) = kernels(device, (tensor("float32", 48) * 1.5).sin() + 0.125)
+    same.bind()
+    assert same.origin == "memory"
+    selection.reset()
+    (later,) = kernels(opened("cpu"), (tensor("float32", 48) * 1.5).sin() + 0.125)
+    later.bind()
+    assert later.origin == "cache"
+
+
+def test_pieces_of_a_loop_are_as_long_as_a_fork_takes() -> None:
+    builder = Builder()
+    cheap = builder.program([builder.load(0, "float32") + builder.load(1, "float32")])
+    builder = Builder()
+    wide = builder.program([builder.load(0, "float64") + builder.load(1, "float64")])
+    assert (flops(cheap), flops(wide)) == (1, 2)
+    assert grain(1000, 0, cheap, 4) == 1000
+    assert grain(1000, 1000, cheap, 1) == 1000
+    assert 7000 < grain(1 << 16, 1 << 16, cheap, 4) <= 8192
+    assert grain(1 << 20, 1 << 20, cheap, 4) == 32 << 10

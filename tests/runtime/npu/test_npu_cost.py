@@ -1,0 +1,185 @@
+"""What kernels of an NPU are predicted to take, against numbers that are worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from cost_tasks import cost, kernels, opened, tensor
+
+import npu_tensor as nt
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import BuildError
+from npu_tensor.ggml_hsa import representative
+from npu_tensor.kernels.offer import Target
+from npu_tensor.runtime import rates
+from npu_tensor.runtime.npu.npu_cost import NpuCosts
+from npu_tensor.runtime.rates import MAX_LAUNCH_SECONDS, npu_rates, processor_rates, too_long
+from npu_tensor.task import Cost, Expense, Refusal
+
+pytestmark = pytest.mark.usefixtures("own_rates")
+
+MICRO = 1e-6
+
+
+def test_a_launch_takes_what_python_and_the_driver_take() -> None:
+    device = opened("sim:npu1")
+    assert device.launch.seconds == pytest.approx(510 * MICRO)  # 250 and 260
+    assert device.launch.processor_seconds == pytest.approx(250 * MICRO)  # then the processor sleeps
+    assert device.launch.joules == pytest.approx(250 * MICRO * 0.8 + 260 * MICRO * 1.64)
+    assert device.switch.seconds == pytest.approx(2600 * MICRO)
+    assert device.fetch(2_000_000).seconds == pytest.approx(30 * MICRO)
+    assert device.members == (device,)
+
+
+def test_what_memory_limits_takes_its_bytes() -> None:
+    n = 1 << 24
+    found = cost(opened("sim:npu2"), tensor("bfloat16", n) + tensor("bfloat16", n))
+    assert found.nbytes == pytest.approx(3 * 2 * n, rel=1e-3)  # and the padding of the last object
+    assert found.expense.seconds == pytest.approx((250 + 110) * MICRO + 3 * 2 * n / 33e9, rel=1e-3)
+
+
+def test_fewer_columns_get_less_from_memory() -> None:
+    n = 1 << 24
+    found = cost(opened("sim:npu2?cols=2"), tensor("bfloat16", n) + tensor("bfloat16", n))
+    assert found.expense.seconds == pytest.approx((250 + 110) * MICRO + 3 * 2 * n / (2 * 5e9), rel=1e-3)
+
+
+def test_a_product_takes_its_padded_multiplications() -> None:
+    device = opened("sim:npu2")
+    (whole,) = kernels(device, tensor("bfloat16", 1024, 1024) @ tensor("bfloat16", 1024, 1024))
+    assert whole.offer.operands[-1].padded == (1024, 1024)  # or the number below is another one
+    assert whole.cost.expense.seconds == pytest.approx(360 * MICRO + 1024**3 / 1100e9)
+    (ragged,) = kernels(device, tensor("bfloat16", 1000, 1000) @ tensor("bfloat16", 1000, 1000))
+    left, right, result = (operand.padded for operand in ragged.offer.operands)
+    macs = round((math.prod(left) * math.prod(right) * math.prod(result)) ** 0.5)  # mk * kn * mn is their square
+    assert macs > 1000**3
+    assert ragged.cost.expense.seconds == pytest.approx(360 * MICRO + macs / 1100e9)
+
+
+@pytest.mark.parametrize("family", ["add", "product", "softmax"])
+def test_more_never_takes_less(family: str) -> None:
+    device = opened("sim:npu2")
+    before = 0.0
+    for n in (64, 128, 256, 512, 1024):
+        x = tensor("bfloat16", n, n)
+        result = {"add": x + tensor("bfloat16", n, n), "product": x @ x, "softmax": nt.softmax(x, -1)}[family]
+        seconds = cost(device, result).expense.seconds
+        assert seconds >= before
+        before = seconds
+    assert before > device.launch.seconds
+
+
+def test_the_tensors_own_bytes_have_no_form() -> None:
+    found = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 16) + tensor("bfloat16", 1 << 16))
+    assert [move.form for move in (*found.reads, *found.writes)] == [None, None, None]
+    into, _ = found.reads
+    (back,) = found.writes
+    nbytes = 2 << 16
+    assert into.expense.seconds == pytest.approx(nbytes / 20e9 + nbytes * 15e-12)  # copied and synced
+    assert back.expense.seconds == pytest.approx(nbytes * 15e-12)  # read where it is
+    assert into.expense.processor_seconds == into.expense.seconds
+
+
+def test_a_number_is_not_moved() -> None:
+    found = cost(opened("sim:npu2"), tensor("bfloat16", 1 << 12) * 1.25)
+    assert len(found.reads) == 2
+    assert found.reads[1] == (Expense(0, 0, 0), None)
+
+
+def test_what_is_converted_has_a_form_that_equal_readers_share() -> None:
+    device = opened("sim:npu2?float32=bfloat16")
+    x, y = tensor("float32", 256, 256), tensor("float32", 256, 256)
+    product, other, turned = (cost(device, result) for result in (x @ y, y @ x, x.T @ y))
+    form = product.reads[0].form
+    assert form is not None
+    hash(form)
+    assert product.reads[0].expense.seconds >= 256 * 256 / 1e9  # one element a nanosecond, padding too
+    assert other.reads[0].form == form
+    assert turned.reads[1].form == product.reads[1].form
+    assert turned.reads[0].form not in (None, form)  # in another order
+
+
+def test_a_chain_can_stay_where_it_is() -> None:
+    device = opened("sim:npu2")
+    x = tensor("bfloat16", 256, 256)
+    first, second = kernels(device, (x @ x) @ x)
+    assert first.cost.writes[0].form is None
+    assert second.cost.reads[0].form is None
+    assert first.cost.context == second.cost.context  # one program, one hardware context
+
+
+def test_other_programs_have_other_contexts() -> None:
+    device = opened("sim:npu2")
+    x = tensor("bfloat16", 1 << 16)
+    results = (x.relu(), x.exp(), tensor("bfloat16", 1 << 16).exp())
+    (relu,), (exp,), (again,) = (kernels(device, result) for result in results)
+    assert relu.cost.context != exp.cost.context
+    assert exp.cost.context == again.cost.context
+    hash(relu.cost.context)
+
+
+def test_claiming_makes_no_design() -> None:
+    device = opened("sim:npu2")
+    made = []
+    (kernel,) = kernels(device, tensor("bfloat16", 192).relu())
+    design = kernel.offer.design
+    kernel.offer = kernel.offer._replace(design=lambda: made.append(1) or design())
+    assert not made
+    assert kernel.cost.expense.seconds > 0
+    assert kernel.cost is kernel.cost
+    assert made == [1]
+
+
+def test_a_launch_near_the_watchdog_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    (kernel,) = kernels(opened("sim:npu2"), tensor("bfloat16", 1 << 16).relu())
+    assert not kernel.is_too_long
+    assert too_long(Cost(Expense(MAX_LAUNCH_SECONDS, 0, 0), 0)) is None
+    long = Cost(Expense(0.73, 0, 0), 0)
+    assert "predicted to take 0.73 s" in (too_long(long) or "")
+    monkeypatch.setattr(rates, "MAX_LAUNCH_SECONDS", 1e-6)
+    assert kernel.is_too_long
+    with pytest.raises(BuildError, match=r"relu-.*predicted to take 0.00 s"):
+        kernel.bind()
+    kernel.owner.prepare([kernel])  # Nothing is built that must not be launched.
+    assert kernel.origin == "none"
+
+
+def test_several_as_one_predict_what_one_does() -> None:
+    one, two = opened("sim:npu2"), opened("sim:npu2x2")
+    x = tensor("bfloat16", 1 << 16)
+    assert cost(two, x.relu()).expense == cost(one, x.relu()).expense
+    assert (two.launch, two.switch, two.fetch(100)) == (one.launch, one.switch, one.fetch(100))
+    assert len(two.members) == 2
+
+
+@pytest.mark.parametrize("arch", ["aie2", "aie2p"])
+def test_there_is_a_rate_for_every_operand_of_a_product(arch: str) -> None:
+    array = ARRAYS[arch]
+    assert npu_rates(array.device).macs.keys() == array.macs_per_cycle.keys()
+
+
+def test_the_energy_of_a_switch_is_the_npus() -> None:
+    costs = NpuCosts(Target(ARRAYS["aie2p"], 8), npu_rates("npu2"), processor_rates())
+    assert costs.switch.processor_seconds == 0
+    assert costs.switch.joules == pytest.approx(2650e-6 * 1.64)
+
+
+@pytest.mark.parametrize("uri", ["sim:npu1?float32=bfloat16", "sim:npu2?cols=2", "cpu"])
+def test_every_kind_of_kernel_has_a_cost(uri: str) -> None:
+    device = opened(uri)
+    counted = 0
+    for entry in representative.entries("aie2p")[::7]:
+        task = entry.planned.task
+        answer = device.claim(task)
+        if isinstance(answer, Refusal):
+            continue
+        counted += 1
+        found = answer.cost
+        moves = (*found.reads, *found.writes)
+        for expense in (found.expense, *(move.expense for move in moves)):
+            assert all(0 <= value < math.inf for value in expense), task.name
+        assert found.expense.seconds > 0
+        assert len(moves) == (0 if uri == "cpu" else len(task.inputs) + len(task.outputs))
+        hash((found.context, *(move.form for move in moves)))
+    assert counted > 30

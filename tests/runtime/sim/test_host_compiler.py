@@ -1,0 +1,392 @@
+"""Kernel functions compiled for this machine: errors, cache, floating-point mode."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
+from npu_tensor.errors import BuildError
+from npu_tensor.ggml_hsa import config_file
+from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_backend import HostBackend
+from npu_tensor.runtime.sim.host_compiler import compile_source, reason
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Request
+from npu_tensor.runtime.store.upkeep import clear
+
+pytestmark = pytest.mark.skipif(reason() is not None, reason=str(reason()))
+
+FLOATS = ObjectType("float32", (4,))
+
+SOURCE = Source(
+    "modes",
+    r"""
+#include <aie_api/aie.hpp>
+#include <limits>
+
+extern "C" void nt_multiply(const float *a, float *b, float factor, int32 n) {
+    for (int i = 0; i < n; i++) b[i] = a[i] * factor;
+}
+extern "C" void nt_rounding(int32 *modes) {
+    modes[0] = static_cast<int32>(aie::get_rounding());
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    modes[1] = static_cast<int32>(aie::get_rounding());
+}
+extern "C" void nt_load(const int32 *p, int32 *result) { aie::store_v(result, aie::load_v<16>(p)); }
+""",
+)
+MULTIPLY = KernelFunction("nt_multiply", (FLOATS, FLOATS, "float32", "int32"), SOURCE)
+ROUNDING = KernelFunction("nt_rounding", (ObjectType("int32", (2,)),), SOURCE)
+LOAD = KernelFunction("nt_load", (ObjectType("int32", (16,)), ObjectType("int32", (16,))), SOURCE)
+FUNCTIONS = (MULTIPLY, ROUNDING, LOAD)
+
+
+def function(text: str, *arguments: ObjectType | str, flags: tuple[str, ...] = ()) -> KernelFunction:
+    return KernelFunction("nt_f", arguments, Source("wrong", text, flags))
+
+
+def compile_one(kernel: KernelFunction) -> host_compiler.Entry:
+    return compile_source(kernel.source, "aie2", [kernel]).entry(kernel)
+
+
+def test_float32_denormals_are_flushed_in_core_code_only() -> None:
+    multiply = compile_source(SOURCE, "aie2", FUNCTIONS).entry(MULTIPLY)
+    smallest = np.finfo(np.float32).smallest_normal
+    a = np.array([smallest, smallest / 4, 1, -smallest], np.float32)
+    b = np.empty(4, np.float32)
+    assert multiply(a.ctypes.data, b.ctypes.data, 0.5, 4) is None
+    assert b.tolist() == [0, 0, 0.5, 0]
+    assert multiply(a.ctypes.data, b.ctypes.data, 8.0, 4) is None
+    assert b.tolist() == [8 * smallest, 0, 8, -8 * smallest]
+    # The mode is that of the caller again.
+    halves = (a * np.float32(0.5)).view(np.uint32).tolist()
+    assert halves == [0x0040_0000, 0x0010_0000, 0x3F00_0000, 0x8040_0000]
+
+
+def test_every_call_finds_the_modes_of_a_core_after_reset() -> None:
+    rounding = compile_source(SOURCE, "aie2", FUNCTIONS).entry(ROUNDING)
+    modes = np.empty(2, np.int32)
+    for _ in range(2):
+        assert rounding(modes.ctypes.data) is None
+        assert modes.tolist() == [0, 6]  # floor, then conv_even
+
+
+@pytest.mark.parametrize("arch", ["aie2", "aie2p"])
+def test_a_failed_assertion_is_returned(arch: str) -> None:
+    load = compile_source(SOURCE, arch, FUNCTIONS).entry(LOAD)  # type: ignore[arg-type]
+    memory = np.zeros(256, np.uint8)
+    start = memory.ctypes.data + -memory.ctypes.data % 64
+    assert load(start, start + 64) is None
+    message = load(start + 4, start + 64)
+    assert message is not None
+    assert b"alignment" in message
+    # 512-bit accesses need 32 bytes on aie2 and 64 on aie2p.
+    assert (load(start + 32, start + 128) is None) is (arch == "aie2")
+
+
+def test_a_mistake_is_shown_with_its_line() -> None:
+    text = '#include <cstdint>\nextern "C" void nt_f(std::int32_t *a) {\n    a[0] = undeclared + 1;\n}\n'
+    with pytest.raises(BuildError) as caught:
+        compile_one(function(text, ObjectType("int32", (4,))))
+    message = str(caught.value)
+    assert message.startswith("the source wrong does not compile for this machine:\n")
+    assert "wrong.cc:3:" in message
+    assert "a[0] = undeclared + 1;" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ('extern "C" void nt_g() {}', (), "the source wrong has no function nt_f"),
+        ("void nt_f() {}", (), 'the object of wrong has no extern "C" function nt_f'),
+        ('extern "C" void nt_f(int *a) {}', (), "another number of arguments"),
+        ('extern "C" void nt_f(short *a) {}', (ObjectType("int32", (4,)),), "size or kind differs"),
+        ('extern "C" void nt_f(int *a) {}', ("int32",), "size or kind differs"),
+        ('extern "C" void nt_f(float a) {}', ("int32",), "size or kind differs"),
+        ('extern "C" int nt_f() { return 1; }', (), "a kernel function returns nothing"),
+        ('extern "C" void nt_f(long a) {}', ("int64",), "nt_f: a number must be int32 or float32, not int64"),
+        ('void missing(); extern "C" void nt_f() { missing(); }', (), "the object of wrong cannot be loaded"),
+    ],
+)
+def test_declarations_must_agree_with_the_source(
+    text: str, arguments: tuple[ObjectType | str, ...], words: str
+) -> None:
+    with pytest.raises(BuildError, match=words):
+        compile_one(function(text, *arguments))
+
+
+def test_flags_reach_the_compiler() -> None:
+    text = '#if ROWS != 4 || __AIE_ARCH__ != 20\n#error rows\n#endif\nextern "C" void nt_f() {}'
+    assert compile_one(function(text, flags=("-DROWS=4",)))() is None
+    with pytest.raises(BuildError, match="#error rows"):
+        compile_one(function(text, flags=("-DROWS=5",)))
+
+
+@pytest.fixture
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is compiled or loaded yet."""
+    monkeypatch.setattr(host_compiler, "_loaded", {})
+    with config.scope(cache_path=str(tmp_path)):
+        yield
+
+
+def answer(number: int) -> KernelFunction:
+    type = ObjectType("int32", (1,))
+    return KernelFunction("nt_f", (type,), Source("answer", f'extern "C" void nt_f(int *a) {{ a[0] = {number}; }}'))
+
+
+def call(kernel: KernelFunction) -> int:
+    result = ctypes.c_int32(-1)
+    assert compile_one(kernel)(ctypes.addressof(result)) is None
+    return result.value
+
+
+def libraries(cache: Path) -> list[Path]:
+    return sorted(cache.glob("aie2-host-*/answer_*.so"))
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_a_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert call(answer(1)) == 1
+    (entry,) = libraries(tmp_path)
+    monkeypatch.setattr(host_compiler, "_loaded", {})
+    monkeypatch.setattr(host_compiler, "run", None)  # calling it would fail
+    assert call(answer(1)) == 1
+    assert libraries(tmp_path) == [entry]
+
+
+@pytest.mark.usefixtures("_empty_cache")
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_library_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
+    assert call(answer(2)) == 2
+    (entry,) = libraries(tmp_path)
+    whole = entry.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    entry.unlink()  # another file: the first one is mapped
+    entry.write_bytes({"cut": whole[:middle], "flipped": flipped, "empty": b""}[damage])
+    monkeypatch.setattr(host_compiler, "_loaded", {})
+    assert call(answer(2)) == 2
+    assert entry.read_bytes() == whole  # this compiler makes the same again
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_the_key_covers_text_flags_architecture_headers_and_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = '#include "nt/new.hpp"\nextern "C" void nt_f(int *a) { a[0] = 3; }'
+    kernel = function(text, ObjectType("int32", (1,)))
+    source = kernel.source
+    header, other = tmp_path / "include" / "nt" / "new.hpp", tmp_path / "include" / "nt" / "unused.hpp"
+    header.parent.mkdir(parents=True)
+    header.write_text("// one")
+    monkeypatch.setattr(host_compiler, "_INCLUDES", (*host_compiler._INCLUDES, tmp_path / "include"))
+    monkeypatch.setattr(host_compiler, "_FLAGS", (*host_compiler._FLAGS, f"-I{tmp_path / 'include'}"))
+
+    def key(source: Source = source, arch: Arch = "aie2", functions: tuple[KernelFunction, ...] = (kernel,)) -> str:
+        return host_compiler.library(source, arch, functions).key
+
+    keys = [
+        key(),
+        key(arch="aie2p"),
+        key(Source(source.name, source.text + "\n")),
+        key(Source(source.name, source.text, ("-DX",))),
+        key(functions=()),
+    ]
+    other.write_text("// not included by the source")
+    assert key() == keys[0]
+    header.write_text("// two")
+    keys.append(key())
+    compiler = host_compiler._compiler()
+    assert isinstance(compiler, host_compiler._Compiler)
+    for changed in (compiler._replace(identity="another machine"), compiler._replace(version="gcc99")):
+        monkeypatch.setattr(host_compiler, "_compiler", lambda changed=changed: changed)
+        keys.append(key())
+    assert len(set(keys)) == len(keys)
+    assert sorted(path.name for path in tmp_path.glob("aie2-host-*")) == [
+        f"aie2-host-{compiler.version}",
+        "aie2-host-gcc99",
+    ]
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_processes_that_compile_the_same_source_do_not_disturb_each_other(tmp_path: Path) -> None:
+    program = "import ctypes; from test_host_compiler import answer, call; print([call(answer(n)) for n in (5, 6)])"
+    environment = {**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
+
+    def start() -> str:
+        command = [sys.executable, "-c", program]
+        return subprocess.check_output(command, cwd=Path(__file__).parent, env=environment, text=True)
+
+    with ThreadPoolExecutor(3) as threads:
+        outputs = [threads.submit(start) for _ in range(3)]
+    assert [output.result() for output in outputs] == ["[5, 6]\n"] * 3
+    assert len(libraries(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("macros", "version"),
+    [
+        ("#define __GNUC__ 12\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 0\n", "gcc12.2.0"),
+        (
+            "#define __GNUC__ 4\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 1\n"
+            "#define __clang_major__ 17\n#define __clang_minor__ 0\n#define __clang_patchlevel__ 6\n",
+            "clang17.0.6",
+        ),
+        ("", "c++"),
+    ],
+)
+def test_the_compiler_is_named_by_its_macros(macros: str, version: str) -> None:
+    assert host_compiler._version(macros) == version
+
+
+def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert reason() == "this machine has no C++ compiler: neither the variable CXX nor c++, g++ or clang++ names one"
+    with pytest.raises(BuildError, match="this machine has no C"):
+        compile_one(answer(7))
+    old = tmp_path / "g++"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("CXX", "")
+    assert (reason() or "").startswith("no C++ compiler of this machine (g++) takes C++20 for ")
+
+
+def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    default = host_compiler._compiler()
+    assert isinstance(default, host_compiler._Compiler)
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", f"{wrapper} --ignored {' '.join(default.command)}")
+    assert host_compiler._compiler() == default._replace(command=(str(wrapper), "--ignored", *default.command))
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A directory: with a file "broken" in it, libraries do not compile; "compiled" has a line for each attempt."""
+    default = host_compiler._compiler()
+    assert isinstance(default, host_compiler._Compiler)
+    directory = tmp_path / "compiler"
+    directory.mkdir()
+    lines = (
+        "#!/bin/sh",
+        'case "$*" in *-shared*)',
+        f"    echo >> {directory}/compiled",
+        f"    if [ -e {directory}/broken ]; then echo 'error: broken'; exit 1; fi;;",
+        "esac",
+        f'exec {shlex.join(default.command)} "$@"',
+    )
+    (directory / "c++").write_text("\n".join(lines))
+    (directory / "c++").chmod(0o755)
+    monkeypatch.setenv("CXX", str(directory / "c++"))
+    return directory
+
+
+def add_request() -> Request:
+    operand = "(1024,1,1,1)/bf16"
+    kernel = {"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2", "exported_name": "add"}
+    (entry,) = config_file.read({"kernels": [{**kernel, "input_tensors": [operand] * 2, "output_tensor": operand}]})
+    assert isinstance(entry, Entry)
+    return entry.request()[-1]
+
+
+@pytest.mark.usefixtures("_empty_cache")
+@pytest.mark.parametrize("way", ["clear", "force"])
+def test_a_failed_build_is_tried_again_as_its_message_says(compiler: Path, tmp_path: Path, way: str) -> None:
+    (compiler / "broken").touch()
+    kernels, request = KernelLibrary(HostBackend()), add_request()
+    for _ in range(3):
+        with pytest.raises(BuildError, match="error: broken") as caught:
+            kernels.make(request)
+    assert (compiler / "compiled").read_text() == "\n"
+    (compiler / "broken").unlink()
+    if way == "clear":
+        found = re.search(r"npu-tensor cache clear (.*), or", str(caught.value))
+        assert found
+        clear(tmp_path, found[1])
+    assert kernels.make(request, force=way == "force").origin == "built"
+    assert (compiler / "compiled").read_text() == "\n" * 2
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_a_forced_build_compiles(compiler: Path) -> None:
+    kernels, request = KernelLibrary(HostBackend()), add_request()
+    kernels.make(request)
+    kernels.make(request)
+    assert (compiler / "compiled").read_text() == "\n"
+    kernels.make(request, force=True)
+    assert (compiler / "compiled").read_text() == "\n" * 2
+
+
+@pytest.mark.usefixtures("_empty_cache")
+def test_a_loaded_library_is_not_the_file(tmp_path: Path) -> None:
+    kernel = answer(8)
+    entry = compile_one(kernel)
+    (path,) = libraries(tmp_path)
+    with path.open("r+b") as file:  # in place, as scp and rsync --inplace write
+        file.write(bytes(path.stat().st_size))
+    result = ctypes.c_int32(-1)
+    assert entry(ctypes.addressof(result)) is None
+    assert result.value == 8
+
+
+def test_what_cxx_says_is_never_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CXX", "'x")
+    assert reason() is None  # the next compiler is taken
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (reason() or "").startswith("no C++ compiler of this machine ('x) takes C++20")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("sleep 100", "(hangs gave no answer)"),
+        # What it leaves behind has its output; whoever reads that to its end waits for it.
+        ("sleep 100 & exit 1", "(hangs)"),
+    ],
+)
+def test_a_compiler_that_hangs_is_passed_over(
+    script: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrapper = tmp_path / "hangs"
+    wrapper.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/process\n/bin/{script}\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "hangs")
+    monkeypatch.setattr(host_compiler, "_PROBE_SECONDS", 1)
+    # An alarm ends a test that waits, and not the compiler's hundred seconds.
+    previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for the compiler"))
+    signal.alarm(50)
+    try:
+        assert said in (reason() or "")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+        with suppress(ProcessLookupError):
+            os.killpg(int((tmp_path / "process").read_text()), signal.SIGKILL)
+
+
+def test_flags_in_cxx_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = host_compiler._compiler()
+    assert isinstance(compiler, host_compiler._Compiler)
+    before = host_compiler.ingredients(SOURCE, "aie2")
+    monkeypatch.setenv("CXX", f"{' '.join(compiler.command)} -ftrapv")
+    assert host_compiler.ingredients(SOURCE, "aie2") != before

@@ -1,0 +1,379 @@
+"""The simulated array: arguments, parameters, state between runs, memory, threads, processes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sim_designs import SOURCE, copy_design, functions, load, run
+
+from npu_tensor.dataflow.array import ARRAYS, Tile
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+from npu_tensor.errors import ArgumentError, BuildError, LaunchError
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.tile_memory import DeviceBuffer, TileMemory
+
+SHIM, CORE = Tile(0, 0), Tile(0, 2)
+TYPE = ObjectType("int32", (16,))
+VALUES = np.arange(1000, dtype=np.int32)
+
+
+def one_core(
+    body: Callable[..., None], objects: int = 2, declare: Callable[[Builder], list[Any]] = lambda d: []
+) -> Design:
+    """A core between x and y, both of `objects` objects. body gets the functions, both fifos and what is declared."""
+    d = Builder("one core", "aie2p", columns=1)
+    x, y = d.host_buffer("x", "int32", 16 * objects), d.host_buffer("y", "int32", 16 * objects)
+    names = functions(d, TYPE)
+    fx, fy = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("y0", TYPE, CORE, [SHIM])
+    d.worker(CORE, body, [names, fx, fy, *declare(d)])
+    d.fill(fx, x, AccessPattern.linear(16 * objects))
+    d.drain(fy, y, AccessPattern.linear(16 * objects))
+    return d.build()
+
+
+def copying(names: Any, source: Any, result: Any) -> None:
+    names.copy(source.acquire(1), result.acquire(1), 64)
+    source.release(1)
+    result.release(1)
+
+
+def test_counters_are_those_of_what_happened() -> None:
+    loaded = load(copy_design(5))
+    for _ in range(2):
+        counters, _ = run(loaded, VALUES[:80])
+        assert counters.cycles == {CORE: 5 * (7 + CALL_CYCLES + 4 * LOCK_CYCLES)}
+        assert counters.stream_bytes == {
+            Channel(SHIM, "x0", "out"): 320,
+            Channel(CORE, "x0", "in"): 320,
+            Channel(CORE, "y0", "out"): 320,
+            Channel(SHIM, "y0", "in"): 320,
+        }
+        assert (counters.ddr_bytes, counters.transfers) == (640, 2)
+        assert counters == count(loaded.design)
+
+
+def test_a_run_of_a_whole_array() -> None:
+    """32 cores, four in each column behind a split and a join."""
+    d = Builder("whole", "aie2p", columns=8)
+    n = 8 * 4 * 16 * 8
+    x, y = d.host_buffer("x", "int32", n), d.host_buffer("y", "int32", n)
+    copy = functions(d, TYPE).copy
+    whole = ObjectType("int32", (64,))
+
+    def body(source: Any, result: Any) -> None:
+        for _ in range_(8):
+            copy(source.acquire(1), result.acquire(1), 64)
+            source.release(1)
+            result.release(1)
+
+    for column in range(8):
+        fx = d.fifo(f"x{column}", whole, Tile(column, 0), [Tile(column, 1)])
+        fy = d.fifo(f"y{column}", whole, Tile(column, 1), [Tile(column, 0)])
+        tiles = [Tile(column, row) for row in range(2, 6)]
+        parts = [d.fifo(f"a{column}{tile.row}", TYPE, Tile(column, 1), [tile]) for tile in tiles]
+        results = [d.fifo(f"b{column}{tile.row}", TYPE, tile, [Tile(column, 1)]) for tile in tiles]
+        d.split(fx, parts)
+        d.join(results, fy)
+        for tile, *ends in zip(tiles, parts, results, strict=True):
+            d.worker(tile, body, ends)
+        d.fill(fx, x, AccessPattern.linear(n // 8, column * n // 8))
+        d.drain(fy, y, AccessPattern.linear(n // 8, (7 - column) * n // 8))
+    design = d.build()
+    assert check(design) == []
+    loaded = load(design)
+    for seed in range(2):
+        values = np.random.default_rng(seed).integers(-1000, 1000, n, np.int32)
+        counters, (_, found) = run(loaded, values)
+        assert found.reshape(8, -1)[::-1].ravel().tolist() == values.tolist()
+        assert counters == count(design)
+
+
+def test_violations_are_all_reported() -> None:
+    d = Builder("bad", "aie2", columns=1)
+    x = d.host_buffer("x", "int32", 32)
+    fx = d.fifo("x0", ObjectType("int32", (20000,)), SHIM, [CORE])
+    d.worker(CORE, lambda source: source.acquire(1), [fx])
+    d.fill(fx, x, AccessPattern.linear(64))
+    violations = check(d.build())
+    assert len(violations) > 1
+    with pytest.raises(BuildError) as caught:
+        load(d.build())
+    for violation in violations:
+        assert str(violation) in str(caught.value)
+
+
+def test_a_design_must_be_made_for_the_array() -> None:
+    design = copy_design(1)
+    with pytest.raises(BuildError, match="copy is made for 1 columns of aie2p, this array has 4 of aie2"):
+        SimulatedArray(ARRAYS["aie2"]).load(design)
+    with pytest.raises(ArgumentError, match="npu1 has 4 columns, not 5"):
+        SimulatedArray(ARRAYS["aie2"], 5)
+    two = Builder("two", "aie2", columns=2)
+    with pytest.raises(BuildError, match="two is made for 2 columns of aie2, this array has 1"):
+        SimulatedArray(ARRAYS["aie2"], 1).load(two.build())
+
+
+def test_buffers_must_fit() -> None:
+    loaded = load(copy_design(1))
+    good = np.zeros(64, np.uint8)
+    with pytest.raises(ArgumentError, match="copy takes 2 buffers, but 1 were given"):
+        loaded.run([good])
+    with pytest.raises(ArgumentError, match="buffer y needs 64 bytes and has 60"):
+        loaded.run([good, good[:60]])
+    with pytest.raises(ArgumentError, match="buffer x must be a contiguous vector of bytes"):
+        loaded.run([np.zeros(128, np.uint8)[::2], good])
+    with pytest.raises(ArgumentError, match="buffer x must be a contiguous vector of bytes"):
+        loaded.run([good.view(np.int32), good])
+
+
+def test_runtime_parameters_are_written_before_every_run() -> None:
+    def body(names: Any, source: Any, result: Any, words: Any) -> None:
+        names.affine(words, source.acquire(1), result.acquire(1), 16)
+        source.release(1)
+        result.release(1)
+
+    loaded = load(one_core(body, declare=lambda d: [d.parameter("words", CORE, 2)]))
+    for factor, summand in [(3, 5), (-7, 0), (1, -(1 << 31))]:
+        _, (_, found) = run(loaded, VALUES[:32], words=[factor, summand])
+        assert found.tolist() == (factor * VALUES[:32].astype(np.int64) + summand).tolist()
+    for words, message in [([1], "parameter words has 2 words, but 1 were given"), ([1, 1 << 32], "no|not a 32-bit")]:
+        with pytest.raises(ArgumentError, match=message):
+            run(loaded, VALUES[:32], words=words)
+
+
+def test_numbers_are_passed_by_value() -> None:
+    def body(names: Any, source: Any, result: Any) -> None:
+        names.scale(source.acquire(1), result.acquire(1), 0.375, 16)
+        source.release(1)
+        result.release(1)
+
+    d = Builder("scale", "aie2", columns=1)
+    type = ObjectType("float32", (16,))
+    x, y = d.host_buffer("x", "float32", 16), d.host_buffer("y", "float32", 16)
+    fx, fy = d.fifo("x0", type, SHIM, [CORE]), d.fifo("y0", type, CORE, [SHIM])
+    d.worker(CORE, body, [functions(d, type), fx, fy])
+    d.fill(fx, x, AccessPattern.linear(16))
+    d.drain(fy, y, AccessPattern.linear(16))
+    values = np.linspace(-1, 1, 16, dtype=np.float32)
+    _, (_, found) = run(load(d.build()), values.view(np.int32))
+    assert found.view(np.float32).tolist() == (values * np.float32(0.375)).tolist()
+
+
+def test_core_buffers_keep_their_contents_between_runs() -> None:
+    def body(names: Any, source: Any, result: Any, total: Any) -> None:
+        names.add(source.acquire(1), total, total, 16)
+        names.copy(total, result.acquire(1), 64)
+        source.release(1)
+        result.release(1)
+
+    initial = np.full(16, 100, np.int32).tobytes()
+    loaded = load(one_core(body, objects=1, declare=lambda d: [d.core_buffer("total", CORE, TYPE, initial)]))
+    for runs in (1, 2, 3):
+        _, (_, found) = run(loaded, VALUES[:16])
+        assert found.tolist() == (100 + runs * VALUES[:16]).tolist()
+
+
+def test_memory_that_nothing_was_written_to_is_noticed() -> None:
+    def body(names: Any, source: Any, result: Any, buffer: Any) -> None:
+        source.acquire(1)
+        names.copy(buffer, result.acquire(1), 64)
+        source.release(1)
+        result.release(1)
+
+    loaded = load(one_core(body, declare=lambda d: [d.core_buffer("buffer", CORE, TYPE)]))
+    _, (_, found) = run(loaded, VALUES[:32])
+    assert np.isnan(found.view(np.float32)).all()
+
+
+def test_workers_stand_where_they_stopped() -> None:
+    """The result buffer of the next object is acquired and filled ahead, before the next run brings its object."""
+
+    def body(names: Any, source: Any, result: Any, total: Any) -> None:
+        target = result.acquire(1)
+        names.copy(total, target, 64)
+        names.add(source.acquire(1), target, target, 16)
+        names.copy(target, total, 64)
+        source.release(1)
+        result.release(1)
+
+    initial = bytes(64)
+    loaded = load(one_core(body, objects=1, declare=lambda d: [d.core_buffer("total", CORE, TYPE, initial)]))
+    for runs in (1, 2, 3):
+        counters, (_, found) = run(loaded, VALUES[:16])
+        assert found.tolist() == (runs * VALUES[:16]).tolist()
+        assert counters == count(loaded.design)
+
+
+def test_a_failed_assertion_ends_the_run_and_resets_the_array() -> None:
+    def body(names: Any, source: Any, result: Any) -> None:
+        names.refuse_negative(source.acquire(1), result.acquire(1), 16)
+        source.release(1)
+        result.release(1)
+
+    loaded = load(one_core(body))
+    with pytest.raises(LaunchError, match=r"nt_refuse_negative in core \(0,2\): a negative number"):
+        run(loaded, VALUES[:32] - 20)
+    _, (_, found) = run(loaded, VALUES[:32])
+    assert found.tolist() == VALUES[:32].tolist()
+
+
+@pytest.mark.parametrize(("nbytes", "owner"), [(68, "object 0 of fifo y0 in core"), (64, None)])
+def test_writing_past_an_object_is_noticed(nbytes: int, owner: str | None) -> None:
+    def body(names: Any, source: Any, result: Any) -> None:
+        names.copy(source.acquire(1), result.acquire(1), nbytes)
+        source.release(1)
+        result.release(1)
+
+    loaded = load(one_core(body))
+    if owner is None:
+        run(loaded, VALUES[:32])
+    else:
+        with pytest.raises(LaunchError, match=f"one core: a kernel function wrote outside of {owner}"):
+            run(loaded, VALUES[:32])
+
+
+def test_blocks_of_tile_memory_are_aligned_and_guarded_on_both_sides() -> None:
+    memory = TileMemory()
+    sizes = [1, 64, 100, 3 << 20, 4]
+    blocks = [memory.allocate(nbytes, f"block {i}") for i, nbytes in enumerate(sizes)]
+    assert [block.nbytes for block in blocks] == sizes
+    assert all(block.ctypes.data % 64 == 0 for block in blocks)
+    for block in blocks:
+        block[:] = 7
+    assert memory.overwritten() is None
+    for block in blocks:
+        whole = block.base
+        assert isinstance(whole, np.ndarray)
+        start = block.ctypes.data - whole.ctypes.data
+        for place in (start - 1, start + block.nbytes):
+            kept = whole[place]
+            whole[place] = kept ^ 1
+            assert memory.overwritten() is not None
+            whole[place] = kept
+    assert memory.overwritten() is None
+
+
+def test_host_and_array_see_what_was_synchronised() -> None:
+    loaded = load(copy_design(1))
+    x, y = DeviceBuffer(64), DeviceBuffer(64)
+    assert x.host.ctypes.data % 64 == x.device.ctypes.data % 64 == 0
+    x.host.view(np.int32)[:] = 5
+    x.to_device()
+    x.host.view(np.int32)[:] = 6  # and no sync
+    loaded.run([x.device, y.device])
+    assert y.host.view(np.int32).tolist() == [0] * 16
+    y.from_device()
+    assert y.host.view(np.int32).tolist() == [5] * 16
+
+
+def test_designs_take_turns_on_an_array_and_threads_do_too() -> None:
+    array = SimulatedArray(ARRAYS["aie2p"])
+    loaded = [array.load(copy_design(3)), array.load(copy_design(5)), load(copy_design(4))]
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        try:
+            for _ in range(20):
+                design = loaded[random.integers(3)]
+                values = random.integers(0, 1000, design.design.host_buffers[0].type.elements, np.int32)
+                _, (_, found) = run(design, values)
+                assert found.tolist() == values.tolist()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_design_that_nobody_has_is_freed() -> None:
+    loaded = load(copy_design(2))
+    run(loaded, VALUES[:32])
+    assert loaded._machine is not None
+    ring = weakref.ref(loaded._machine._rings[0])  # coroutines and their stacks refer to it
+    array = loaded.array
+    del loaded
+    gc.collect()
+    array.thread.call(gc.collect)
+    assert ring() is None
+
+
+def test_the_thread_of_an_array_ends_with_it() -> None:
+    before = set(threading.enumerate())
+    loaded = load(copy_design(2))
+    run(loaded, VALUES[:32])
+    (thread,) = set(threading.enumerate()) - before
+    del loaded
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_starts_the_design_anew() -> None:
+    loaded = load(copy_design(2))
+    run(loaded, VALUES[:32])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _, (_, found) = run(loaded, VALUES[32:64])
+            code = 0 if found.tolist() == VALUES[32:64].tolist() else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    _, (_, found) = run(loaded, VALUES[64:96])
+    assert found.tolist() == VALUES[64:96].tolist()
+
+
+def test_importing_the_package_does_not_import_greenlet() -> None:
+    program = "import sys, npu_tensor; print('greenlet' in sys.modules)"
+    output = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert output == "False\n"
+
+
+def test_functions_of_two_sources() -> None:
+    other = Source("other", SOURCE.text.replace("nt_", "other_").replace("other_host", "nt_host"))
+    d = Builder("two sources", "aie2", columns=1)
+    x, y = d.host_buffer("x", "int32", 32), d.host_buffer("y", "int32", 32)
+    first = d.function("nt_copy", [TYPE, TYPE, "int32"], SOURCE)
+    second = d.function("other_add", [TYPE, TYPE, TYPE, "int32"], other)
+    fx, between = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("between", TYPE, CORE, [Tile(0, 3)])
+    fy = d.fifo("y0", TYPE, Tile(0, 3), [SHIM])
+
+    def copy(source: Any, result: Any) -> None:
+        first(source.acquire(1), result.acquire(1), 64)
+        source.release(1)
+        result.release(1)
+
+    def double(source: Any, result: Any) -> None:
+        a = source.acquire(1)
+        second(a, a, result.acquire(1), 16)
+        source.release(1)
+        result.release(1)
+
+    d.worker(CORE, copy, [fx, between])
+    d.worker(Tile(0, 3), double, [between, fy])
+    d.fill(fx, x, AccessPattern.linear(32))
+    d.drain(fy, y, AccessPattern.linear(32))
+    loaded: LoadedDesign = load(d.build())
+    _, (_, found) = run(loaded, VALUES[:32])
+    assert found.tolist() == (2 * VALUES[:32]).tolist()

@@ -1,0 +1,296 @@
+"""Builds while the program goes on: what is asked for meanwhile, what comes of them, how they end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sys
+import threading
+import warnings
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fakes import SECONDS, HeldBackend, request
+
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.store.background import Builds, builds, finish_builds
+from npu_tensor.runtime.store.kernel_cache import store
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact, Request
+
+pytestmark = pytest.mark.usefixtures("_in_background")
+
+
+def pending(library: KernelLibrary, wanted: Request) -> bool:
+    with pytest.raises(BuildError) as caught:
+        library.find(wanted)
+    return caught.value.pending
+
+
+def test_a_kernel_is_pending_until_it_is_built(backend: HeldBackend, library: KernelLibrary) -> None:
+    wanted = request()
+    library.prepare([wanted])
+    assert backend.begun.get(timeout=SECONDS) == wanted.name
+    with pytest.raises(BuildError, match="neg-64i32-64i32 is being built in the background") as caught:
+        library.find(wanted)
+    assert caught.value.pending
+    backend.go.set()
+    finish_builds()
+    found = library.find(wanted)
+    assert (found.origin, found.files[".bin"].read_text()) == ("built", wanted.name)
+    assert library.find(wanted).origin == "memory"
+    # The design may be made anew, when the plan that had the first one is gone.
+    assert library.find(request()).origin == "cache"
+    assert backend.built == [wanted.name]
+
+
+def test_who_finds_without_preparing_does_not_wait_either(backend: HeldBackend, library: KernelLibrary) -> None:
+    wanted = request()
+    assert pending(library, wanted)
+    backend.go.set()
+    finish_builds()
+    assert library.find(wanted).origin == "built"
+
+
+def test_a_kernel_is_built_once_whoever_asks(backend: HeldBackend) -> None:
+    """Threads with libraries and designs of their own."""
+    count = 8
+    barrier = threading.Barrier(count)
+
+    def ask(number: int) -> bool:
+        own, wanted = KernelLibrary(backend), request()
+        barrier.wait(SECONDS)
+        own.prepare([wanted])
+        return pending(own, wanted)
+
+    with ThreadPoolExecutor(count) as threads:
+        assert all(threads.map(ask, range(count)))
+    backend.go.set()
+    finish_builds()
+    assert backend.built == [request().name]
+
+
+@pytest.mark.parametrize(("jobs", "cores"), [(2, {0, 1, 2, 3}), (0, {5, 7})])
+def test_no_more_builds_at_once_than_the_setting_says(
+    library: KernelLibrary, monkeypatch: pytest.MonkeyPatch, jobs: int, cores: set[int]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: cores, raising=False)
+    pairs, lock = threading.Barrier(2), threading.Lock()
+    running, most = 0, 0
+
+    def build(wanted: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        pairs.wait(SECONDS)  # so that two must run at once
+        with lock:
+            running -= 1
+        path = directory / "out"
+        path.write_text(wanted.name)
+        return {".bin": path}
+
+    monkeypatch.setattr(library.backend, "build", build)
+    wanted = [request(f"neg-{number}", f"// {number}") for number in range(6)]
+    with config.scope(build_jobs=jobs):
+        library.prepare(wanted)
+    finish_builds()
+    assert [library.find(one).origin for one in wanted] == ["built"] * 6
+    assert most == 2
+
+
+def test_what_is_there_already_is_not_built(backend: HeldBackend, library: KernelLibrary) -> None:
+    backend.go.set()
+    with config.scope(jit="wait"):
+        library.find(request())
+    library.prepare([request()])
+    assert library.find(request()).origin == "cache"
+    finish_builds()
+    assert backend.built == [request().name]
+
+
+def test_without_a_compiler_nothing_is_pending(backend: HeldBackend, library: KernelLibrary) -> None:
+    backend.absent = "no compiler: No module named 'aie'"
+    wanted = request()
+    library.prepare([wanted])
+    with pytest.raises(BuildError, match="no compiler") as caught:
+        library.find(wanted)
+    assert not caught.value.pending
+    assert backend.begun.empty()
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"), [(BuildError("error: no wings"), "error: no wings"), (ValueError("of ours"), "of ours")]
+)
+def test_a_failure_is_a_warning_once_and_is_not_tried_again(
+    backend: HeldBackend, library: KernelLibrary, failure: Exception, said: str
+) -> None:
+    backend.failure = failure
+    wanted = request()
+    backend.go.set()
+    assert pending(library, wanted)
+    finish_builds()
+    with pytest.warns(RuntimeWarning, match=f"neg-64i32-64i32 could not be built.*stays on the CPU: {said}") as caught:
+        library.prepare([wanted])
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for asked in (wanted, request()):
+            library.prepare([asked])
+            with pytest.raises(BuildError, match=said) as failed:
+                library.find(asked)
+            assert not failed.value.pending
+    assert backend.built == [wanted.name]
+
+
+def test_one_failure_keeps_no_other_kernel_from_being_built(
+    backend: HeldBackend, library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = request("neg-good", "// good"), request("neg-bad", "// bad")
+    build = backend.build
+
+    def fail(wanted: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        if wanted.name == bad.name:
+            raise BuildError("no wings")
+        return build(wanted, directory, force)
+
+    monkeypatch.setattr(backend, "build", fail)
+    backend.go.set()
+    with config.scope(build_jobs=1):
+        library.prepare([bad, good])
+    finish_builds()
+    assert library.find(good).origin == "built"
+    with pytest.warns(RuntimeWarning, match="neg-bad"), pytest.raises(BuildError, match="no wings"):
+        library.find(bad)
+
+
+def test_who_waits_gets_the_kernel_of_the_build_that_runs(backend: HeldBackend, library: KernelLibrary) -> None:
+    wanted = request()
+    library.prepare([wanted])
+    backend.begun.get(timeout=SECONDS)
+    with config.scope(jit="wait"), ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(library.find, wanted)
+        backend.go.set()
+        assert waiting.result(SECONDS).origin == "cache"
+    assert backend.built == [wanted.name]
+
+
+def test_with_building_off_a_build_that_runs_is_of_no_interest(backend: HeldBackend, library: KernelLibrary) -> None:
+    wanted = request()
+    library.prepare([wanted])
+    with config.scope(jit="off"), pytest.raises(BuildError, match="building is off") as caught:
+        library.find(wanted)
+    assert not caught.value.pending
+
+
+def test_a_kernel_that_left_the_cache_is_built_again(
+    backend: HeldBackend, library: KernelLibrary, tmp_path: Path
+) -> None:
+    backend.go.set()
+    assert pending(library, request())
+    finish_builds()
+    shutil.rmtree(tmp_path / "cache")
+    assert pending(library, request())
+    finish_builds()
+    assert library.find(request()).origin == "built"
+    assert backend.built == [request().name] * 2
+
+
+def test_a_recompilation_that_is_forced_happens_in_the_background_once(
+    backend: HeldBackend, library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.go.set()
+    with config.scope(jit="wait"):
+        library.find(request())
+    monkeypatch.setattr(store, "_renewed", set())  # as in another process
+    with config.scope(force_recompile=True):
+        assert pending(KernelLibrary(backend), request())
+        finish_builds()
+        assert KernelLibrary(backend).find(request()).origin == "built"
+        assert KernelLibrary(backend).find(request()).origin == "cache"
+    assert backend.built == [request().name] * 2
+
+
+def test_what_is_found_keeps_no_design(backend: HeldBackend, library: KernelLibrary) -> None:
+    backend.go.set()
+    wanted = request()
+    alive = weakref.ref(wanted.design)
+    assert pending(library, wanted)
+    finish_builds()
+    assert library.find(wanted).origin == "built"
+    del wanted
+    gc.collect()
+    assert alive() is None
+
+
+def test_builds_that_ended_are_counted_well_or_not(backend: HeldBackend, library: KernelLibrary) -> None:
+    before = builds.finished
+    library.prepare([request()])
+    backend.begun.get(timeout=SECONDS)
+    assert builds.finished == before
+    backend.go.set()
+    finish_builds()
+    assert builds.finished == before + 1
+    backend.failure = BuildError("no wings")
+    library.prepare([request("neg-two", "// 2"), request("neg-three", "// 3")])
+    finish_builds()
+    assert builds.finished == before + 3
+
+
+def test_events_come_from_the_build_and_its_listeners_may_ask_for_the_end(
+    backend: HeldBackend, library: KernelLibrary
+) -> None:
+    heard: list[events.Event] = []
+
+    def listen(event: events.Event) -> None:
+        heard.append(event)
+        finish_builds()  # would wait for itself
+
+    with events.listen(listen):
+        library.prepare([request()])
+        backend.go.set()
+        finish_builds()
+    assert [type(event) for event in heard] == [events.BuildStarted, events.BuildFinished]
+    assert threading.get_ident() not in {event.thread for event in heard}
+
+
+def test_the_end_of_the_program_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
+    own, begun = Builds(), threading.Event()
+
+    def compile() -> Artifact:
+        begun.set()
+        run([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, tmp_path / "build.log", 600)
+        raise AssertionError("nobody ended it")
+
+    with config.scope(build_jobs=1):
+        running, waiting = own.start("1", compile), own.start("2", compile)
+    assert begun.wait(SECONDS)
+    own.end()
+    own.finish()
+    assert (running.ended, waiting.ended) == (True, False)
+    assert "failed with exit code -9" in running.error
+
+
+def nothing() -> Artifact:
+    raise BuildError("nothing to build")
+
+
+def test_no_more_threads_is_an_error_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    own = Builds()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(BuildError, match="can't start new thread") as caught:
+            own.start("1", nothing)
+    assert caught.value.transient
+    later = own.start("1", nothing)
+    own.finish()
+    assert (later.ended, later.error) == (True, "nothing to build")

@@ -1,0 +1,186 @@
+"""Programs that end, are interrupted or fork while kernels are being built."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import SECONDS
+
+from npu_tensor.runtime.store.directories import SCRATCH_PREFIX
+
+pytestmark = pytest.mark.usefixtures("_in_background")
+
+# Its compiler writes its process id and that of a process which it starts, and ends when somebody writes into `go`.
+PROGRAM = f"""
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from fakes import HeldBackend, request
+from npu_tensor.errors import BuildError
+from npu_tensor.runtime.store.background import builds, finish_builds
+from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.store.library import KernelLibrary
+
+COMPILER = '''
+import os, subprocess, sys
+with open("begun", "w") as file:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    file.write(f"{{os.getpid()}} {{child.pid}}")
+open("go").read()
+child.kill()
+child.wait()
+'''
+
+class Backend(HeldBackend):
+    def build(self, request, directory, force=False):
+        run([sys.executable, "-c", COMPILER], Path.cwd(), directory / "build.log", 600)
+        (directory / "out").write_text("made")
+        return {{".bin": directory / "out"}}
+
+def find():
+    try:
+        return library.find(wanted).origin
+    except BuildError as error:
+        return "pending" if error.pending else str(error)
+
+library, wanted = KernelLibrary(Backend()), request()
+print(find(), flush=True)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """The directory in which the program runs."""
+    for name in ("begun", "go"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "temporary").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def started(place: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    found: list[subprocess.Popen[str]] = []
+    yield found
+    for process in found:
+        process.kill()
+        process.communicate()
+
+
+def start(program: str, place: Path, started: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + program],
+        cwd=place,
+        env={
+            **os.environ,
+            "NPU_TENSOR_JIT": "background",
+            "NPU_TENSOR_CACHE_DIR": str(place / "cache"),
+            "TMPDIR": str(place / "temporary"),
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started.append(process)
+    return process
+
+
+def compilers(place: Path) -> list[int]:
+    """The process ids of the compiler that has begun and of its child."""
+    return [int(number) for number in (place / "begun").read_text().split()]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def left_over(place: Path) -> list[str]:
+    """Files of the cache that are none of its locks, and directories of builds."""
+    cached = [path.name for path in (place / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return cached + [path.name for path in (place / "temporary").glob(f"{SCRATCH_PREFIX}*")]
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("", 0), ("sys.exit(3)", 3), ("raise ValueError('of the program')", 1)],
+    ids=["end", "exit", "exception"],
+)
+def test_a_program_that_ends_ends_its_builds(
+    place: Path, started: list[subprocess.Popen[str]], end: str, code: int
+) -> None:
+    process = start(f"sys.stdin.read()\n{end}", place, started)
+    found = compilers(place)
+    output, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, output) == (code, "pending\n"), errors
+    assert "BuildError" not in errors
+    assert not any(map(runs, found))
+    assert left_over(place) == []
+
+
+@pytest.mark.parametrize("program", ["print(finish_builds())", "signal.pause()"], ids=["waiting", "elsewhere"])
+def test_an_interrupt_ends_the_program_and_its_builds(
+    place: Path, started: list[subprocess.Popen[str]], program: str
+) -> None:
+    process = start(f"print('now', flush=True)\n{program}", place, started)
+    found = compilers(place)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["pending\n", "now\n"]
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert output == ""
+    assert not any(map(runs, found))
+    assert left_over(place) == []
+
+
+def test_a_forked_child_neither_waits_for_the_builds_of_its_parent_nor_ends_them(
+    place: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    program = """
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    finish_builds()
+    print("the child goes on", flush=True)
+    sys.exit(0)
+print("it ended with", os.waitpid(child, 0)[1], flush=True)
+print(find(), flush=True)
+open("go", "w").close()
+finish_builds()
+print(find(), flush=True)
+"""
+    process = start(program, place, started)
+    compilers(place)
+    output, errors = process.communicate("fork now\n", timeout=SECONDS)
+    assert output.splitlines() == ["pending", "the child goes on", "it ended with 0", "pending", "built"], errors
+
+
+def test_a_forked_child_builds_what_it_needs_itself(place: Path, started: list[subprocess.Popen[str]]) -> None:
+    """Its own build waits for that of the parent, as those of two programs would, and takes what came of it."""
+    program = """
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    print("child", find(), flush=True)
+    open("go", "w").close()
+    finish_builds()
+    print("child", find(), flush=True)
+    sys.exit(0)
+os.waitpid(child, 0)
+finish_builds()
+print(find(), flush=True)
+"""
+    process = start(program, place, started)
+    compilers(place)
+    output, errors = process.communicate("fork now\n", timeout=SECONDS)
+    assert output.splitlines() == ["pending", "child pending", "child cache", "built"], errors

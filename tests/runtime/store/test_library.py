@@ -1,0 +1,525 @@
+"""Where kernels come from: the order of the places, what is the same kernel, and what is said when there is none."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from npu_tensor.cli import main
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_backend import HostBackend
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.ready_kernels import KernelDirectory
+from npu_tensor.runtime.store.requests import ABI, Artifact, Request, description, design_digest, kernel_key
+
+NAME = "neg-256i32-256i32"
+
+
+def design(text: str = "// negate", elements: int = 256, columns: int = 1) -> Design:
+    d = Builder("negate", "aie2p", columns)
+    x, y = d.host_buffer("x", "int32", elements), d.host_buffer("y", "int32", elements)
+    tile = ObjectType("int32", (64,))
+    negate = d.function("nt_negate", [tile, tile], Source("negate", text), cycles=40)
+    fx = d.fifo("x0", tile, Tile(0, 0), [Tile(0, 2)])
+    fy = d.fifo("y0", tile, Tile(0, 2), [Tile(0, 0)])
+
+    def body(source: Any, result: Any) -> None:
+        a, b = source.acquire(1), result.acquire(1)
+        negate(a, b)
+        source.release(1)
+        result.release(1)
+
+    d.worker(Tile(0, 2), body, [fx, fy])
+    d.fill(fx, x, AccessPattern.linear(elements))
+    d.drain(fy, y, AccessPattern.linear(elements))
+    return d.build()
+
+
+def request(made: Design | None = None, name: str = NAME) -> Request:
+    return Request(name, made or design(), ("(256,1,1,1)/i32", "(256,1,1,1)/i32"))
+
+
+class FakeBackend:
+    """Writes a file that names the design, and counts."""
+
+    name = "fake"
+    formats: tuple[tuple[str, ...], ...] = ((".bin",),)
+
+    def __init__(self) -> None:
+        self.built: list[str] = []
+        self.absent: str | None = None
+        self.failure: str = ""
+        self.version = "fake1.0"
+        self.extra: dict[str, Any] = {"flags": ["-O2"], "headers": {"nt/x.hpp": "00"}}
+
+    def missing(self) -> str | None:
+        return self.absent
+
+    def toolchain(self) -> str:
+        return self.version
+
+    def ingredients(self, design: Design) -> dict[str, Any]:
+        return self.extra
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        return None if ingredients.get("flags") else "this processor lacks wings"
+
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        self.built.append(request.name)
+        if self.failure:
+            raise BuildError(self.failure)
+        path = directory / "out"
+        path.write_text(f"made from {design_digest(request.design)}")
+        return {".bin": path}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path) -> Iterator[None]:
+    with config.scope(cache_path=str(tmp_path / "cache"), kernel_dirs=(), jit=True, force_recompile=False):
+        yield
+
+
+def publish(artifact: Artifact, root: Path, exported: str, manifest: bool = True) -> Path:
+    """Put a kernel into a directory of ready kernels, as the documentation describes these."""
+    directory = root / "aie2p"
+    directory.mkdir(parents=True, exist_ok=True)
+    for suffix, path in artifact.files.items():
+        (directory / f"{exported}{suffix}").write_bytes(path.read_bytes())
+    described = json.dumps(dict(artifact.description))
+    if manifest:
+        (directory / "manifest.json").write_text(f'{{"format": 1, "kernels": {{"{exported}": {described}}}}}')
+    else:
+        (directory / f"{exported}.json").write_text(described)
+    return directory
+
+
+def test_places_are_asked_in_order(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    built = KernelLibrary(backend).find(wanted)
+    assert built.origin == "built"
+    publish(built, tmp_path / "ready", "free_name")
+    again = KernelLibrary(backend)
+    assert again.find(wanted).origin == "cache"
+    assert again.find(wanted).origin == "memory"
+    with config.scope(kernel_dirs=(tmp_path / "ready",)):
+        ready = KernelLibrary(backend).find(wanted)
+    assert ready.origin == "precompiled"
+    assert ready.files[".bin"] == tmp_path / "ready" / "aie2p" / "free_name.bin"
+    assert ready.files[".bin"].read_text() == f"made from {design_digest(wanted.design)}"
+    assert backend.built == [NAME]
+
+
+def test_an_earlier_directory_wins_and_a_later_one_is_asked_too(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    built = KernelLibrary(backend).find(wanted)
+    for name in ("one", "two"):
+        publish(built, tmp_path / name, name)
+    (tmp_path / "empty").mkdir()
+    for order, expected in ((("one", "two"), "one"), (("two", "one"), "two"), (("empty", "two"), "two")):
+        with config.scope(kernel_dirs=tuple(tmp_path / name for name in order)):
+            assert KernelLibrary(backend).find(wanted).files[".bin"].stem == expected
+
+
+def test_ready_kernels_need_no_manifest_no_compiler_and_no_building(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", NAME, manifest=False)
+    backend.absent, backend.version = "no compiler: No module named 'aie'", "none"
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
+        assert KernelLibrary(backend).find(wanted).origin == "precompiled"
+
+
+def test_without_compiler_or_with_building_off_every_place_is_named(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    backend.absent = "no compiler: No module named 'aie'"
+    (tmp_path / "ready" / "aie2p").mkdir(parents=True)
+    with config.scope(kernel_dirs=(tmp_path / "ready",)):
+        with pytest.raises(BuildError, match=rf"no compiler: No module named 'aie'.*ready.* has no {NAME}"):
+            KernelLibrary(backend).find(request())
+        with config.scope(jit=False), pytest.raises(BuildError, match=r"NPU_TENSOR_JIT=off.*not in the cache.*ready"):
+            KernelLibrary(backend).find(request())
+    assert backend.built == []
+
+
+def test_a_ready_kernel_of_another_design_is_not_used(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    publish(KernelLibrary(backend).find(request()), tmp_path / "ready", "free_name")
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
+        with pytest.raises(BuildError, match=rf"free_name.* was made from another design of {NAME}"):
+            KernelLibrary(backend).find(request(design("// other text")))
+        other = FakeBackend()
+        other.name = "iron"
+        with pytest.raises(BuildError, match="was made by the back end fake, not iron"):
+            KernelLibrary(other).find(request())
+
+
+def test_every_flipped_byte_of_a_ready_kernel_is_noticed(tmp_path: Path) -> None:
+    backend, wanted = FakeBackend(), request()
+    path = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k") / "k.bin"
+    whole = path.read_bytes()
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
+        for position in range(len(whole)):
+            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+            with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="is damaged"):
+                KernelLibrary(backend).find(wanted)
+        path.unlink()
+        with pytest.raises(BuildError, match="cannot be read"):
+            KernelLibrary(backend).find(wanted)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_changed_description_is_never_taken_for_the_kernel(tmp_path: Path, manifest: bool) -> None:
+    backend, wanted = FakeBackend(), request()
+    directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k", manifest)
+    path = directory / ("manifest.json" if manifest else "k.json")
+    whole = json.loads(path.read_text())
+    described = whole["kernels"]["k"] if manifest else whole
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")):
+        assert KernelLibrary(backend).find(wanted).origin == "precompiled"
+        for change in ({"name": "abs-256i32-256i32"}, {"columns": 2}, {"tensors": []}, {"op_params": "00"}):
+            changed = {**described, "made_from": {**described["made_from"], **change}}
+            path.write_text(json.dumps({"format": 1, "kernels": {"k": changed}} if manifest else changed))
+            with pytest.warns(RuntimeWarning, match="is damaged"), pytest.raises(BuildError, match="its key is not"):
+                KernelLibrary(backend).find(wanted)
+
+
+@pytest.mark.parametrize(
+    ("formats", "reason"),
+    [
+        (((".bin",),), ""),
+        (((".xclbin", "_insts.bin"), (".bin",)), ""),
+        (((".bin", "_insts.bin"), (".elf",)), "k in .* has no _insts.bin and no .elf$"),
+        (((".xclbin", "_insts.bin"),), "k in .* has no .xclbin, _insts.bin$"),
+    ],
+)
+def test_a_ready_kernel_has_all_files_of_one_format(
+    tmp_path: Path, formats: tuple[tuple[str, ...], ...], reason: str
+) -> None:
+    backend, wanted = FakeBackend(), request()
+    directory = publish(KernelLibrary(backend).find(wanted), tmp_path / "ready", "k")
+    backend.formats = formats
+    found = KernelDirectory(directory.parent).look_up(wanted, backend)
+    if reason:
+        assert isinstance(found, str)
+        assert re.fullmatch(reason, found)
+    else:
+        assert isinstance(found, Artifact)
+
+
+def test_a_kernel_for_another_processor_is_not_loaded(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    backend.extra = {}
+    publish(KernelLibrary(backend).find(request()), tmp_path / "ready", "k")
+    with (
+        config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "other")),
+        pytest.raises(BuildError, match="made on another machine: this processor lacks wings"),
+    ):
+        KernelLibrary(backend).find(request())
+
+
+def test_a_build_can_be_forced() -> None:
+    backend, wanted = FakeBackend(), request()
+    library = KernelLibrary(backend)
+    assert [library.make(wanted, force).origin for force in (False, False, True, True)] == [
+        "built",
+        "cache",
+        "built",
+        "built",
+    ]
+    assert len(backend.built) == 3
+
+
+def test_a_bare_pdi_is_named_as_such(tmp_path: Path) -> None:
+    directory = tmp_path / "aie2p"
+    directory.mkdir()
+    for suffix in (".pdi", "_insts.bin"):
+        (directory / f"{NAME}{suffix}").write_bytes(b"\0" * 8)
+    with (
+        config.scope(kernel_dirs=(tmp_path,), jit=False),
+        pytest.raises(BuildError, match=r"bare PDI, which pyxrt cannot run: it needs the \.xclbin"),
+    ):
+        KernelLibrary(FakeBackend()).find(request())
+
+
+BAD_MANIFESTS = (
+    "",
+    "{",
+    "[" * 100000,
+    "[]",
+    '{"format": 2, "kernels": {}}',
+    '{"format": 1, "kernels": []}',
+    '{"format": 1, "kernels": {"../k": {}}}',
+    '{"format": 1, "kernels": {"k": 7}}',
+    '{"format": 1, "kernels": {"k": {"name": "n", "key": "k", "files": {}}}}',
+    '{"format": 1, "kernels": {"k": {"name": "n", "key": "k", "made_from": {"arch": "a"}, "files": {}}}}',
+)
+
+
+@pytest.mark.parametrize("text", BAD_MANIFESTS, ids=range(len(BAD_MANIFESTS)))
+def test_a_bad_manifest_is_a_reason_and_the_kernel_is_built(tmp_path: Path, text: str) -> None:
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / "manifest.json").write_text(text)
+    with config.scope(kernel_dirs=(tmp_path / "ready",)):
+        with config.scope(jit=False), pytest.raises(BuildError, match=r"manifest\.json"):
+            KernelLibrary(FakeBackend()).find(request())
+        assert KernelLibrary(FakeBackend()).find(request()).origin == "built"
+
+
+def test_a_kernel_directory_that_does_not_exist_is_an_error_that_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGML_HSA_KERNEL_DIR", str(tmp_path / "nowhere"))
+    config.reset()
+    try:
+        with pytest.raises(ArgumentError, match=r"GGML_HSA_KERNEL_DIR.*nowhere"):
+            KernelLibrary(FakeBackend()).find(request())
+    finally:
+        monkeypatch.undo()
+        config.reset()
+
+
+def test_everything_that_a_kernel_follows_from_is_in_its_key() -> None:
+    def key(backend: FakeBackend | None = None, wanted: Request | None = None) -> str:
+        return kernel_key(description(wanted or request(), backend or FakeBackend()))
+
+    def backend(**changes: Any) -> FakeBackend:
+        made = FakeBackend()
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+    base = design()
+    others = [
+        key(wanted=request(design("// negatf"))),
+        key(wanted=request(design(elements=512))),
+        key(wanted=request(design(columns=2))),
+        key(wanted=request(replace(base, arch="aie2"))),
+        key(wanted=request(name="abs-256i32-256i32")),
+        key(wanted=request()._replace(op_params=b"\1")),
+        key(wanted=request()._replace(tensors=("(256,1,1,1)/i32",))),
+        key(backend(version="fake1.1")),
+        key(backend(name="iron")),
+        key(backend(extra={"flags": ["-O3"], "headers": {"nt/x.hpp": "00"}})),
+        key(backend(extra={"flags": ["-O2"], "headers": {"nt/x.hpp": "01"}})),
+    ]
+    assert len({key(), *others}) == 1 + len(others)
+    dearer = replace(base, functions=tuple(replace(function, cycles=99) for function in base.functions))
+    assert key(wanted=request(dearer)) == key()
+
+
+def test_a_failed_build_is_remembered_until_the_key_changes() -> None:
+    backend = FakeBackend()
+    backend.failure = "negate.cc:1: error: no"
+    for _ in range(3):
+        with pytest.raises(BuildError, match="no"):
+            KernelLibrary(backend).find(request())
+    assert len(backend.built) == 1
+    backend.failure, backend.version = "", "fake1.1"
+    assert KernelLibrary(backend).find(request()).origin == "built"
+
+
+def test_threads_build_once_and_get_the_same_files() -> None:
+    backend, wanted = FakeBackend(), request()
+    library = KernelLibrary(backend)
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda _: library.find(wanted), range(64)))
+    assert backend.built == [NAME]
+    assert len({artifact.files[".bin"] for artifact in found}) == 1
+
+
+def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
+    meeting = threading.Barrier(2)
+
+    class Slow(FakeBackend):
+        def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+            meeting.wait(30)  # passed only if the other build is going on
+            return super().build(request, directory)
+
+    with config.scope(build_jobs=2):
+        library = KernelLibrary(Slow())
+        wanted = [request(design(f"// {number}")) for number in range(2)]
+        library.prepare(wanted)
+        assert [library.find(one).origin for one in wanted] == ["built", "built"]
+        assert [library.find(one).origin for one in wanted] == ["memory", "memory"]
+
+
+def test_what_cannot_be_prepared_fails_where_it_is_asked_for() -> None:
+    backend = FakeBackend()
+    backend.failure = "negate.cc:1: error: no"
+    library = KernelLibrary(backend)
+    wanted = [request(design(f"// {number}")) for number in range(3)]
+    library.prepare(wanted)
+    for one in (*wanted, *wanted):  # a plan may need a kernel several times
+        with pytest.raises(BuildError, match="error: no"):
+            library.find(one)
+    assert len(backend.built) == 3
+
+
+def test_an_accident_counts_until_the_next_plan() -> None:
+    class Unlucky(FakeBackend):
+        def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+            if not self.built:
+                self.built.append(request.name)
+                raise BuildError("killed", transient=True)
+            return super().build(request, directory, force)
+
+    backend, wanted = Unlucky(), request()
+    library = KernelLibrary(backend)
+    library.prepare([wanted])
+    for _ in range(2):
+        with pytest.raises(BuildError, match="killed"):
+            library.find(wanted)
+    library.prepare([wanted])
+    assert library.find(wanted).origin == "built"
+
+
+def test_an_interrupt_ends_builds_and_begins_no_others(tmp_path: Path) -> None:
+    """In a process of its own: the signal goes to the main thread, which waits for the builds."""
+    program = f"""
+import os, signal, sys, threading, time
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_library import FakeBackend, design, request
+from npu_tensor.config import config
+from npu_tensor.runtime.build.process import run
+from npu_tensor.runtime.store.library import KernelLibrary
+
+class Endless(FakeBackend):
+    def build(self, request, directory, force=False):
+        self.built.append(request.name)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        run([sys.executable, "-c", "import time; time.sleep(600)"], directory, directory / "build.log", 600)
+
+config.build_jobs, config.cache_path = 1, {str(tmp_path)!r}
+backend = Endless()
+wanted = [request(design(f"// {{n}}")) for n in range(4)]
+try:
+    KernelLibrary(backend).prepare(wanted)
+except KeyboardInterrupt:
+    print("interrupted", len(backend.built))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("interrupted 1\n", 0), done.stderr
+
+
+FILE_OF_X = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+MADE_FROM = {
+    "arch": "aie2p",
+    "backend": "fake",
+    "design": design_digest(design()),
+    "abi": ABI,
+    "ingredients": {"flags": ["-O2"]},
+}
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """What a manifest says about the kernel of `request()`, with some fields changed."""
+    made_from = changes.get("made_from", MADE_FROM)
+    key = hashlib.sha256(json.dumps(made_from, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return {"name": NAME, "key": key, "made_from": made_from, "files": {".bin": FILE_OF_X}} | changes
+
+
+@pytest.mark.parametrize(
+    ("kernels", "says"),
+    [
+        ({"a\0b": described()}, "is no file name"),
+        ({"a\ud800b": described()}, "is not JSON"),
+        ({"a/b": described()}, "is no file name"),
+        ({".": described()}, "is no file name"),
+        ({"": described()}, "is no file name"),
+        ({"n" * 300: described()}, "cannot be read"),
+        ({"k": described(files={"\ud800": FILE_OF_X})}, "is not JSON"),
+        ({"k": described(files={".b\0n": FILE_OF_X})}, "is no suffix of a file"),
+        ({"k": described(files={"": FILE_OF_X})}, "is no suffix of a file"),
+        ({"k": described(files={"/../../k.bin": FILE_OF_X})}, "is no suffix of a file"),
+        ({"k": described(name="\ud800")}, "is not JSON"),
+        ({"k": described(made_from=MADE_FROM | {"abi": "\ud800"})}, "is not JSON"),
+        ({"k": described(made_from=MADE_FROM | {"abi": {}})}, "has ABI {}"),
+        ({"k": described(made_from=MADE_FROM | {"ingredients": 5})}, "made on another machine"),
+        ({"k": described(made_from=MADE_FROM | {"ingredients": {"flags": []}})}, "another machine"),
+        ({"k": described(files={"_insts.bin": FILE_OF_X})}, "cannot be read"),
+    ],
+)
+def test_whatever_a_manifest_holds_is_a_reason(kernels: dict[str, Any], says: str, tmp_path: Path) -> None:
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / "k.bin").write_bytes(b"x")
+    (directory / "manifest.json").write_text(json.dumps({"format": 1, "kernels": kernels}))
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
+        with pytest.raises(BuildError, match=says) as raised:
+            KernelLibrary(FakeBackend()).find(request())
+        str(raised.value).encode()  # can be printed
+        # The same kernel as it should be is taken.
+        (directory / "manifest.json").write_text(json.dumps({"format": 1, "kernels": {"k": described()}}))
+        assert KernelLibrary(FakeBackend()).find(request()).origin == "precompiled"
+
+
+def test_whatever_lies_in_a_directory_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    (directory / os.fsdecode(b"\xff.json")).write_text("{")  # no name of a kernel
+    with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
+        for name in (NAME, "n" * 300):
+            with pytest.raises(BuildError, match=f"has no {name}"):
+                KernelLibrary(FakeBackend()).find(request(name=name))
+        (directory / "a.json").mkdir()
+        with pytest.raises(BuildError, match=r"Is a directory: .*a\.json"):
+            KernelLibrary(FakeBackend()).find(request())
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert "Permission denied" in str(KernelDirectory(tmp_path / "ready").look_up(request(), FakeBackend()))
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+def test_a_failed_build_is_tried_again_after_the_command_that_its_error_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that fails for a while, for reasons that are in no key."""
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    wrapper, broken = tmp_path / "c++", tmp_path / "broken"
+    wrapper.write_text(
+        f"""#!/bin/sh
+case " $* " in *' -shared '*) [ ! -e '{broken}' ] || {{ echo 'error: out of licences' >&2; exit 1; }} ;; esac
+exec {compiler} "$@"
+"""
+    )
+    wrapper.chmod(0o755)
+    broken.touch()
+    monkeypatch.setenv("CXX", str(wrapper))
+    text = """#include <cstdint>
+extern "C" void nt_negate(const std::int32_t* x, std::int32_t* y) { for (int i = 0; i < 64; ++i) y[i] = -x[i]; }
+"""
+    wanted = request(design(text), "neg-[1]-256i32")
+    with pytest.raises(BuildError, match="out of licences"):
+        KernelLibrary(HostBackend()).find(wanted)
+    broken.unlink()
+    with pytest.raises(BuildError, match="is not tried again") as raised:
+        KernelLibrary(HostBackend()).find(wanted)
+    command = re.search(r"to try again: npu-tensor (.*), or NPU_TENSOR_FORCE_RECOMPILE=1", str(raised.value))
+    assert command is not None
+    done = CliRunner().invoke(main, shlex.split(command[1]))
+    assert done.exit_code == 0, done.output
+    assert KernelLibrary(HostBackend()).find(wanted).origin == "built"

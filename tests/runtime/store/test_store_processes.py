@@ -1,0 +1,237 @@
+"""The cache between threads and processes, some of which are killed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from store_entries import (
+    FOLDER,
+    KEY,
+    NAME,
+    PRELUDE,
+    Builder,
+    leftovers,
+    names,
+    run,
+)
+
+from npu_tensor.runtime.store.contents import scan
+from npu_tensor.runtime.store.kernel_cache import Store
+from npu_tensor.runtime.store.upkeep import collect
+
+pytestmark = pytest.mark.usefixtures("own_temporary_directory")
+
+
+def test_threads_build_once(store: Store) -> None:
+    builder = Builder()
+    entries = []
+
+    def slow(directory: Path) -> dict[str, Path]:
+        time.sleep(0.05)
+        return builder(directory)
+
+    def work() -> None:
+        entries.append(store.get_or_build(FOLDER, NAME, KEY, slow, {}))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert builder.calls == 1
+    assert sorted(built for _, built in entries) == [False] * 7 + [True]
+    assert len({entry.files[".so"] for entry, _ in entries}) == 1
+
+
+MANY_PROCESSES = f"""{PRELUDE}
+print("ready", flush=True)
+sys.stdin.readline()
+store = Store(root)
+order = list(range(20))
+random.shuffle(order)
+for n in order:
+    check(store.get_or_build(FOLDER, f"kernel-{{n}}", key_of(n), build(n, 0.01), {{}})[0], n)
+"""
+
+
+def test_ten_processes_build_each_of_twenty_kernels_once(root: Path, tmp_path: Path) -> None:
+    log = tmp_path / "built"
+    processes = [run(MANY_PROCESSES, root, log) for _ in range(10)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert sorted(map(int, log.read_text().split())) == list(range(20))
+    assert leftovers(root) == set()
+
+
+TURMOIL = f"""{PRELUDE}
+from contextlib import suppress
+from npu_tensor import events
+from npu_tensor.runtime.store.upkeep import clear, collect
+
+def use():
+    store, found = Store(root), 0
+    while time.monotonic() < end or not found:
+        n = random.randrange(20)
+        if random.random() < 0.5:
+            entry = store.load(FOLDER, "kernel", key_of(n))
+        else:
+            entry, _ = store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+        if entry is not None:
+            try:
+                check(entry, n)
+                found += 1
+            except FileNotFoundError:  # removed since it was found
+                pass
+
+def remove():
+    while time.monotonic() < end:
+        time.sleep(random.uniform(0, 0.1))
+        with suppress(BlockingIOError):  # Who writes looks at the size too.
+            clear(root) if random.random() < 0.3 else collect(root, 2_000_000)
+
+damaged = []
+end = time.monotonic() + 2
+children = []
+for work in (remove, use, use, use):
+    child = os.fork()
+    if child == 0:
+        with events.listen(lambda event: damaged.append(event) if isinstance(event, events.CacheDamaged) else None):
+            work()
+        assert not damaged, damaged
+        os._exit(0)
+    children.append(child)
+assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+"""
+
+
+def test_clearing_and_evicting_while_others_build_and_load(root: Path, tmp_path: Path) -> None:
+    process = run(TURMOIL, root, tmp_path / "built", TMPDIR=str(tmp_path / "temporary"))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert leftovers(root) == set()
+
+
+KILLED_WHILE_WRITING = f"""{PRELUDE}
+replace = os.replace
+
+def replace_or_die(step):
+    calls = iter(range(100))
+    def instead(source, target):
+        call = next(calls)
+        if step == 2 * call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(source, target)
+        if step == 2 * call + 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return instead
+
+LAST = 7  # after the last of four renames: three files and the sidecar
+for case, old_entry in enumerate((False, True)):
+    for step in range(LAST + 1):
+        n = 100 * case + step
+        if old_entry:
+            Store(root).get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+        child = os.fork()
+        if child == 0:
+            config.force_recompile = True
+            os.replace = replace_or_die(step)
+            Store(root).get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        store = Store(root)
+        assert (store.load(FOLDER, "kernel", key_of(n)) is not None) == (step == LAST), (case, step)
+        entry, built = store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+        check(entry, n)
+        assert built == (step < LAST)
+assert not list(root.rglob("*.damaged"))
+"""
+
+
+def test_a_builder_may_be_killed_before_and_after_each_rename(root: Path, tmp_path: Path) -> None:
+    process = run(KILLED_WHILE_WRITING, root, tmp_path / "built", TMPDIR=str(tmp_path / "temporary"))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+KILLED = f"""{PRELUDE}
+for attempt in range(50):
+    child = os.fork()
+    if child == 0:
+        config.force_recompile = attempt % 2 == 1  # also in the middle of replacing an entry
+        store = Store(root)
+        while True:
+            for n in range(5):
+                store._renewed.clear()
+                store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+            if not config.force_recompile:
+                for path in (root / FOLDER).glob("*.json"):
+                    path.unlink(missing_ok=True)
+    time.sleep(random.uniform(0.005, 0.04))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    store = Store(root)
+    for n in range(5):
+        found = store.load(FOLDER, "kernel", key_of(n))
+        if found is not None:
+            check(found, n)
+        entry, built = store.get_or_build(FOLDER, "kernel", key_of(n), build(n), {{}})
+        check(entry, n)
+    assert not list(root.rglob("*.damaged"))
+"""
+
+
+def test_a_builder_may_be_killed_at_any_moment(root: Path, tmp_path: Path) -> None:
+    """50 times: nothing that is found is half written, the next run succeeds at once, and no lock stays behind."""
+    process = run(KILLED, root, tmp_path / "built", TMPDIR=str(tmp_path / "temporary"))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    # What the killed have left behind goes when it is old; what is in use stays.
+    for path in root.rglob("*"):
+        if path.suffix not in (".lock", ".json"):
+            os.utime(path, (0, 0))
+    for path in (tmp_path / "temporary").iterdir():
+        os.utime(path, (0, 0))
+    collect(root, 1 << 40)
+    assert leftovers(root) == set()
+    assert names(tmp_path / "temporary") == set()
+    assert len(scan(root).items) == 5
+    assert scan(root).leftovers == []
+
+
+FORKED = f"""{PRELUDE}
+import threading
+from npu_tensor.runtime.store import directories, upkeep
+held = threading.Event()
+
+def hold():
+    with {{"directories": directories._lock, "upkeep": upkeep._written_lock}}[sys.argv[3]]:
+        held.set()
+        time.sleep(0.3)
+
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(15)  # ends a child that waits for a thread that it does not have
+    check(Store(root).get_or_build(FOLDER, "kernel", key_of(1), build(1), {{}})[0], 1)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("lock", ["directories", "upkeep"])
+def test_a_fork_while_another_thread_holds_a_lock(root: Path, tmp_path: Path, lock: str) -> None:
+    process = run(FORKED, root, tmp_path / "log", lock)
+    process.communicate(timeout=60)
+    assert process.returncode == 0

@@ -1,0 +1,144 @@
+"""Where rates come from: priors with sources, and files that are read with care."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cost_tasks import cost, opened, tensor
+
+from npu_tensor.config import config
+from npu_tensor.errors import ArgumentError
+from npu_tensor.planner import selection
+from npu_tensor.runtime import rates
+from npu_tensor.runtime.rates import NpuRates, ProcessorRates, npu_rates, priors, processor_identity, processor_rates
+
+pytestmark = pytest.mark.usefixtures("own_rates")
+
+PRIORS = json.loads(Path(rates.__file__).with_name("priors.json").read_text("utf-8"))
+NPU = {"npu": "AIE-0123456789abcdef", "driver": "NPU Strix 2.21", "power": "default"}
+
+
+@pytest.mark.parametrize("kind", ["processor", "npu1", "npu2"])
+def test_every_prior_has_a_source(kind: str) -> None:
+    expected = ProcessorRates if kind == "processor" else NpuRates
+    assert PRIORS[kind].keys() == {field.name for field in fields(expected)}
+    for name, figure in PRIORS[kind].items():
+        assert figure.keys() == {"value", "source"}, name
+        assert len(figure["source"]) > 20, name
+
+
+def test_power_is_said_to_be_second_hand() -> None:
+    for kind, figures in PRIORS.items():
+        name = "thread_watts" if kind == "processor" else "watts"
+        assert figures[name]["source"].startswith("second-hand, not checked")
+
+
+def test_priors_follow_the_vectors_of_the_processor() -> None:
+    wide, narrow = processor_rates(16), processor_rates(8)
+    assert narrow.flops == wide.flops / 2
+    assert narrow.macs["float32"] == wide.macs["float32"] / 2
+    assert narrow.levels == wide.levels
+
+
+def test_what_is_kept_is_found_again(own_rates: Path) -> None:
+    measured = replace(npu_rates("npu2"), dispatch_seconds=77e-6)
+    path = rates.save("npu2", NPU, measured)
+    assert path.is_relative_to(own_rates)
+    assert npu_rates("npu2", NPU) == measured
+    assert npu_rates("npu2") != measured  # a simulated one
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_other_drivers_power_modes_and_devices_have_rates_of_their_own() -> None:
+    rates.save("npu2", NPU, replace(npu_rates("npu2"), dispatch_seconds=77e-6))
+    for key in NPU:
+        assert npu_rates("npu2", NPU | {key: "another"}) == npu_rates("npu2")
+    assert npu_rates("npu1", NPU) == npu_rates("npu1")
+
+
+def test_measured_rates_change_what_is_predicted() -> None:
+    before = cost(opened("cpu"), tensor("float32", 1 << 20).tanh()).expense.seconds
+    prior = processor_rates(16)
+    rates.save("processor", processor_identity(), replace(prior, flops=prior.flops / 100))
+    selection.reset()
+    after = cost(opened("cpu"), tensor("float32", 1 << 20).tanh()).expense.seconds
+    assert after > 10 * before
+
+
+def test_rates_belong_to_a_cache_directory_and_to_the_cores_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prior = processor_rates(16)
+    with config.scope(cache_path=str(tmp_path / "other")):
+        rates.save("processor", processor_identity(), replace(prior, fork_seconds=0.125))
+        assert processor_rates(16).fork_seconds == 0.125
+        with monkeypatch.context() as patch:
+            patch.setattr("npu_tensor.runtime.rates.available_cores", lambda: 1000)
+            assert processor_rates(16) == prior
+        assert processor_rates(16).fork_seconds == 0.125
+    assert processor_rates(16) == prior
+
+
+def written(change: dict[str, Any]) -> Path:
+    """A calibration of the processor with something else in it."""
+    path = rates.save("processor", processor_identity(), processor_rates())
+    content = json.loads(path.read_bytes())
+    content["rates"] |= change.pop("rates", {})
+    path.write_text(json.dumps(content | change))
+    rates.forget()
+    return path
+
+
+NONSENSE: list[tuple[dict[str, Any], str]] = [
+    ({"rates": {"flops": 0}}, "flops is 0, not a positive number"),
+    ({"rates": {"flops": -1.0}}, "not a positive number"),
+    ({"rates": {"flops": float("nan")}}, "flops is nan"),
+    ({"rates": {"flops": float("inf")}}, "flops is inf"),
+    ({"rates": {"flops": 10**400}}, "not a positive number"),
+    ({"rates": {"flops": "fast"}}, "flops is 'fast'"),
+    ({"rates": {"flops": True}}, "flops is True"),
+    ({"rates": {"levels": []}}, "no list of levels"),
+    ({"rates": {"levels": [3]}}, "Level has other fields than int"),
+    ({"rates": {"macs": {"float32": 1e9}}}, "macs has not just the entries"),
+    ({"rates": {"more": 1.0}}, "ProcessorRates has other fields"),
+    ({"format": 0}, "no calibration of format 1"),
+    ({"identity": {"processor": "another one"}}, "was measured with"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), NONSENSE)
+def test_what_is_no_rate_is_not_used(change: dict[str, Any], said: str) -> None:
+    path = written(dict(change))
+    with pytest.warns(RuntimeWarning, match=said) as warned:
+        assert processor_rates(16) == processor_rates(16).scaled(16)
+    assert str(path) in str(warned[0].message)
+    assert "npu-tensor calibrate" in str(warned[0].message)
+    assert processor_rates(16).flops == priors()["processor"]["flops"]  # said once
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"format": 1}'])
+def test_a_damaged_file_is_not_used(content: bytes) -> None:
+    path = written({})
+    path.write_bytes(content)
+    rates.forget()
+    with pytest.warns(RuntimeWarning, match="is not used"):
+        assert processor_rates(16).flops == priors()["processor"]["flops"]
+
+
+def test_levels_must_grow() -> None:
+    found = asdict(processor_rates())
+    found["levels"] = found["levels"][::-1]
+    written({"rates": found})
+    with pytest.warns(RuntimeWarning, match="the sizes of levels do not grow"):
+        processor_rates(16)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_nonsense_is_not_kept(value: float, own_rates: Path) -> None:
+    with pytest.raises(ArgumentError, match="watts"):
+        rates.save("npu1", NPU, replace(npu_rates("npu1"), watts=value))
+    assert not list(own_rates.rglob("*.json"))

@@ -1,0 +1,418 @@
+"""python tests/runtime/xrt/soak.py: many launches on a faulty NPU, with all results compared with NumPy.
+
+The NPU is the stand-in for pyxrt; nothing runs on a real one. All values are small integers, which every dtype here
+holds exactly, so that a stale or torn read cannot hide within a tolerance. They are made by random kernels out of
+values that may still be under way, lie on the NPU for a while, are changed in place, and are read in any order.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import tempfile
+import types
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import click
+import ml_dtypes
+import numpy as np
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent / "standin"))
+from backend import StandinBackend
+from machine import LAUNCH_FAULTS, Fault, Machine, Npu, install
+from states import ABORT
+
+import npu_tensor as nt
+from npu_tensor.config import config
+from npu_tensor.errors import LaunchError
+from npu_tensor.planner import selection
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.xrt import bindings, engines, health, in_flight, launches, npu_engine, xrt_device
+
+__all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
+
+Array = np.ndarray[Any, Any]
+
+LIMITS: Final = (("RyzenAI-npu1", 6), ("RyzenAI-npu4", 16), ("RyzenAI-npu4", 32))
+"""NPUs and how many contexts their drivers allow: the first generation, the second, and the second in newer ones."""
+
+SIDES: Final = (16, 32, 48)
+BOUND: Final = 4
+"""Of all values, so that the sum of a row is at most 192: bfloat16 holds the integers to 256."""
+
+bfloat16: Final = np.dtype(ml_dtypes.bfloat16)
+INTEGERS: Final = tuple(map(np.dtype, ("int8", "int16", "int32")))
+
+
+class Recipe:
+    """A graph of one or more kernels.
+
+    operands: dtype and shape of each. ours, numpy: the same function for tensors and for float64 arrays. chained:
+    whether its result may be an operand again.
+    """
+
+    def __init__(
+        self, operands: list[tuple[np.dtype[Any], tuple[int, ...]]], ours: Any, numpy: Any, chained: bool = True
+    ) -> None:
+        self.operands = operands
+        self.ours = ours
+        self.numpy = numpy
+        self.chained = chained
+        self.jitted = nt.jit(ours)
+
+
+def _bounded(x: Any) -> Any:
+    return nt.clamp(x, -BOUND, BOUND)
+
+
+def _clip(x: Array) -> Array:
+    return np.clip(x, -BOUND, BOUND)
+
+
+def _selection(rows: int, columns: int) -> Array:
+    """A matrix with one element of 1 or -1 per column: products with it add nothing up."""
+    found = np.zeros((rows, columns))
+    generator = np.random.default_rng(rows * 1000 + columns)
+    found[generator.integers(0, rows, columns), np.arange(columns)] = generator.choice((-1, 1), columns)
+    return found
+
+
+def recipes() -> list[Recipe]:
+    """All of them; most are a kernel of their own."""
+    found: list[Recipe] = []
+    shapes = [(rows, columns) for rows in SIDES for columns in SIDES]
+    weights = {shape: _selection(*shape) for shape in shapes}
+    ours = {shape: nt.from_numpy(weight.astype(bfloat16)) for shape, weight in weights.items()}
+    for rows, columns in shapes:
+        one, two = [(bfloat16, (rows, columns))], [(bfloat16, (rows, columns))] * 2
+        for to in SIDES:
+            w, right = ours[columns, to], weights[columns, to]
+            found.append(Recipe(one, lambda x, w=w: x @ w, lambda x, w=right: x @ w))
+        back, again = (ours[columns, rows], ours[rows, columns]), (weights[columns, rows], weights[rows, columns])
+        found += [
+            Recipe(two, lambda x, y: _bounded(x * 2 - y), lambda x, y: _clip(x * 2 - y)),
+            Recipe(one, lambda x: x.sum(-1), lambda x: x.sum(-1), chained=False),
+            Recipe(one, lambda x: x.transpose(0, 1).contiguous(), lambda x: x.T),
+            Recipe(one, lambda x, n=SIDES[0] // 2: nt.cat([x[n:], x[:n]], 0), lambda x: np.roll(x, -SIDES[0] // 2, 0)),
+            # Several contexts in one graph, and a part that only the CPU takes.
+            Recipe(
+                one,
+                lambda x, w=back: (x @ w[0] @ w[1]).amax(-1),
+                lambda x, w=again: (x @ w[0] @ w[1]).max(-1),
+                chained=False,
+            ),
+            Recipe(one, lambda x, w=back: (x @ w[0]).cumsum(-1), lambda x, w=again: (x @ w[0]).cumsum(-1), False),
+            # Views as operands.
+            Recipe(
+                [*one, (bfloat16, (columns, rows))],
+                lambda x, y: nt.maximum(x, y.transpose(0, 1)),
+                lambda x, y: np.maximum(x, y.T),
+            ),
+            Recipe(one, lambda x: x[2:10] - x[4:12], lambda x: x[2:10] - x[4:12], chained=False),
+        ]
+    for dtype in INTEGERS:
+        for rows in SIDES:
+            many = [(dtype, (rows, 64))] * 2
+            found.append(Recipe(many, lambda x, y: _bounded(x - y), lambda x, y: _clip(x - y)))
+            found.append(Recipe(many, lambda x, y: nt.where(x > y, y, x), np.minimum))
+    return found
+
+
+@dataclass
+class Report:
+    """What was seen. lost: values that were on an NPU when it went away. resident: MB at equal distances."""
+
+    launches: int = 0
+    kernels: int = 0
+    contexts: int = 0
+    most_contexts: int = 0
+    compared: int = 0
+    lost: int = 0
+    refused: int = 0
+    left: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    resident: list[float] = field(default_factory=list)
+    objects: list[int] = field(default_factory=list)
+    buffers: list[int] = field(default_factory=list)
+
+
+class VirtualTime:
+    """A clock that goes on by some milliseconds whenever it is asked: nobody waits for a hang, or for a rest to end."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        self.now += 0.005
+        return self.now
+
+
+@contextmanager
+def virtual_time() -> Iterator[VirtualTime]:
+    """Let the time limits of launches, and the rests of an NPU, be measured by such a clock."""
+    import time
+
+    clock = VirtualTime()
+    shown = types.SimpleNamespace(**{name: getattr(time, name) for name in ("perf_counter", "sleep", "time")})
+    shown.monotonic = clock.monotonic
+    with ExitStack() as patches:
+        for module in (npu_engine, launches, health):
+            patches.enter_context(mock.patch.object(module, "time", shown))
+        yield clock
+
+
+def end_hung(machine: Machine) -> None:
+    """Abort what hangs, as a driver does after some seconds; the stand-in never does."""
+    for npu in machine.devices:
+        for core in [core for reference in list(npu.cores) if (core := reference()) is not None]:
+            while core.queue:
+                job = core.queue.popleft()
+                for command in getattr(job, "commands", [job]):
+                    command.pending, command.state = False, ABORT
+                if hasattr(job, "commands"):
+                    job.pending, job.failed, job.failure = False, 0, ABORT
+    for _ in range(3):  # A run that serves as a fence is started by one call and seen to end by a later one.
+        in_flight.release()
+
+
+@dataclass(eq=False)
+class _Value:
+    """A tensor and what it must hold, once somebody looks."""
+
+    tensor: nt.Tensor
+    right: Array
+
+
+class _Soak:
+    """One NPU, its faults, and the values that live meanwhile."""
+
+    def __init__(self, machine: Machine, kernels: int, fault_every: int, seed: int, clock: VirtualTime) -> None:
+        self.machine = machine
+        self.fault_every = fault_every
+        self.clock = clock
+        self.random = random.Random(seed)
+        self.dice = random.Random(seed + 1)
+        everything = recipes()
+        self.recipes = self.random.sample(everything, min(kernels, len(everything)))
+        self.values: dict[tuple[np.dtype[Any], tuple[int, ...]], list[_Value]] = {}
+        self.kept: list[_Value] = []
+        self.report = Report()
+        machine.faults = self.fault
+
+    def fault(self, launch: int) -> Fault | None:
+        """What happens to a launch of the stand-in. Also decides about the next context and the next buffer object."""
+        # Garbage can only be noticed where results are compared: the first of a kernel, and probes.
+        found = next(iter(engines._engines.values()))
+        if not found._batches:
+            return None  # A run that is started as a fence, for launches that were given up.
+        careful = not (found._batches[-1].program.checked and found.health.trusted)
+        if careful and self.dice.random() < 0.1:
+            kind = Fault.GARBAGE
+        elif self.dice.randrange(self.fault_every):
+            return None
+        else:
+            kind = self.dice.choice([kind for kind in Fault if careful or kind is not Fault.GARBAGE])
+        self.report.faults[kind.name] += 1
+        if kind not in LAUNCH_FAULTS:
+            # Mostly one at a time, which the runtime gets over by giving something up; sometimes that is not enough.
+            self.machine.inject(kind, times=self.dice.choice((1, 1, 1, 2, 40)))
+            return None
+        return kind
+
+    def fresh(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Value:
+        """A value that the host has made."""
+        right = np.array([self.random.randint(-BOUND, BOUND) for _ in range(int(np.prod(shape)))], float)
+        return _Value(nt.from_numpy(right.reshape(shape).astype(dtype)), right.reshape(shape))
+
+    def operand(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Value:
+        """Some value of a kind."""
+        have = self.values.setdefault((dtype, shape), [])
+        if len(have) < 2 or self.random.random() < 0.05:
+            self.keep(have, self.fresh(dtype, shape))
+        return self.random.choice(have)
+
+    def keep(self, have: list[_Value], value: _Value) -> None:
+        """Hold a value for a while; it takes the place of another one."""
+        have.append(value)
+        if len(have) > 4:
+            self.read(have.pop(self.random.randrange(3)))
+
+    def kernel(self) -> None:
+        """Run a recipe; its result is kept for later."""
+        recipe = self.random.choice(self.recipes)
+        operands = [self.operand(*kind) for kind in recipe.operands]
+        function = recipe.jitted if self.random.random() < 0.4 else recipe.ours
+        result = function(*(operand.tensor for operand in operands))
+        result.realize(wait=self.random.random() < 0.3)
+        made = _Value(result, recipe.numpy(*(operand.right for operand in operands)))
+        if not recipe.chained or self.random.random() < 0.1:
+            self.kept.append(made)
+            if len(self.kept) > 40:
+                self.read(self.kept.pop(self.random.randrange(20)))
+            return
+        self.keep(self.values.setdefault((recipe.operands[0][0], made.right.shape), []), made)
+
+    def change(self) -> None:
+        """Write to a value that may be an operand of something that is under way."""
+        candidates = [value for have in self.values.values() for value in have]
+        if not candidates:
+            return
+        target = self.random.choice(candidates)
+        other = self.operand(np.dtype(target.tensor.numpy().dtype), target.right.shape)
+        if self.random.random() < 0.5:
+            target.tensor.copy_(other.tensor)
+            right = other.right.copy()
+        else:
+            target.tensor[2:5] = other.tensor[2:5]
+            right = np.concatenate([target.right[:2], other.right[2:5], target.right[5:]])
+        target.tensor.realize(wait=self.random.random() < 0.5)
+        target.right = right
+
+    def read(self, value: _Value) -> None:
+        """Compare a value. Raises AssertionError if it is not right."""
+        found = value.tensor.numpy().astype(float)
+        self.report.compared += 1
+        if not np.array_equal(found, value.right):
+            different = np.argwhere(found != value.right)
+            raise AssertionError(
+                f"{len(different)} of {found.size} elements are wrong after {self.machine.launches} launches, such as"
+                f" {found[tuple(different[0])]} at {different[0]} instead of {value.right[tuple(different[0])]}"
+            )
+
+    def look(self) -> None:
+        """Read something: mostly something old."""
+        if self.kept and self.random.random() < 0.5:
+            self.read(self.random.choice(self.kept))
+        elif values := [value for have in self.values.values() for value in have]:
+            self.read(self.random.choice(values))
+
+    def step(self) -> None:
+        """One thing that a program may do."""
+        resting = any(found.health.state == "resting" for found in engines._engines.values())
+        self.clock.now += 2.0 if resting else 0.02
+        if not self.machine.devices[0].present and self.random.random() < 0.1:
+            self.machine.plug_in(reset=self.random.random() < 0.5)
+        if self.random.random() < 0.02:
+            end_hung(self.machine)
+            self.forgive()
+        dice = self.random.random()
+        try:
+            if dice < 0.8:
+                self.kernel()
+            elif dice < 0.93:
+                self.look()
+            elif dice < 0.98:
+                self.change()
+            else:
+                nt.synchronize()
+        except LaunchError as error:
+            if "cannot be read any more" not in str(error):
+                raise
+            self.forget_lost()
+
+    def forgive(self) -> None:
+        """Let kernels that failed too often run again, so that all of them take part until the end."""
+        for found in engines._engines.values():
+            for program in found.programs.values():
+                self.report.refused += bool(program.refused)
+                program.faults, program.refused = 0, ""
+
+    def forget_lost(self) -> None:
+        """Drop the values that an NPU took with it. All others must be right."""
+        for values in (*self.values.values(), self.kept):
+            for value in list(values):
+                try:
+                    self.read(value)
+                except LaunchError:
+                    values.remove(value)
+                    self.report.lost += 1
+
+    def observe(self) -> None:
+        """What would grow if something leaked."""
+        nt.synchronize()
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.report.resident.append(round(pages * 4096 / 1e6, 1))
+        self.report.objects.append(len(gc.get_objects()))
+        self.report.buffers.append(self.machine.live_bos)
+
+    def run(self, count: int, observations: int = 10) -> Report:
+        """Until so many kernels were launched. Raises AssertionError at the first wrong result."""
+        report, machine = self.report, self.machine
+        limit = machine.devices[0].context_limit or 0
+        for number in range(observations):
+            while machine.launches < count * (number + 1) / observations:
+                self.step()
+                report.most_contexts = max(report.most_contexts, machine.live_contexts)
+                assert report.most_contexts <= limit
+            self.observe()
+        machine.faults = None
+        machine.injected.clear()
+        machine.plug_in()
+        self.forget_lost()
+        for found in engines._engines.values():
+            report.kernels += len(found.programs)
+        report.launches, report.contexts = machine.launches, machine.contexts_made
+        return report
+
+
+def soak(
+    count: int,
+    kernels: int = 1000,
+    fault_every: int = 200,
+    seed: int = 1,
+    npu: tuple[str, int] = LIMITS[1],
+    library: KernelLibrary | None = None,
+) -> Report:
+    """Launch `count` kernels on a stand-in, a fault in `fault_every`, and compare everything that is read.
+
+    kernels: recipes that are used, out of all. npu: its name and how many contexts its driver allows. Raises
+    AssertionError for a wrong result, for anything that is left over at the end, and for misuse of pyxrt.
+    """
+    machine = Machine([Npu(npu[0], context_limit=npu[1])])
+    library = library or KernelLibrary(StandinBackend())
+    settings = config.scope(launch_seconds=1, max_contexts=npu[1])
+    fresh = mock.patch.multiple(bindings, _opened={}, _opener=None, _failed=None)
+    with install(machine), settings, fresh, mock.patch.object(xrt_device, "library", return_value=library):
+        with warnings.catch_warnings(), virtual_time() as clock:
+            warnings.filterwarnings("ignore", category=RuntimeWarning)
+            selection.reset()
+            with nt.default_device("npu"):
+                running = _Soak(machine, kernels, fault_every, seed, clock)
+                report = running.run(count)
+            del running
+            selection.reset()
+            end_hung(machine)
+            gc.collect()
+        assert not machine.crashes, machine.crashes
+        report.left = machine.live_contexts + machine.live_bos
+        assert not report.left, f"{machine.live_contexts} contexts and {machine.live_bos} buffers are left"
+    return report
+
+
+@click.command()
+@click.option("--launches", default=100_000, show_default=True, help="In all, a third for each limit of contexts.")
+@click.option("--kernels", default=1000, show_default=True, help="Graphs that are run, most of them one kernel.")
+@click.option("--fault-every", default=200, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+def main(launches: int, kernels: int, fault_every: int, seed: int) -> None:
+    """Print what was seen on each NPU."""
+    with tempfile.TemporaryDirectory() as cache, config.scope(cache_path=cache):
+        library = KernelLibrary(StandinBackend())
+        for npu in LIMITS:
+            report = soak(launches // len(LIMITS), kernels, fault_every, seed, npu, library)
+            click.echo(f"{npu[0]}, {npu[1]} contexts: {report}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A back end that makes what the stand-in for pyxrt can load, with the names of what mlir-aie makes.
+
+    library = KernelLibrary(StandinBackend())
+    library.find(request).files[".xclbin"]      # or [".elf"], where NPU_TENSOR_KERNEL_FORMAT asks for it
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import npu_images
+
+from npu_tensor.dataflow.design import Design
+from npu_tensor.runtime.build.iron import kernel_format
+from npu_tensor.runtime.build.iron_worker import FILES
+from npu_tensor.runtime.sim.host_backend import HostBackend
+from npu_tensor.runtime.store.requests import Request
+
+__all__ = ["StandinBackend"]
+
+
+class StandinBackend:
+    """In place of IronBackend; compiles with the C++ compiler of this machine."""
+
+    name = "iron"
+    formats: tuple[tuple[str, ...], ...] = tuple(FILES.values())
+
+    def missing(self) -> str | None:
+        """Why there is no C++ compiler, or None."""
+        return HostBackend().missing()
+
+    def toolchain(self) -> str:
+        """In place of the versions of mlir-aie and Peano."""
+        return "iron-standin"
+
+    def ingredients(self, design: Design) -> dict[str, Any]:
+        """Those of the libraries in the file, and what the runtime has to know."""
+        format = kernel_format(design)
+        return {"format": format, "kernel": npu_images.KERNELS[format], **HostBackend().ingredients(design)}
+
+    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
+        """Why libraries that were made elsewhere do not run here."""
+        return HostBackend().unfit(ingredients)
+
+    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        """Raises BuildError with what the compiler says."""
+        design = request.design
+        format = kernel_format(design)
+        paths = {suffix: directory / f"kernel{suffix}" for suffix in FILES[format]}
+        image = npu_images.write(paths[f".{format}"], design, format)
+        (directory / "build.log").touch()
+        if format == "xclbin":
+            stream = npu_images.instructions(design, image.digest)
+            offsets = npu_images.parameter_offsets(design, stream)
+            paths["_insts.bin"].write_bytes(stream)
+            paths[".pdi"].write_bytes(image.digest.encode())
+            paths["_parameters.json"].write_text(json.dumps(offsets, indent=1) + "\n", "utf-8")
+        return paths

@@ -1,0 +1,321 @@
+"""Hardware contexts: the queue of each, and how what stands in it runs on the simulated array.
+
+A submitted job runs when somebody asks for the state of one of its commands, or waits; the jobs of a context run in
+order, and those of different contexts in the order in which they are asked for. So a host that touches a buffer too
+early, or does not wait for another context, gets wrong data here every time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Final, final
+
+import npu_simulation
+import numpy as np
+from filelock import FileLock
+from machine import Fault, Machine, Npu, driver_error
+from npu_images import HEADER, Image
+from npu_memory import Region
+from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
+
+from npu_tensor.errors import NpuTensorError
+from npu_tensor.runtime.build.iron_program import MARKER, WORDS
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign
+
+__all__ = ["Command", "Core", "Job"]
+
+OPCODE: Final = 3
+"""Run a transaction from an instruction stream."""
+
+
+@final
+class Command:
+    """What a run is for the driver: arguments and a state. launch: its number among all of the machine.
+
+    A command that is submitted by itself stands in the queue as it is. polls: how often it still says SUBMITTED.
+    """
+
+    __slots__ = ("arguments", "fault", "launch", "pending", "polls", "state")
+
+    def __init__(self, arguments: int) -> None:
+        self.arguments: list[Region | int | None] = [None] * arguments
+        self.state = NEW
+        self.pending = False
+        self.polls = 0
+        self.fault: Fault | None = None
+        self.launch = -1
+
+
+@final
+class Job:
+    """Up to 24 commands of a runlist, submitted at once. failed: the first that did, and how.
+
+    Only that one gets a state from the driver, and only after a timeout: those that went well stay NEW
+    (aie2_sched_cmdlist_resp_handler in src/driver/amdxdna/aie2_ctx.c).
+    """
+
+    __slots__ = ("commands", "failed", "failure", "pending", "polls")
+
+    def __init__(self, commands: Sequence[Command], polls: int) -> None:
+        self.commands = commands
+        self.polls = polls
+        self.pending = True
+        self.failed = -1
+        self.failure = NEW
+
+
+class Core:
+    """A context in the driver. slot: its number. image: what is loaded. Closed when nothing refers to it any more."""
+
+    __slots__ = ("__weakref__", "_loaded", "_note", "broken", "generation", "image", "machine", "npu", "queue", "slot")
+
+    def __init__(self, machine: Machine, npu: Npu, image: Image) -> None:
+        self.queue: deque[Command | Job] = deque()
+        self.machine, self.npu, self.image = machine, npu, image
+        self.broken = False
+        self.generation = npu.generation
+        self._loaded: LoadedDesign | None = None
+        self._note: Path | None = None
+        with machine.lock, _processes(npu):
+            settle(npu)
+            refused = machine.creation_fault(Fault.CONTEXT) is not None
+            others = _of_other_processes(npu)
+            if refused or len(npu.cores) + others >= (npu.context_limit or 0):
+                raise driver_error(npu.refusal, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
+            if image.design.columns > npu.array.columns:
+                raise driver_error(22, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
+            self.slot = next(npu.slots)
+            next(machine.count_context)
+            if npu.contexts is not None:
+                self._note = npu.contexts / f"{os.getpid()}-{id(npu)}-{self.slot}"
+                self._note.touch()
+            npu.cores.add(weakref.ref(self, npu.closed.append))
+
+    def __del__(self) -> None:
+        note: Path | None = getattr(self, "_note", None)
+        if note is not None and note.name.startswith(f"{os.getpid()}-"):  # not in a forked process
+            note.unlink(missing_ok=True)
+        loaded: LoadedDesign | None = getattr(self, "_loaded", None)
+        if loaded is not None:
+            npu_simulation.give_back(self.npu, self.image, loaded)
+
+    def check(self) -> None:
+        """Raise what a call of the driver raises if the device is gone."""
+        npu = self.npu
+        if not npu.present or self.generation != npu.generation:
+            raise driver_error(19, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
+
+    # Submission.
+
+    def submit(self, job: Command | Job) -> None:
+        """Put a command or a list of them into the queue."""
+        machine, npu = self.machine, self.npu
+        if npu.closed:
+            settle(npu)
+        if self.broken or not npu.present or self.generation != npu.generation:
+            self.check()
+            raise driver_error(2, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
+        next(machine.count_submission)
+        if type(job) is Command:
+            self._prepare(job)
+            job.polls = machine.polls
+            job.state = SUBMITTED
+            job.pending = True
+        else:
+            for command in job.commands:
+                self._prepare(command)
+            for command in job.commands:
+                command.pending = True
+        self.queue.append(job)
+
+    def _prepare(self, command: Command) -> None:
+        machine = self.machine
+        if machine.compute:
+            self._check_arguments(command)
+        command.launch = next(machine.count_launch)
+        if command.fault is not None or machine.faults is not None or machine.injected:
+            self._disturb(command)
+
+    def _disturb(self, command: Command) -> None:
+        with self.machine.lock:
+            command.fault = self.machine.launch_fault(command.launch)
+        if command.fault is Fault.LOST:
+            self.npu.present = False
+            self.check()
+        if command.fault is Fault.START:
+            raise driver_error(5, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
+
+    def _check_arguments(self, command: Command) -> None:
+        """Refuse what would crash the process, or let the NPU read and write beyond buffers."""
+        machine, image = self.machine, self.image
+        buffers = command.arguments[image.first_buffer :]
+        for number, (buffer, region) in enumerate(zip(image.design.host_buffers, buffers, strict=True)):
+            name = f"argument {number + image.first_buffer} of {image.design.name}"
+            if not isinstance(region, Region):
+                raise machine.crash(f"{name} is {region}, not a buffer object")
+            if not region.memory.alive:
+                raise machine.crash(f"{name} is a buffer object that was freed")
+            if region.nbytes < buffer.type.nbytes:
+                raise machine.crash(f"{name} has {region.nbytes} bytes and needs {buffer.type.nbytes}")
+            if region.memory.slot not in (0, self.slot):
+                note = f"a buffer object of context {region.memory.slot} is used in another one"
+                if note not in machine.warnings:
+                    machine.warnings.append(note)
+        if image.format == "xclbin":
+            _, stream, size = command.arguments[:3]
+            words = image.instruction_words
+            if not isinstance(stream, Region) or not stream.memory.alive:
+                raise machine.crash(f"{image.design.name} is started without instructions")
+            if size not in (words, 4 * words) or stream.nbytes < 4 * words:
+                raise machine.crash(f"{image.design.name} has {words} words of instructions, not {size}")
+
+    # Execution.
+
+    def advance(self, target: Command | Job, patient: bool = False) -> bool:
+        """Let the queue run until a command or list has ended; False if that takes longer.
+
+        patient: whether to wait as long as anything moves, and not for one look only.
+        """
+        with self.machine.lock:
+            while target.pending and self.queue:
+                job = self.queue[0]
+                if job.polls > 0:
+                    job.polls -= 1
+                    if patient:
+                        continue
+                    return False
+                if type(job) is Command:
+                    if job.fault is Fault.HANG:
+                        return False
+                    self._finish(job)
+                else:
+                    if any(command.fault is Fault.HANG for command in job.commands):
+                        return False
+                    self._finish_list(job)
+            return True
+
+    def _finish(self, command: Command) -> None:
+        state = self._run_command(command) if self.machine.compute or command.fault else COMPLETED
+        self.queue.popleft()
+        command.state = state
+        command.pending = False
+        if state is TIMEOUT:
+            self._restart()
+
+    def _finish_list(self, job: Job) -> None:
+        for number, command in enumerate(job.commands):
+            state = self._run_command(command) if self.machine.compute or command.fault else COMPLETED
+            if state is not COMPLETED:
+                job.failed, job.failure = number, state
+                break
+        self.queue.popleft()
+        for command in job.commands:
+            command.pending = False
+        job.pending = False
+        if job.failure is TIMEOUT:
+            job.commands[job.failed].state = TIMEOUT
+            self._restart()
+
+    def _restart(self) -> None:
+        """What the driver does after a timeout: it loads the context anew and aborts what is queued."""
+        self._loaded = None
+        while self.queue:
+            job = self.queue.popleft()
+            if type(job) is Command:
+                job.state = ABORT
+            else:
+                job.failed, job.failure = 0, ABORT
+                for command in job.commands:
+                    command.pending = False
+            job.pending = False
+
+    def _run_command(self, command: Command) -> Any:
+        fault, image, machine = command.fault, self.image, self.machine
+        regions = [region for region in command.arguments[image.first_buffer :] if isinstance(region, Region)]
+        if not all(region.memory.alive for region in regions):
+            machine.warnings.append(f"a buffer object was freed before launch {command.launch} had ended")
+        outputs = [regions[number] for number in image.outputs if number < len(regions)]
+        if fault is None:
+            state = self._compute(command, regions)
+        else:
+            state = {Fault.ERROR: ERROR, Fault.TIMEOUT: TIMEOUT}.get(fault, COMPLETED)
+        if fault is not None or state is not COMPLETED:
+            for region in outputs:
+                region.device[:] = np.frombuffer(np.random.default_rng(command.launch).bytes(region.nbytes), np.uint8)
+        for region in outputs:
+            if region.memory.written_by_npu(region.start, region.stop):
+                machine.warnings.append(f"launch {command.launch} wrote a buffer that had dirty lines in the cache")
+        return state
+
+    def _compute(self, command: Command, regions: list[Region]) -> Any:
+        machine, image = self.machine, self.image
+        if image.design.arch != self.npu.array.arch:
+            for number in image.outputs:
+                regions[number].device[:] = 0
+            return {"zeros": COMPLETED, "error": ERROR, "timeout": TIMEOUT}[machine.wrong_arch]
+        words: list[int] = []
+        if image.format == "xclbin":
+            opcode, stream, _ = command.arguments[:3]
+            assert isinstance(stream, Region)
+            instructions = stream.device[: 4 * image.instruction_words].view("<u4")
+            if opcode != OPCODE or not np.array_equal(instructions[:HEADER], image.header):
+                machine.failures.append(f"{image.design.name}: these are not its instructions")
+                return ERROR
+            words = self._words(instructions)
+        try:
+            if self._loaded is None:
+                self._loaded = npu_simulation.load(self.npu, image)
+            self._loaded.run([region.device for region in regions], words)
+        except NpuTensorError as error:
+            machine.failures.append(str(error))
+            return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
+        return COMPLETED
+
+    def _words(self, instructions: Any) -> list[int]:
+        """The runtime parameters: all of a design get the same words."""
+        found = [instructions[places].view(np.int32).tolist() for places in self.image.places]
+        for words in found:
+            if words != found[0]:
+                self.machine.crash(f"{self.image.design.name}: not all runtime parameters were set")
+            if any(MARKER <= word < MARKER + WORDS * WORDS for word in words):
+                self.machine.crash(f"{self.image.design.name}: a runtime parameter was not set")
+        return found[0] if found else []
+
+
+def settle(npu: Npu) -> None:
+    """Take note of contexts that are gone. On the first generation those that are left fail from then on."""
+    with _settling:
+        while npu.closed:
+            npu.cores.discard(npu.closed.popleft())
+            if npu.first_generation:
+                for reference in npu.cores:
+                    core = reference()
+                    if core is not None:
+                        core.broken = True
+
+
+_settling: Final = threading.Lock()
+
+
+def _processes(npu: Npu) -> AbstractContextManager[Any]:
+    """Keeps other processes from making a context."""
+    return nullcontext() if npu.contexts is None else FileLock(npu.contexts.with_suffix(".lock"))
+
+
+def _of_other_processes(npu: Npu) -> int:
+    found = 0
+    for note in [] if npu.contexts is None else list(npu.contexts.iterdir()):
+        process = int(note.name.partition("-")[0])
+        if process == os.getpid():
+            continue
+        if os.path.isdir(f"/proc/{process}"):
+            found += 1
+        else:  # It was killed, and the driver has closed what it had.
+            note.unlink(missing_ok=True)
+    return found

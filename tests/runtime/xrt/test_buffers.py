@@ -1,0 +1,178 @@
+"""The pool of memory that host and NPU share."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npu_tensor.runtime.xrt.buffers import PAGE, BlockPool, OutOfMemory, SharedBlock
+
+UNLIMITED = 1 << 40
+
+
+class Bo:
+    """A buffer object whose mapping does not keep it alive, as with XRT."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = np.zeros(nbytes, np.uint8)
+
+    def map(self) -> memoryview:
+        return memoryview(self.memory)  # type: ignore[arg-type]
+
+
+class Driver:
+    """Makes buffer objects, as long as there is memory."""
+
+    def __init__(self, memory: int = UNLIMITED, error: type[Exception] = RuntimeError) -> None:
+        self.memory = memory
+        self.error = error
+        self.made: list[int] = []
+        self.living: weakref.WeakSet[Bo] = weakref.WeakSet()
+
+    def create(self, nbytes: int) -> Bo:
+        if self.used + nbytes > self.memory:
+            raise self.error("DRM_IOCTL_AMDXDNA_CREATE_BO IOCTL failed (err=-12): Cannot allocate memory")
+        bo = Bo(nbytes)
+        self.living.add(bo)
+        self.made.append(nbytes)
+        return bo
+
+    @property
+    def used(self) -> int:
+        return sum(bo.memory.nbytes for bo in self.living)
+
+
+@given(st.integers(0, 1 << 26))
+def test_sizes_of_blocks(nbytes: int) -> None:
+    asked: list[int] = []
+
+    class Enough(Exception):
+        pass
+
+    def create(size: int) -> Bo:
+        asked.append(size)
+        raise Enough
+
+    with pytest.raises(Enough):
+        BlockPool(create, UNLIMITED).take(nbytes)
+    (size,) = asked
+    assert size >= max(nbytes, 1)
+    assert size % PAGE == 0
+    assert size - nbytes <= max(PAGE, nbytes / 8 + PAGE if nbytes > 8 * PAGE else PAGE)
+
+
+def test_there_are_few_sizes() -> None:
+    """So that a block that comes back fits what is asked for next."""
+    driver = Driver()
+    pool = BlockPool(driver.create, UNLIMITED)
+    for nbytes in range(1 << 18, 1 << 19, 1000):
+        pool.take(nbytes)
+    assert len(set(driver.made)) <= 9
+    assert len(driver.made) == len(set(driver.made))
+
+
+def test_a_block_comes_back_when_nobody_has_a_lease() -> None:
+    driver = Driver()
+    pool = BlockPool(driver.create, UNLIMITED)
+    first, second = pool.take(5000), pool.take(5000)
+    assert first.block is not second.block
+    block = first.block
+    del first
+    third = pool.take(6000)
+    assert third.block is block
+    assert driver.made == [2 * PAGE, 2 * PAGE]
+    assert pool.nbytes == driver.used == 4 * PAGE
+    assert pool.take(3 * PAGE).block is not block
+
+
+def test_what_came_back_last_goes_first() -> None:
+    """It may still be in the processor's caches."""
+    pool = BlockPool(Driver().create, UNLIMITED)
+    leases = [pool.take(1) for _ in range(3)]
+    blocks = [lease.block for lease in leases]
+    while leases:
+        del leases[0]
+    assert [pool.take(1).block for _ in range(1)] == [blocks[2]]
+
+
+def test_a_block_is_its_mapping() -> None:
+    block = SharedBlock(bo := Bo(PAGE), PAGE, [])
+    block.bytes[3] = 7
+    assert bo.memory[3] == 7
+    assert block.address == bo.memory.ctypes.data
+    assert ctypes.c_uint8.from_address(block.address + 3).value == 7
+
+
+def test_the_caches_hold_lines_of_new_pages() -> None:
+    block = BlockPool(Driver().create, UNLIMITED).take(1).block
+    assert (block.host_dirty, block.device_dirty) == (True, False)
+
+
+def test_release_gives_free_blocks_back_only() -> None:
+    driver = Driver()
+    pool = BlockPool(driver.create, UNLIMITED)
+    kept = pool.take(10 * PAGE)
+    pool.take(20 * PAGE)
+    pool.take(PAGE)
+    assert pool.release() == 21 * PAGE
+    gc.collect()
+    assert pool.nbytes == driver.used == 10 * PAGE
+    assert pool.release() == 0
+    kept.block.bytes[:] = 1
+
+
+def test_free_blocks_beyond_the_limit_go_before_new_ones_are_made() -> None:
+    driver = Driver()
+    pool = BlockPool(driver.create, limit=8 * PAGE)
+    for pages in (4, 3, 2):
+        pool.take(pages * PAGE)
+    gc.collect()
+    assert driver.used == 9 * PAGE
+    pool.take(PAGE)
+    gc.collect()
+    assert driver.used == pool.nbytes == PAGE
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+def test_what_is_kept_for_reuse_is_given_up_for_another_size(error: type[Exception]) -> None:
+    driver = Driver(10 * PAGE, error)
+    pool = BlockPool(driver.create, UNLIMITED)
+    pool.take(6 * PAGE)
+    assert driver.used == 6 * PAGE
+    lease = pool.take(8 * PAGE)
+    assert driver.used == pool.nbytes == lease.block.nbytes == 8 * PAGE
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+def test_out_of_memory(error: type[Exception]) -> None:
+    driver = Driver(10 * PAGE, error)
+    pool = BlockPool(driver.create, UNLIMITED)
+    kept = pool.take(6 * PAGE)
+    with pytest.raises(OutOfMemory, match=rf"{8 * PAGE} bytes, {6 * PAGE} are in use: .*err=-12"):
+        pool.take(8 * PAGE)
+    assert pool.nbytes == 6 * PAGE
+    del kept
+    assert pool.take(8 * PAGE).block.nbytes == 8 * PAGE
+
+
+def test_a_discarded_block_is_never_handed_out_again() -> None:
+    """The NPU may still write it; XRT frees it when that is over."""
+    driver = Driver()
+    pool = BlockPool(driver.create, UNLIMITED)
+    lease = pool.take(PAGE)
+    block = lease.block
+    pool.discard(lease)
+    pool.discard(lease)
+    assert pool.nbytes == 0
+    assert driver.used == PAGE  # As long as somebody has it.
+    del lease
+    assert pool.take(PAGE).block is not block
+    del block
+    gc.collect()
+    assert driver.used == PAGE

@@ -1,0 +1,816 @@
+"""What goes wrong on an NPU, on the stand-in for pyxrt: the results stay right, and one warning says what happened."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import itertools
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import surface_device
+from machine import Fault, Machine, Npu, driver_error
+from npu_values import Array, Clock, errors_of, joined, normal, recorded
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.errors import LaunchError
+from npu_tensor.events import Fallback
+from npu_tensor.graph.nodes import capture
+from npu_tensor.planner import schedule, selection
+from npu_tensor.runtime.npu import notices
+from npu_tensor.runtime.npu.agreement import disagreement
+from npu_tensor.runtime.npu.packing import pack
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store import directories as store_directories
+from npu_tensor.runtime.xrt import bindings, buffers, checked, engines, health, launch_step, launches, npu_engine
+from npu_tensor.runtime.xrt.npu_engine import MOST_FAULTS, NpuEngine
+
+pytestmark = [
+    pytest.mark.usefixtures("_unchecked"),
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+]
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (npu_engine, health, launches, bindings, notices):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def faults(monkeypatch: pytest.MonkeyPatch) -> list[events.DeviceFault]:
+    """The events of this kind. Listeners would make the scheduler wait after every kernel."""
+    found: list[events.DeviceFault] = []
+
+    def emit(event: events.Event) -> None:
+        if isinstance(event, events.DeviceFault):
+            found.append(event)
+
+    listening = SimpleNamespace(**{**vars(events), "listeners": [found], "emit": emit})
+    for module in (npu_engine, notices):
+        monkeypatch.setattr(module, "events", listening)
+    return found
+
+
+@pytest.fixture
+def npu(machine: Machine) -> Iterator[Machine]:
+    """An NPU as the default device."""
+    with nt.default_device("npu"):
+        yield machine
+        assert not errors_of(machine)
+
+
+@pytest.fixture
+def pair(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """Two NPUs as one default device. XRT numbers them once per process (scan_devices in its system_linux.cpp)."""
+
+    def find(machine: Machine, number: int) -> Npu:
+        found = machine.devices[number]
+        if not found.present:
+            raise driver_error(errno.ENODEV, "open of the device failed")
+        return found
+
+    monkeypatch.setattr(surface_device, "_find", find)
+    machine.devices.append(Npu(bdf="0000:c7:00.1"))
+    with nt.default_device("npu"):
+        yield machine
+        assert not errors_of(machine)
+
+
+@contextmanager
+def warned(faults: list[events.DeviceFault], cause: str, outcome: str = "; the CPU computes") -> Iterator[None]:
+    """One event and one warning, which name kernel and cause."""
+    faults.clear()
+    with pytest.warns(RuntimeWarning) as seen:
+        yield
+    assert len(faults) == 1, faults
+    assert len(seen) == 1, [str(warning.message) for warning in seen]
+    message = str(seen[0].message)
+    (fault,) = faults
+    assert re.search(cause, fault.cause), fault
+    assert fault.kernel.startswith(("concat-", "get_rows-")), fault
+    assert fault.kernel in message
+    assert fault.cause in message
+    assert fault.device in message
+    assert outcome in message
+
+
+@pytest.fixture
+def driver_sync(npu: Machine) -> None:
+    """A lost device takes unread values with it only where XRT is told to let the driver flush the caches."""
+    npu.driver_sync = True
+
+
+def the_engine(number: int = 0) -> NpuEngine:
+    return engines._engines[number]
+
+
+def compute(number: int, seed: int = 0) -> None:
+    """A kernel of its own for every number."""
+    result, expected = joined(number, seed)
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+# --- every fault in every kind of work
+
+Pairs = list[tuple[nt.Tensor, Array]]
+
+
+def one_kernel(seed: int) -> Pairs:
+    result, expected = joined(0, seed)
+    return [(result.realize(), expected)]
+
+
+ORDER = np.random.default_rng(9).permutation(24).astype(np.int32)
+
+
+def one_context(seed: int) -> Pairs:
+    """Four launches of one kernel, each of what the last one computes."""
+    at, values = nt.from_numpy(ORDER), normal(24, 64, seed=seed)
+    value = nt.from_numpy(values)
+    for _ in range(4):
+        value, values = value.index_select(0, at), values[ORDER]
+    return [(value.realize(), values)]
+
+
+def _wider(x: Any, y: Any, cat: Callable[..., Any]) -> Any:
+    wide = cat([x, y], 1)
+    high = cat([wide, wide], 0)
+    return cat([high, high], 1)
+
+
+def several_contexts(seed: int) -> Pairs:
+    """Three kernels, each of what the one before computes."""
+    x, y = normal(16, 32, seed=seed), normal(16, 32, seed=seed + 1)
+    result = _wider(nt.from_numpy(x), nt.from_numpy(y), nt.cat)
+    return [(result.realize(), _wider(x, y, np.concatenate))]
+
+
+def captured() -> Callable[[int], Pairs]:
+    """The same as a function that is captured once."""
+
+    @nt.jit
+    def wider(x: nt.Tensor, y: nt.Tensor) -> nt.Tensor:
+        result: nt.Tensor = _wider(x, y, nt.cat)
+        return result
+
+    def work(seed: int) -> Pairs:
+        x, y = normal(16, 32, seed=seed), normal(16, 32, seed=seed + 1)
+        return [(wider(nt.from_numpy(x), nt.from_numpy(y)), _wider(x, y, np.concatenate))]
+
+    return work
+
+
+def asynchronous(seed: int) -> Pairs:
+    """Realizes that nobody waits for, in two contexts; the last one needs another's result. Nobody looks in order."""
+    pairs = [joined(number % 2, seed + number) for number in range(4)]
+    for result, _ in pairs:
+        result.realize(wait=False)
+    first, expected = pairs[0]
+    pairs.append((nt.cat([first, first], 0).realize(wait=False), np.concatenate([expected, expected])))
+    return pairs[::-1]
+
+
+WORK: dict[str, tuple[Callable[[int], Pairs], int]] = {
+    "one kernel": (one_kernel, 1),
+    "one context": (one_context, 4),
+    "several contexts": (several_contexts, 3),
+    "asynchronous": (asynchronous, 5),
+}
+
+CAUSES = {
+    Fault.ERROR: "STATE_ERROR|state ERROR",
+    Fault.TIMEOUT: "STATE_TIMEOUT|state TIMEOUT|STATE_ABORT|state ABORT",
+    Fault.HANG: "no answer within 10 s",
+    Fault.START: "err=-5",
+    Fault.LOST: "err=-19",
+}
+
+
+def right(work: Callable[[int], Pairs], seed: int) -> None:
+    for result, expected in work(seed):
+        np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def _at_every_launch(machine: Machine, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str) -> None:
+    work, count = (captured(), 3) if name == "captured" else WORK[name]
+    for seed in range(2 * len(machine.devices)):  # Every member of a logical device has seen every kernel.
+        right(work, seed)
+    before = machine.launches
+    right(work, 4)
+    assert machine.launches - before == count
+    for position in range(count):
+        machine.inject(fault, after=position)
+        with warned(faults, CAUSES[fault]):
+            right(work, 10 + position)
+        assert faults[0].launches >= 1
+        assert not machine.injected
+        for number in range(len(machine.devices)):
+            machine.plug_in(number)
+        clock.now += 100
+        before = machine.launches
+        right(work, 20 + position)
+        assert machine.launches - before == count
+        assert all(opened.health.trusted for opened in engines._engines.values()) or len(machine.devices) > 1
+
+
+@pytest.mark.parametrize("name", [*WORK, "captured"])
+@pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
+def test_a_fault_at_every_launch(
+    npu: Machine, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str
+) -> None:
+    npu.polls = 1
+    _at_every_launch(npu, clock, faults, fault, name)
+
+
+@pytest.mark.parametrize("name", ["one kernel", "several contexts", "asynchronous"])
+@pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
+def test_a_fault_of_one_of_two_npus(
+    pair: Machine, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str
+) -> None:
+    _at_every_launch(pair, clock, faults, fault, name)
+
+
+@pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
+def test_the_kernel_that_failed_is_named(
+    npu: Machine, clock: Clock, faults: list[events.DeviceFault], fault: Fault
+) -> None:
+    """Not the one that ran before it in another context, nor the one behind it."""
+    x, y = nt.from_numpy(normal(16, 32)), nt.from_numpy(normal(16, 32))
+    placed: list[Any] = list(schedule.plan(capture([_wider(x, y, nt.cat)._node])).placed)
+    names = [entry.kernel.request.name for entry in placed]
+    assert len(set(names)) == 3
+    for position, name in enumerate(names):
+        right(several_contexts, position)
+        npu.inject(fault, after=position)
+        with warned(faults, CAUSES[fault]):
+            right(several_contexts, position)
+        assert faults[0].kernel == name
+        npu.plug_in()
+        clock.now += 100
+
+
+def test_a_fault_in_the_context_of_the_first_generation(
+    first_generation: Machine, clock: Clock, faults: list[events.DeviceFault]
+) -> None:
+    with nt.default_device("npu"):
+        for fault in CAUSES:
+            _at_every_launch(first_generation, clock, faults, fault, "several contexts")
+    assert not errors_of(first_generation)
+
+
+# --- suspicion
+
+
+def test_a_fault_makes_the_device_suspect_until_a_probe(npu: Machine, faults: list[events.DeviceFault]) -> None:
+    """The probe is a launch of the user's, by itself and compared with the CPU."""
+    one_kernel(0)
+    opened = the_engine()
+    assert opened.health.trusted
+    npu.inject(Fault.ERROR)
+    with warned(faults, "ERROR"):
+        right(one_kernel, 1)
+    assert opened.health.state == "suspect"
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
+        right(one_kernel, 2)
+        assert opened.health.trusted
+        assert compared.call_count == 1
+        right(one_kernel, 3)
+        assert compared.call_count == 1
+
+
+def test_a_probe_that_gives_garbage_is_a_fault(npu: Machine, faults: list[events.DeviceFault]) -> None:
+    one_kernel(0)
+    npu.inject(Fault.ERROR)
+    with warned(faults, "ERROR"):
+        right(one_kernel, 1)
+    npu.inject(Fault.GARBAGE)
+    with warned(faults, "differs from the CPU's: .* elements differ"):
+        right(one_kernel, 2)
+    assert the_engine().health.state == "resting"
+
+
+def test_a_device_that_fails_again_and_again_rests_longer_each_time(npu: Machine, clock: Clock) -> None:
+    for number in range(12):
+        compute(number)
+    npu.faults = lambda launch: Fault.ERROR
+    rests = []
+    for number in range(12):  # Another kernel each time, or it would be left to the CPU.
+        start, before = clock.now, npu.launches
+        while npu.launches == before:
+            with recorded() if the_engine(0).health.state == "resting" else pytest.warns(RuntimeWarning):
+                compute(number)
+            clock.now += 0.01
+            if the_engine().health.state == "resting":
+                clock.now += (clock.now - start) / 8
+        rests.append(clock.now - start)
+    assert rests[0] < 0.1
+    assert all(later > earlier for earlier, later in itertools.pairwise(rests[1:7]))
+    assert 40 < max(rests) < 80
+    npu.faults = None
+    clock.now += 61
+    compute(0)
+    assert the_engine().health.state == "healthy"
+
+
+def test_nothing_is_launched_while_the_device_rests(npu: Machine, clock: Clock) -> None:
+    one_kernel(0)
+    npu.inject(Fault.ERROR, times=2)
+    with pytest.warns(RuntimeWarning):
+        right(one_kernel, 1)
+    with pytest.warns(RuntimeWarning):
+        right(one_kernel, 2)
+    before = npu.launches
+    with recorded(Fallback) as left:
+        right(one_kernel, 3)
+    assert npu.launches == before
+    assert [(event.device, "ERROR" in event.reason) for event in left] == [("npu", True)]
+    clock.now += 1
+    right(one_kernel, 4)
+    assert npu.launches == before + 1
+
+
+def test_a_kernel_that_fails_and_fails_is_left_to_the_cpu(npu: Machine, clock: Clock) -> None:
+    """The others stay on the NPU."""
+    compute(0)
+    compute(1)
+    for _ in range(MOST_FAULTS):
+        npu.inject(Fault.ERROR)
+        with pytest.warns(RuntimeWarning, match="state ERROR"):
+            compute(0)
+        clock.now += 1
+        compute(1)
+        assert the_engine().health.state == "healthy"
+    before = npu.launches
+    with recorded(Fallback) as left:
+        compute(0)
+    assert re.search(f"it failed {MOST_FAULTS} times on npu.*state ERROR", left[0].reason)
+    assert npu.launches == before
+    compute(1)
+    assert npu.launches == before + 1
+
+
+def test_faults_of_a_kernel_count_since_it_was_right_last(npu: Machine) -> None:
+    compute(0)
+    for _ in range(MOST_FAULTS + 1):
+        npu.inject(Fault.ERROR)
+        with pytest.warns(RuntimeWarning):
+            compute(0)
+        compute(0)
+    for _ in range(MOST_FAULTS + 1):
+        npu.inject(Fault.ERROR)
+        with pytest.warns(RuntimeWarning):
+            compute(0)
+        compute(1)  # The probe is another kernel's.
+        compute(0)
+    before = npu.launches
+    compute(0)
+    assert npu.launches == before + 1
+
+
+def test_members_that_rest_get_no_launches(pair: Machine) -> None:
+    for _ in range(4):
+        compute(0)
+    pair.faults = lambda launch: Fault.ERROR
+    with pytest.warns(RuntimeWarning):
+        compute(0)
+    with pytest.warns(RuntimeWarning):
+        compute(0)
+    while sum(opened.health.state == "resting" for opened in engines._engines.values()) < 1:
+        with pytest.warns(RuntimeWarning):
+            compute(0)
+    pair.faults = None
+    (resting,) = [opened for opened in engines._engines.values() if opened.health.state == "resting"]
+    for _ in range(4):
+        before = pair.launches
+        compute(0)
+        assert pair.launches == before + 1
+    assert resting.health.state == "resting"
+
+
+# --- strict
+
+SETTINGS: dict[str, dict[str, Any]] = {"strict": {"strict": True}, "fallback": {"fallback": "error"}}
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "setting"),
+    [
+        *itertools.product(CAUSES, WORK, ["strict"]),
+        *itertools.product([Fault.ERROR], WORK, ["fallback"]),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_strict(npu: Machine, clock: Clock, setting: str, fault: Fault, name: str) -> None:
+    """The error names kernel and cause, nothing wrong comes out, and the process goes on."""
+    work, count = WORK[name]
+    right(work, 0)
+    for position in range(count):
+        npu.inject(fault, after=position)
+        with config.scope(**SETTINGS[setting]), pytest.raises(LaunchError) as raised:
+            right(work, position)
+        assert re.search(r"(concat|get_rows)-\S+ failed on npu: ", str(raised.value)), raised.value
+        assert re.search(CAUSES[fault], str(raised.value))
+        npu.plug_in()
+        clock.now += 100
+        before = npu.launches
+        right(work, 10 + position)
+        assert npu.launches - before == count
+
+
+def test_every_result_that_was_taken_along_is_the_error(npu: Machine) -> None:
+    """As often as somebody looks."""
+    compute(0)
+    with config.scope(strict=True):
+        npu.inject(Fault.ERROR, after=1)
+        pairs = [joined(0, seed)[0] for seed in range(3)]
+        nt.realize(*pairs, wait=False)
+        with pytest.raises(LaunchError, match="ERROR"):
+            nt.synchronize()
+        for _ in range(2):
+            for result in pairs:
+                with pytest.raises(LaunchError, match="ERROR"):
+                    result.numpy()
+    with pytest.raises(LaunchError, match="ERROR"):
+        nt.cat([pairs[0], pairs[0]], 0).numpy()
+    compute(0)
+
+
+def test_errors_are_raised_in_the_thread_that_launched(npu: Machine) -> None:
+    compute(0)
+    compute(1)
+    raised: dict[str, list[str]] = {"first": [], "second": []}
+    launched, failed = threading.Barrier(2), threading.Barrier(2)
+
+    def work(name: str, number: int) -> None:
+        result = joined(number, 1)[0].realize(wait=False)
+        launched.wait(10)
+        if name == "second":
+            failed.wait(10)
+        for _ in range(3):
+            try:
+                nt.synchronize()
+            except LaunchError as error:
+                raised[name].append(str(error))
+        if name == "first":
+            failed.wait(10)
+        assert result.device == "npu"
+
+    npu.inject(Fault.TIMEOUT)
+    with config.scope(strict=True), ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, ("first", "second"), (0, 1)))
+        nt.synchronize()  # Nothing is left for this one.
+    assert [len(texts) for texts in raised.values()] == [1, 1]
+
+
+# --- the check of a kernel's first results
+
+
+@contextmanager
+def checks() -> Iterator[list[Any]]:
+    """What is compared with the CPU meanwhile."""
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
+        yield compared.mock_calls
+
+
+def started_anew() -> None:
+    """As in another process: what is on disk is read again."""
+    selection.reset()
+    gc.collect()
+
+
+def test_each_kernel_is_checked_once_per_driver(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with checks() as compared:
+        for _ in range(2):
+            compute(0)
+            compute(1)
+        assert len(compared) == 2
+        started_anew()
+        compute(0)
+        compute(2)
+        assert len(compared) == 3
+        started_anew()
+        monkeypatch.setattr(bindings, "xrt_version", lambda: "2.99.1")
+        compute(0)
+        assert len(compared) == 4
+
+
+def test_the_check_can_be_left_out(npu: Machine) -> None:
+    with checks() as compared:
+        with config.scope(self_check=False):
+            compute(0)
+        assert not compared
+        started_anew()
+        compute(0)
+        assert len(compared) == 1  # That it ran does not mean that it is right.
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    npu: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setattr(checked, "config", SimpleNamespace(cache_dir=blocked / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(store_directories, "_writable", {})
+    with checks() as compared:
+        with pytest.warns(RuntimeWarning, match="nothing can be written"):
+            compute(0)
+        compute(0)
+        assert len(compared) == 1
+        started_anew()
+        compute(0)
+        assert len(compared) == 1
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"nothing\n\n that is a key\n"])
+def test_a_damaged_list_is_no_list(
+    npu: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(checked, "config", SimpleNamespace(cache_dir=tmp_path))
+    compute(0)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(content)
+    started_anew()
+    with checks() as compared:
+        compute(0)
+        assert len(compared) == 1
+
+
+def test_garbage_at_the_first_use_is_caught(npu: Machine, faults: list[events.DeviceFault]) -> None:
+    npu.inject(Fault.GARBAGE)
+    result, expected = joined(0)
+    with checks() as compared:
+        with warned(faults, r"differs from the CPU's: \d+ of 512 elements differ", outcome=""):
+            np.testing.assert_array_equal(result.numpy(), expected)
+        started_anew()
+        compute(0)
+        assert len(compared) == 2  # It was not noted as right.
+        compute(0)
+        assert len(compared) == 2
+
+
+def test_garbage_at_the_first_use_is_caught_in_a_chain(npu: Machine, faults: list[events.DeviceFault]) -> None:
+    for position in range(3):
+        npu.inject(Fault.GARBAGE, after=position)
+        with warned(faults, "differs from the CPU's", outcome=""):
+            right(several_contexts, position)
+        the_engine().health.recovered()
+        right(several_contexts, 0)
+        started_anew()
+        bindings.xrt_version = lambda position=position: f"2.30.{position}"  # type: ignore[misc]
+
+
+def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: Machine, clock: Clock) -> None:
+    npu.faults = lambda launch: Fault.GARBAGE
+    for _ in range(MOST_FAULTS):
+        with pytest.warns(RuntimeWarning, match="differs from the CPU's"):
+            compute(0)
+        clock.now += 100
+    compute(0)
+    assert npu.launches == MOST_FAULTS
+
+
+def test_strict_garbage_at_the_first_use(npu: Machine) -> None:
+    npu.inject(Fault.GARBAGE)
+    with (
+        config.scope(strict=True),
+        pytest.raises(LaunchError, match=r"concat-\S+ failed on npu: its result differs from the CPU's"),
+    ):
+        compute(0)
+    compute(0)
+    assert npu.launches == 2
+
+
+# --- the device goes away
+
+
+def test_lost_and_back(npu: Machine, clock: Clock, faults: list[events.DeviceFault]) -> None:
+    """Meanwhile the CPU computes, without further warnings; then kernels and values are loaded anew."""
+    kept, expected = joined(0)
+    kept.realize()
+    weights = nt.from_numpy(normal(16, 32))
+    nt.cat([weights, weights], 0).realize()
+    npu.unplug()
+    with warned(faults, "err=-19"):
+        compute(0, 1)
+    for seed in range(3):
+        compute(seed % 2, seed)
+        clock.now += 1
+    assert npu.launches == 2
+    npu.plug_in()
+    clock.now += 100
+    compute(0, 4)
+    compute(1, 5)
+    assert npu.launches == 4
+    with mock.patch.object(buffers, "pack", wraps=pack) as packed:
+        for value, array in ((kept, expected), (weights, weights.numpy())):
+            again = nt.cat([value, value], 0)
+            np.testing.assert_array_equal(again.numpy(), np.concatenate([array, array]))
+            assert again.device == "npu"
+        assert packed.call_count == 2  # What the lost device could reach belongs to no other.
+    assert npu.live_contexts == 3  # Both concatenations are one of 512 elements each.
+
+
+def test_lost_at_once_again(npu: Machine, clock: Clock) -> None:
+    compute(0)
+    for seed in range(6):
+        npu.inject(Fault.LOST)
+        with pytest.warns(RuntimeWarning, match="err=-19"):
+            compute(0, seed)
+        npu.plug_in()
+        clock.now += 100
+    compute(0, 9)
+    before = npu.launches
+    compute(0, 10)
+    assert npu.launches == before + 1, "losing the device is not the kernel's fault"
+
+
+def test_a_value_that_only_a_lost_device_holds(npu: Machine, clock: Clock, driver_sync: None) -> None:
+    """It cannot be had again, and the error says so; whatever the host has seen stays."""
+    seen, expected = joined(0)
+    lost, _ = joined(0, 1)
+    seen.numpy()
+    lost.realize()
+    npu.unplug()
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"on npu cannot be read any more: .*err=-19"):
+            lost.numpy()
+    with (
+        pytest.warns(RuntimeWarning, match=r"concat-\S+ failed on npu: .*err=-19"),
+        pytest.raises(LaunchError, match="cannot be read any more"),
+    ):
+        nt.cat([lost, seen], 1).numpy()
+    np.testing.assert_array_equal(seen.numpy(), expected)
+    npu.plug_in()
+    clock.now += 100
+    with pytest.raises(LaunchError, match="cannot be read any more"):
+        lost.numpy()
+    before = npu.launches
+    compute(0, 3)
+    assert npu.launches == before + 1
+
+
+# --- memory and contexts
+
+
+@pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
+def test_memory_that_is_kept_for_reuse_goes_first(npu: Machine, fault: Fault) -> None:
+    for number in range(6):
+        compute(number)
+    gc.collect()
+    kept = npu.live_bos
+    npu.inject(fault)
+    compute(9)
+    assert npu.live_bos < kept + 4  # Two operands, a result and instructions.
+    assert npu.launches == 7
+
+
+@pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("position", range(4))
+def test_without_memory_the_cpu_computes(
+    npu: Machine, faults: list[events.DeviceFault], fault: Fault, position: int
+) -> None:
+    """For operands, result or instructions; the device is as good as before."""
+    npu.inject(fault, after=position, times=2)
+    with warned(faults, "err=-12|bad_alloc", outcome="the CPU computes"):
+        compute(0)
+    npu.injected.clear()
+    compute(0)
+    compute(1)
+    assert npu.launches == 2
+
+
+def test_full_memory(npu: Machine, faults: list[events.DeviceFault]) -> None:
+    compute(0)
+    kept = [joined(0, seed)[0].realize() for seed in range(4)]
+    npu.devices[0].memory = npu.live_bytes
+    big = nt.from_numpy(normal(256, 64))
+    with warned(faults, "no buffer of", outcome="the CPU computes"):
+        result = nt.cat([big, big], 1)
+        np.testing.assert_array_equal(result.numpy(), np.concatenate([big.numpy()] * 2, 1))
+    assert result.device == "cpu"
+    assert the_engine().health.state == "healthy"
+    with config.scope(strict=True), pytest.raises(LaunchError, match=r"concat-\S+ failed on npu: no buffer of"):
+        nt.cat([big, big], 1).numpy()
+    del kept
+    gc.collect()
+    npu.devices[0].memory = None
+    assert nt.cat([big, big], 1).realize().device == "npu"
+
+
+def test_without_a_context_the_cpu_computes(npu: Machine, clock: Clock, faults: list[events.DeviceFault]) -> None:
+    """Other processes may hold them all."""
+    npu.devices[0].context_limit = 0
+    with warned(faults, r"the driver makes no context: .*err=-28"):
+        compute(0)
+    for _ in range(MOST_FAULTS):
+        clock.now += 100
+        with pytest.warns(RuntimeWarning, match="makes no context"):
+            compute(0)
+    assert npu.launches == 0
+    npu.devices[0].context_limit = 1
+    clock.now += 100
+    compute(0)
+    compute(1)
+    assert npu.launches == 2
+
+
+def test_a_refusal_of_one_context_closes_another(npu: Machine) -> None:
+    compute(0)
+    npu.inject(Fault.CONTEXT)
+    compute(1)
+    assert (npu.live_contexts, npu.launches) == (1, 2)
+
+
+# --- hangs
+
+
+def test_a_launch_gets_the_seconds_of_the_setting(npu: Machine, clock: Clock, faults: list[events.DeviceFault]) -> None:
+    compute(0)
+    npu.inject(Fault.HANG)
+    start = clock.now
+    with config.scope(launch_seconds=3), warned(faults, "no answer within 3 s"):
+        compute(0, 1)
+    assert 3 <= clock.now - start < 3.1
+
+
+def test_blocks_that_a_hanging_launch_may_write_are_not_used_again(npu: Machine) -> None:
+    compute(0)
+    npu.inject(Fault.HANG)
+    result, expected = joined(0, 1)
+    result.realize(wait=False)
+    lease: Any = result._node.value.lease
+    block = lease.block
+    del lease
+    with pytest.warns(RuntimeWarning, match="no answer"):
+        np.testing.assert_array_equal(result.numpy(), expected)
+    for seed in range(4):
+        other = joined(0, seed)[0].realize()
+        assert other._node.value.lease.block is not block
+
+
+def test_many_launches_may_take_longer_together(npu: Machine, clock: Clock) -> None:
+    """Each gets its seconds: what is behind others in the queue waits for them first."""
+    for number in range(5):
+        compute(number)
+    npu.polls = 8
+    for order in (range(5), reversed(range(5))):
+        pairs = [joined(number, number) for number in range(5)]
+        for result, _ in pairs:
+            result.realize(wait=False)
+        assert npu.launches % 5 == 0
+        with mock.patch.object(clock, "shortest", 1.0):
+            for number in order:
+                result, expected = pairs[number]
+                np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.launches == 15
+
+
+def test_many_launches_of_one_context_may_take_longer_together(npu: Machine, clock: Clock) -> None:
+    """Also if the last of them is looked at first."""
+    plans = [[joined(0, seed) for seed in range(count)] for count in (1, 2, 3)]
+    for pairs in plans:
+        nt.realize(*(joined(0, seed)[0] for seed, _ in enumerate(pairs)))
+    npu.polls = 4
+    before = npu.submissions
+    for pairs in plans:
+        nt.realize(*(result for result, _ in pairs), wait=False)
+    assert npu.submissions - before == 5  # One launch; two lists and the last launch of each.
+    with mock.patch.object(clock, "shortest", 1.0):
+        for result, expected in (pair for pairs in reversed(plans) for pair in reversed(pairs)):
+            np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.contexts_made == 1
+
+
+def test_a_long_chain_that_failed_when_devices_were_reset(npu: Machine) -> None:
+    """Each product needs the one before; they are computed one after the other, not one within the other."""
+    w = nt.from_numpy(np.eye(64, dtype=np.float32)[::-1].copy()).to(nt.bfloat16).realize()
+
+    def chain() -> nt.Tensor:
+        value = w
+        for _ in range(200):
+            value = value @ w
+        return value
+
+    with config.scope(self_check=False):
+        expected = chain().numpy()
+        npu.inject(Fault.ERROR)
+        result = chain().realize(wait=False)
+        selection.reset()
+        with pytest.warns(RuntimeWarning, match=r"mul_mat-\S+ failed on npu: .*ERROR"):
+            np.testing.assert_array_equal(result.numpy(), expected)

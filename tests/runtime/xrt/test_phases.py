@@ -1,0 +1,142 @@
+"""Where the time of a launch goes, as listeners hear it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from machine import Fault, Machine
+from npu_values import Clock
+from surface_memory import bo
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.observe.profiling import profile
+from npu_tensor.observe.spans import spans
+from npu_tensor.runtime.npu import notices
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.xrt import engines, npu_engine
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+def ones(rows: int) -> nt.Tensor:
+    return nt.ones(rows, 64).to(nt.bfloat16).realize()
+
+
+def names(phases: tuple[events.Phase, ...] | list[events.Phase]) -> list[str]:
+    return [phase.name for phase in phases]
+
+
+def test_a_launch_converts_syncs_dispatches_and_runs(machine: Machine) -> None:
+    x, y = ones(64), ones(64)
+    heard: list[events.Event] = []
+    with nt.default_device("npu", policy="always"):
+        ((x + x).realize() + x).realize()  # checks both kernels against the CPU
+        with events.listen(heard.append):
+            first = (y + y).realize()
+            second = (first + y).realize()
+            assert second.tolist() == [[3.0] * 64] * 64
+    found = spans(heard)
+    one, two = found.runs
+    # Operands; the context, what is to be seen there, and the launch. The first result stays where it is.
+    assert names(one.event.phases) == ["convert", "convert", "dispatch", "sync", "dispatch", "run"]
+    assert names(two.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
+    for run in found.runs:
+        assert run.event.device == "npu"
+        assert 0 < sum(phase.seconds for phase in run.event.phases) <= run.event.seconds
+        assert all(run.event.start <= phase.when <= run.event.when for phase in run.event.phases)
+    assert names(found.fetches)[0] == "sync"
+    assert all(phase.when > two.event.when for phase in found.fetches)
+
+
+def test_results_and_syncs_are_the_same_with_and_without_a_listener(machine: Machine) -> None:
+    counts = []
+    for observe in (False, False, True):  # The first run checks the kernels against the CPU.
+        x, y = ones(64), ones(64)
+        with (
+            nt.default_device("npu", policy="always"),
+            mock.patch.object(bo, "sync", autospec=True, side_effect=bo.sync) as syncs,
+            profile() if observe else nullcontext(),
+        ):
+            assert ((x + y) * x).tolist() == [[2.0] * 64] * 64
+        counts.append(syncs.call_count)
+    assert counts[1] == counts[2] > 0
+
+
+def test_threads_hear_of_their_own_launches(machine: Machine) -> None:
+    inputs = [ones(64) for _ in range(3)]
+    with nt.default_device("npu", policy="always"):
+        (inputs[0] + inputs[1]).realize()
+        with profile() as p:
+
+            def work(x: nt.Tensor) -> None:
+                for _ in range(10):
+                    (x + x).realize()
+
+            threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    rows = [row for row in p.by("op") if row.name == "add"]
+    assert sum(row.runs for row in rows) == 30
+    assert all(row.dispatch > 0 and row.run > 0 for row in rows)
+
+
+def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ones(64)
+    with nt.default_device("npu", policy="always"):
+        (x + x).realize()
+        (opened,) = engines._engines.values()
+        abandon, began = opened._abandon, []
+
+        def abandoned(*launches: Launch) -> None:
+            began.append(time.perf_counter())
+            abandon(*launches)
+
+        monkeypatch.setattr(opened, "_abandon", abandoned)
+        machine.inject(Fault.ERROR)
+        heard: list[events.Event] = []
+        with events.listen(heard.append), pytest.warns(RuntimeWarning, match="the CPU computes"):
+            assert (x + x).tolist() == [[2.0] * 64] * 64
+    (run,) = spans(heard).runs
+    before = [phase for phase in run.event.phases if phase.when <= began[0]]
+    assert names(before)[-1] == "run"
+    assert "run" not in names(run.event.phases[len(before) :])
+
+
+class Waiting(SimpleNamespace):
+    """A batch that ends at `ends`. behind: the one it waits for, from second 2 on."""
+
+    def state(self) -> int:
+        return COMPLETED if self.clock.now >= self.ends else min(PENDING)
+
+    def late(self, progress: float) -> bool:
+        return self.behind is not None and self.clock.now >= 2 and self.behind.phase == "running"
+
+    def pause(self, since: float) -> None:
+        self.clock.now += 1
+
+
+def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(npu_engine, "time", clock)
+    monkeypatch.setattr(notices, "time", clock)
+    first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
+    second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
+    waits: Any = NpuEngine.__new__(NpuEngine)
+    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
+    waits._complete = lambda batch: setattr(batch, "phase", "done")
+    with events.listen(lambda event: None):
+        waits.wait(second)
+    assert (first.phase, second.phase, clock.now) == ("done", "done", 5)
+    # Until it looks at what is before it, then that one, then the rest.
+    assert [phase.seconds for phase in waits.notices._events] == [2, 2, 1]

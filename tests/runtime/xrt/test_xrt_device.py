@@ -1,0 +1,808 @@
+"""The XRT device from end to end, on the stand-in for pyxrt: results, contexts, buffers, submissions, reasons."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import npu_images
+import numpy as np
+import pytest
+from backend import StandinBackend
+from machine import Machine, Npu
+from npu_values import BF16, Array, as_float, close, errors_of, joined, normal, recorded
+from surface_memory import bo
+
+import npu_tensor as nt
+from npu_tensor import kernels
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import DeviceError, DimensionError
+from npu_tensor.events import CacheHit, ContextClosed, ContextOpened, Fallback
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.planner import selection
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.npu.kernel_name import kernel_name
+from npu_tensor.runtime.npu.packing import pack
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact, Request
+from npu_tensor.runtime.xrt import buffers, engines, keepalive
+from npu_tensor.runtime.xrt import xrt_device as device
+from npu_tensor.runtime.xrt.keepalive import KeepAlive
+from npu_tensor.task import Task
+
+pytestmark = [
+    pytest.mark.usefixtures("_unchecked"),
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+]
+
+
+@pytest.fixture
+def either(request: pytest.FixtureRequest) -> Machine:
+    """An NPU of the generation that the test names."""
+    found: Machine = request.getfixturevalue("first_generation" if request.param == "npu1" else "machine")
+    return found
+
+
+@pytest.fixture
+def npu(machine: Machine) -> Iterator[Machine]:
+    """An NPU of the second generation, as the default device."""
+    with nt.default_device("npu"):
+        yield machine
+
+
+# --- every kernel family
+
+
+def _softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    normalised: Array = powers / powers.sum(-1, keepdims=True)
+    return normalised
+
+
+def _rotated(x: Array, positions: Array) -> Array:
+    pairs = x[..., 0::2] + 1j * x[..., 1::2]
+    dims = x.shape[-1]
+    angles = positions[:, None, None] * 10000.0 ** (-np.arange(0, dims, 2) / dims)
+    pairs = pairs * np.exp(1j * angles)
+    return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
+
+
+X, Y, ROW = normal(24, 64), normal(24, 64, seed=1), normal(64, seed=2)
+WEIGHTS, POSITIONS = normal(48, 64, seed=3), np.arange(24, dtype=np.int32)
+CHOSEN = np.random.default_rng(4).permutation(24).astype(np.int32)
+
+Example = tuple[str, Callable[..., nt.Tensor], Callable[..., Array], tuple[Array, ...]]
+"""The family, what is computed, NumPy's version of that in float64, and the operands."""
+
+FAMILIES: dict[str, Example] = {
+    "map": ("elementwise", lambda x: (x * 2 + 1).relu(), lambda x: np.maximum(x * 2 + 1, 0), (X,)),
+    "softmax": ("rowwise", lambda x: x.softmax(-1), _softmax, (X,)),
+    "product": ("gemm", lambda x, w: nt.matmul(x, w.T), lambda x, w: x @ w.T, (X, WEIGHTS)),
+    "transposition": ("movement", lambda x: x.T.contiguous(), lambda x: x.T, (X,)),
+    "concatenation": ("movement", lambda x, y: nt.cat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), (X, Y)),
+    "rotation": ("rope", lambda x, at: nt.rope(x, at), _rotated, (X[:, None], POSITIONS)),
+    "rows": ("get_rows", lambda x, at: x.index_select(0, at), lambda x, at: x[at.astype(int)], (X, CHOSEN)),
+}
+
+VARIANTS: dict[str, Example] = {
+    "broadcast": ("elementwise", lambda x, row: x - row, lambda x, row: x - row, (X, ROW)),
+    "column sums": ("rowwise", lambda x: x.sum(0), lambda x: x.sum(0), (X,)),
+    "row times matrix": ("rowwise", lambda row, w: nt.mul_mat(w, row), lambda row, w: row @ w.T, (ROW[None], WEIGHTS)),
+}
+
+
+@pytest.mark.parametrize(
+    ("either", "case"),
+    [*itertools.product(["npu1", "npu2"], FAMILIES), *itertools.product(["npu2"], VARIANTS)],
+    indirect=["either"],
+)
+def test_families(either: Machine, case: str) -> None:
+    """Twice: the first launch of a kernel is checked on its own, the others are not."""
+    family, compute, expected, operands = (FAMILIES | VARIANTS)[case]
+    with nt.default_device("npu"):
+        for factor in (1, -0.5):
+            given = [array if array.dtype == np.int32 else array * array.dtype.type(factor) for array in operands]
+            result = compute(*map(nt.from_numpy, given))
+            rows = nt.explain(result)
+            assert [row.kernel for row in rows if row.predicted is not None] == [family], rows
+            assert "cpu" not in {row.device for row in rows}, rows
+            close(result, expected(*map(as_float, given)))
+            assert result.device == "npu"
+    assert either.launches == 2
+    assert not errors_of(either)
+
+
+# --- contexts
+
+
+class Loading:
+    """Which contexts were opened and closed meanwhile, by the number of the kernel that `joined` makes."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.seen: list[Any] = []
+
+    def compute(self, number: int, seed: int = 0) -> None:
+        result, expected = joined(number, seed)
+        with recorded(ContextOpened, ContextClosed) as seen:
+            np.testing.assert_array_equal(result.numpy(), expected)
+        opened = [event.kernel for event in seen if isinstance(event, ContextOpened)]
+        assert len(opened) <= 1
+        self.names |= dict.fromkeys(opened, number)
+        self.seen += seen
+
+    def taken(self) -> list[tuple[str, int, int]]:
+        """What happened since this was asked for last: how many contexts there are afterwards comes last."""
+        found = [
+            ("open" if isinstance(event, ContextOpened) else "close", self.names[event.kernel], event.contexts)
+            for event in self.seen
+        ]
+        self.seen = []
+        return found
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.EINVAL])
+def test_the_context_that_was_used_longest_ago_goes(npu: Machine, refusal: int) -> None:
+    npu.devices[0].context_limit, npu.devices[0].refusal = 3, refusal
+    loading = Loading()
+    for number in (0, 1, 2, 0):
+        loading.compute(number)
+    assert loading.taken() == [("open", 0, 1), ("open", 1, 2), ("open", 2, 3)]
+    loading.compute(3)
+    assert loading.taken() == [("close", 1, 2), ("open", 3, 3)]
+    for number in (2, 0, 3):
+        loading.compute(number, seed=1)
+    assert loading.taken() == []
+    loading.compute(1)
+    assert loading.taken() == [("close", 2, 2), ("open", 1, 3)]
+    assert (npu.contexts_made, npu.live_contexts) == (5, 3)
+    assert not errors_of(npu)
+
+
+@pytest.mark.parametrize(("npus", "limit"), [("npu1", 6), ("npu2", 16)], indirect=["npus"])
+def test_as_many_contexts_are_kept_as_the_driver_allows(npus: Machine, limit: int) -> None:
+    """On the first generation all go to make room for one: what is left of the others would fail."""
+    loading = Loading()
+    for number in range(limit):
+        loading.compute(number)
+    assert npus.live_contexts == limit
+    loading.taken()
+    loading.compute(limit)
+    given_up = limit if limit == 6 else 1
+    closed = [("close", number, limit - 1 - number) for number in range(given_up)]
+    assert loading.taken() == [*closed, ("open", limit, limit - given_up + 1)]
+    for number in range(limit + 1):
+        loading.compute(number, seed=1)
+    assert npus.live_contexts <= limit
+    assert not errors_of(npus)
+
+
+def test_no_more_contexts_are_kept_than_the_setting_says(npu: Machine) -> None:
+    loading = Loading()
+    with config.scope(max_contexts=2):
+        for number in (0, 1, 2):
+            loading.compute(number)
+    assert loading.taken()[-2:] == [("close", 0, 1), ("open", 2, 2)]
+    assert npu.live_contexts == 2
+
+
+@pytest.mark.parametrize("npus", ["npu1", "npu2"], indirect=True)
+def test_contexts_go_only_when_what_runs_in_them_has_ended(npus: Machine) -> None:
+    npus.polls = 3
+    npus.devices[0].context_limit = 2  # One that goes only later would be one too many.
+    with config.scope(max_contexts=2):
+        pairs = [joined(number % 5, seed=number) for number in range(15)]
+        for result, _ in pairs:
+            result.realize(wait=False)
+        for result, expected in reversed(pairs):
+            np.testing.assert_array_equal(result.numpy(), expected)
+    assert npus.launches == 15
+    assert npus.live_contexts <= 2
+    assert not errors_of(npus)
+
+
+def test_a_context_holds_nothing_of_the_driver_when_it_is_gone(npu: Machine) -> None:
+    """Instructions, runs and lists of runs go with it; the buffers of values stay in the pool."""
+    with config.scope(max_contexts=1):
+        before = 0
+        for round in range(6):
+            for number in range(3):
+                nt.realize(*(joined(number, seed)[0] for seed in range(3)))
+            if round == 2:
+                before = npu.live_bos
+        assert npu.live_bos == before
+        assert npu.live_contexts == 1
+
+
+@pytest.fixture
+def npus(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """An NPU of the generation that the test names, as the default device."""
+    found: Machine = request.getfixturevalue("first_generation" if request.param == "npu1" else "machine")
+    with nt.default_device("npu"):
+        yield found
+
+
+def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
+    """They are laid out and synced once, whatever runs between."""
+    weights = nt.from_numpy(normal(64, 640))
+    synced: Counter[int] = Counter()
+    sync = bo.sync
+
+    def counting(self: Any, direction: Any) -> None:
+        synced[self.size()] += 1
+        sync(self, direction)
+
+    with (
+        config.scope(max_contexts=1),
+        mock.patch.object(bo, "sync", counting),
+        mock.patch.object(buffers, "pack", wraps=pack) as packed,
+    ):
+        for round in range(3):
+            for columns in (2, 4, 6):
+                other = normal(64, columns, seed=round)
+                result = nt.cat([weights, nt.from_numpy(other)], 1)
+                np.testing.assert_array_equal(result.numpy(), np.concatenate([weights.numpy(), other], 1))
+    assert npu.contexts_made == 9
+    assert synced[weights.nbytes] == 1
+    assert packed.call_count == 1 + 9
+
+
+# --- what is checked before a launch
+
+
+def test_a_file_that_declares_fewer_arguments_is_not_launched(npu: Machine) -> None:
+    result, expected = joined(0)
+    arguments = property(lambda image: image.first_buffer + 1)
+    with (
+        mock.patch.object(npu_images.Image, "arguments", arguments),
+        pytest.warns(RuntimeWarning, match="has 3 host buffers, and its file declares 1; the CPU computes"),
+    ):
+        np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.launches == 0
+    # It stays so: the file does not get better.
+    again, expected = joined(0, seed=1)
+    with recorded(Fallback) as seen:
+        np.testing.assert_array_equal(again.numpy(), expected)
+    assert "its file declares 1" in seen[0].reason
+    other, expected = joined(1)
+    np.testing.assert_array_equal(other.numpy(), expected)
+    assert npu.launches == 1
+
+
+class Altered:
+    """A kernel library that gives out other artefacts than it has."""
+
+    def __init__(self, library: KernelLibrary, alter: Callable[[Request, Artifact], Artifact]) -> None:
+        self._library = library
+        self._alter = alter
+        self.backend = library.backend
+        self.prepare = library.prepare
+
+    def find(self, request: Request) -> Artifact:
+        return self._alter(request, self._library.find(request))
+
+
+@pytest.fixture
+def alter(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> Callable[..., None]:
+    """Let the device get altered artefacts."""
+
+    def begin(change: Callable[[Request, Artifact], Artifact]) -> None:
+        altered = Altered(standin_library, change)
+        monkeypatch.setattr(device, "library", lambda: altered)
+
+    return begin
+
+
+def _as_made_for(arch: str, artifact: Artifact) -> Artifact:
+    description = artifact.description
+    return artifact._replace(description={**description, "made_from": {**description["made_from"], "arch": arch}})
+
+
+def test_an_artefact_for_another_array_is_refused(npu: Machine, alter: Callable[..., None]) -> None:
+    alter(lambda request, artifact: _as_made_for("aie2", artifact))
+    result, expected = joined(0)
+    row = nt.explain(result)[-1]
+    assert row.device == "cpu"
+    assert re.search("is made for aie2, and this NPU is aie2p", row.why)
+    np.testing.assert_array_equal(result.numpy(), expected)
+    assert (npu.launches, npu.contexts_made) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [("zeros", "its result differs from the CPU's"), ("error", "state ERROR"), ("timeout", "state TIMEOUT")],
+)
+def test_an_artefact_for_another_array_that_says_otherwise_gives_no_wrong_values(
+    npu: Machine,
+    alter: Callable[..., None],
+    standin_library: KernelLibrary,
+    monkeypatch: pytest.MonkeyPatch,
+    does: Any,
+    says: str,
+) -> None:
+    npu.wrong_arch = does
+    older: list[Artifact] = []
+    alter(lambda request, artifact: artifact._replace(files=older[0].files))
+    claim = kernels.claim
+
+    def claim_both(task: Task, target: Target) -> Any:
+        offer = claim(task, Target(ARRAYS["aie2"], 4))
+        assert isinstance(offer, Offer)
+        older.append(standin_library.find(Request(kernel_name(task), offer.design())))
+        return claim(task, target)
+
+    monkeypatch.setattr(kernels, "claim", claim_both)
+    result, expected = joined(0)
+    with pytest.warns(RuntimeWarning, match=says):
+        np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.launches == 1
+
+
+# --- runtime parameters, full ELFs
+
+
+def test_numbers_are_patched_for_every_run(npu: Machine) -> None:
+    """Also while the run with the last ones is under way: what comes of it needs its own."""
+    x = nt.from_numpy(X)
+    npu.polls = 3
+    pairs = [((x * factor + (1 - factor)).relu(), factor) for factor in (2.0, -0.5, 3.0, 3.0, 0.25)]
+    for result, _ in pairs:
+        result.realize(wait=False)
+    assert pairs[-1][0]._node.value.pending
+    for result, factor in pairs:
+        close(result, np.maximum(as_float(X) * factor + (1 - factor), 0))
+    assert (npu.launches, npu.contexts_made) == (5, 1)
+    assert not errors_of(npu)
+
+
+def test_two_steps_of_one_plan_have_numbers_of_their_own(npu: Machine) -> None:
+    """They share a context and are submitted together."""
+    x, y = nt.from_numpy(X), nt.from_numpy(Y)
+    for a, b in ((2.0, 3.0), (-1.0, 0.5), (-1.0, 7.0)):
+        before = npu.launches
+        results = (x * a + 1).relu(), (y * b + 1).relu()
+        nt.realize(*results)
+        close(results[0], np.maximum(as_float(X) * a + 1, 0))
+        close(results[1], np.maximum(as_float(Y) * b + 1, 0))
+        assert npu.launches - before == 2
+    assert npu.contexts_made == 1
+
+
+def formats(machine: Machine) -> set[str]:
+    """Of what is loaded."""
+    return {core.image.format for npu in machine.devices for reference in npu.cores if (core := reference())}
+
+
+def test_full_elfs(npu: Machine) -> None:
+    """Where they are asked for, for kernels without runtime parameters; both kinds side by side."""
+    with config.scope(kernel_format="elf"):
+        for seed in range(2):
+            pairs = [joined(number, seed) for number in (20, 21)]
+            nt.realize(*(result for result, _ in pairs))
+            for result, expected in pairs:
+                np.testing.assert_array_equal(result.numpy(), expected)
+                assert result.device == "npu"
+        assert formats(npu) == {"elf"}
+        close((nt.from_numpy(X) * 2 + 1).relu(), np.maximum(as_float(X) * 2 + 1, 0))
+    assert formats(npu) == {"elf", "xclbin"}
+    assert npu.launches == 5
+    assert not errors_of(npu)
+
+
+# --- submissions
+
+
+def test_consecutive_kernels_of_one_context_are_submitted_together(npu: Machine) -> None:
+    """All but the last of at most 25 as a list, which XRT submits at once, and the last one by itself."""
+    at = nt.from_numpy(CHOSEN)
+
+    def chain(length: int, seed: int) -> None:
+        value = nt.from_numpy(values := normal(24, 64, seed=seed))
+        for _ in range(length):
+            value, values = value.index_select(0, at), values[CHOSEN]
+        np.testing.assert_array_equal(value.numpy(), values)
+
+    chain(1, 0)  # Compared with the CPU by itself.
+    for length, submissions in ((1, 1), (2, 2), (25, 2), (30, 4)):
+        for seed in (1, 2):
+            before = npu.launches, npu.submissions, npu.contexts_made
+            chain(length, seed)
+            assert npu.launches - before[0] == length
+            assert npu.submissions - before[1] == submissions
+            assert npu.contexts_made == before[2] == 1
+    assert not errors_of(npu)
+
+
+def test_kernels_of_different_contexts_wait_for_each_other(npu: Machine) -> None:
+    """The stand-in runs nothing in a context before somebody asks there."""
+    npu.polls = 2
+    at = nt.from_numpy(CHOSEN)
+    for seed in range(3):
+        values = normal(24, 64, seed=seed)
+        value = nt.from_numpy(values)
+        for _ in range(4):
+            value = nt.cat([value.index_select(0, at), value], 0).reshape(2, 24, 64)[0]
+            value = nt.cat([value[:12], value[12:] * 2], 0)
+            values = np.concatenate([values[CHOSEN][:12], values[CHOSEN][12:] * BF16.type(2)])
+        rows = [row for row in nt.explain(value) if row.predicted is not None]
+        assert {row.device for row in rows} == {"npu"}
+        value.realize(wait=False)
+        np.testing.assert_array_equal(value.numpy(), values)
+    assert npu.contexts_made >= 3
+    assert not errors_of(npu)
+
+
+def test_asynchronous(npu: Machine) -> None:
+    joined(0)[0].realize()
+    npu.polls = 5
+    polled = npu.state_polls
+    pairs = [joined(0, seed) for seed in range(3)]
+    for result, _ in pairs:
+        assert result.realize(wait=False) is result
+        assert result.device == "npu"
+    assert npu.launches == 4
+    buffers: list[Any] = [result._node.value for result, _ in pairs]
+    assert buffers[-1].pending
+    nt.synchronize()
+    assert not any(buffer.pending for buffer in buffers)
+    assert npu.state_polls > polled
+    assert npu.from_device == 1  # Of the first launch, which was compared with the CPU.
+    for result, expected in pairs:
+        np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.from_device == 4
+
+
+def test_begun_before_anybody_waits(npu: Machine) -> None:
+    joined(0)[0].realize()
+    polled, npu.polls = npu.state_polls, 5
+    result, expected = joined(0, 1)
+    result.realize(wait=False)
+    assert (npu.launches, npu.state_polls) == (2, polled)
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_values_stay_on_the_npu_until_somebody_looks(npu: Machine) -> None:
+    at = nt.from_numpy(CHOSEN)
+    nt.from_numpy(Y).index_select(0, at).realize()
+    value = nt.from_numpy(X).index_select(0, at).realize()
+    before = npu.to_device, npu.from_device
+    for _ in range(3):
+        value = value.index_select(0, at).realize()
+        assert value.device == "npu"
+    # Blocks that are new are synced before the NPU writes them; no value is.
+    assert npu.from_device == before[1]
+    assert npu.to_device - before[0] <= 3
+    expected = X[CHOSEN][CHOSEN][CHOSEN][CHOSEN]
+    np.testing.assert_array_equal(value.numpy(), expected)
+    np.testing.assert_array_equal(value.numpy(), expected)
+    assert npu.from_device == before[1] + 1
+    assert not errors_of(npu)
+
+
+def test_a_value_outlives_the_device(npu: Machine) -> None:
+    result, expected = joined(0)
+    result.realize(wait=False)
+    view = result.numpy()
+    other, also = joined(1)
+    other.realize(wait=False)
+    selection.reset()
+    np.testing.assert_array_equal(view, expected)
+    np.testing.assert_array_equal(other.numpy(), also)
+    assert npu.live_contexts == 0
+
+
+# --- operands whose host buffer differs from the tensor
+
+
+def test_views_paddings_and_other_dtypes(npu: Machine) -> None:
+    """Of values of the host, and of values that the NPU holds."""
+    uri = "npu?float32=bfloat16"
+    with nt.default_device(uri):
+        half = normal(40, 67, dtype=np.float16)
+        rounded = as_float(half.astype(BF16))
+        held = (nt.from_numpy(half) * 2 + 1).realize()
+        assert (held.dtype, held.device) == (nt.float16, uri)
+        for source, values in ((nt.from_numpy(half), rounded), (held, as_float((rounded * 2 + 1).astype(BF16)))):
+            for result, expected in (
+                (source[1::2, 3:] * 2 + 1, values[1::2, 3:] * 2 + 1),
+                (source.T[5:] * 2 + 1, values.T[5:] * 2 + 1),
+            ):
+                row = nt.explain(result)[-1]
+                assert row.device == uri, row.why
+                close(result, expected)
+        close(held, rounded * 2 + 1)
+    assert not errors_of(npu)
+
+
+def test_indices_of_64_bits(npu: Machine) -> None:
+    result = nt.from_numpy(X).index_select(0, nt.from_numpy(CHOSEN.astype(np.int64)))
+    assert nt.explain(result)[-1].device == "npu"
+    np.testing.assert_array_equal(result.numpy(), X[CHOSEN])
+
+
+@pytest.mark.parametrize("wrong", [24, -25, 1 << 30])
+def test_indices_out_of_range_are_found_before_the_launch(npu: Machine, wrong: int) -> None:
+    x = nt.from_numpy(X)
+    x.index_select(0, nt.from_numpy(CHOSEN)).realize()
+    launches = npu.launches
+    indices = CHOSEN.copy()
+    indices[3] = wrong
+    result = x.index_select(0, nt.from_numpy(indices))
+    with pytest.raises(DimensionError, match=f"out of range.*{wrong}.*{Path(__file__).name}"):
+        result.numpy()
+    assert npu.launches == launches
+    np.testing.assert_array_equal(x.index_select(0, nt.from_numpy(CHOSEN)).numpy(), X[CHOSEN])
+
+
+# --- reasons and settings
+
+
+def _only_on_cpu(result: nt.Tensor) -> str:
+    (row,) = [row for row in nt.explain(result) if row.predicted is not None or row.device == "cpu"]
+    assert row.device == "cpu"
+    return row.why
+
+
+def test_without_mlir_aie_the_reason_is_named(npu: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "library", lambda: KernelLibrary(IronBackend()))
+    result, expected = joined(0)
+    assert "no compiler: No module named 'aie'" in _only_on_cpu(result)
+    np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.launches == 0
+
+
+def test_without_building_only_known_kernels_run(npu: Machine) -> None:
+    joined(30)[0].realize()
+    selection.reset_plans()
+    with config.scope(jit=False):
+        assert nt.explain(joined(30)[0])[-1].device == "npu"
+        result, expected = joined(31)
+        assert "building is off (NPU_TENSOR_JIT=off)" in _only_on_cpu(result)
+        np.testing.assert_array_equal(result.numpy(), expected)
+    assert npu.launches == 1
+
+
+def test_the_cpu_can_be_forbidden(npu: Machine) -> None:
+    with config.scope(fallback="error"):
+        with pytest.raises(DeviceError, match="argsort does not run on npu: no NPU kernel for this op"):
+            nt.from_numpy(X).argsort().realize()
+        result, expected = joined(0)
+        np.testing.assert_array_equal(result.numpy(), expected)
+        assert result.device == "npu"
+
+
+def test_precompiled_kernels(npu: Machine, tmp_path: Path, standin_library: KernelLibrary) -> None:
+    """They are taken where nothing can be built or found in the cache, and the reason names them."""
+    found: list[Artifact] = []
+
+    def note(request: Request, artifact: Artifact) -> Artifact:
+        found.append(artifact)
+        return artifact
+
+    with mock.patch.object(device, "library", return_value=Altered(standin_library, note)):
+        joined(0)[0].realize()
+    directory = tmp_path / "ready" / "aie2p"
+    directory.mkdir(parents=True)
+    for suffix, path in found[0].files.items():
+        shutil.copy(path, directory / f"mine{suffix}")
+    files = {suffix: found[0].description["files"][suffix] for suffix in found[0].files}
+    (directory / "mine.json").write_text(json.dumps({**found[0].description, "files": files}), "utf-8")
+    selection.reset()
+    ready = KernelLibrary(StandinBackend())
+    settings = config.scope(kernel_dirs=(tmp_path / "ready",), jit=False, cache_path=str(tmp_path / "empty"))
+    with settings, mock.patch.object(device, "library", return_value=ready), recorded(CacheHit) as hits:
+        result, expected = joined(0, 1)
+        assert "precompiled as" in nt.explain(result)[-1].why
+        np.testing.assert_array_equal(result.numpy(), expected)
+        assert result.device == "npu"
+        assert "building is off" in _only_on_cpu(joined(1)[0])
+    assert str(tmp_path / "ready") in hits[0].where
+
+
+# --- several URIs, no NPU
+
+
+@contextmanager
+def used(uris: str) -> Iterator[None]:
+    """Devices as the default ones, opened at once."""
+    with nt.default_device(uris):
+        selection.accelerators(selection.current())
+        yield
+
+
+@pytest.fixture
+def pair(machine: Machine) -> Machine:
+    """A second NPU of the same kind."""
+    machine.devices.append(Npu(bdf="0000:c7:00.1"))
+    return machine
+
+
+@pytest.mark.filterwarnings("ignore:the ordinals of NPUs may change")
+def test_the_first_of_several_devices_that_takes_an_op_computes_it(pair: Machine) -> None:
+    with nt.default_device("npu:1?float32=exact,npu:0?float32=emulate"):
+        both = [(nt.from_numpy(X.astype(dtype)) * 2 + 1).relu() for dtype in (BF16, np.float32)]
+        assert [nt.explain(result)[-1].device for result in both] == ["npu:1?float32=exact", "npu:0?float32=emulate"]
+        for result in both:
+            close(result, np.maximum(as_float(X) * 2 + 1, 0))
+    assert all(len(npu.cores) == 1 for npu in pair.devices)
+
+
+def test_values_pass_from_one_device_to_the_other(pair: Machine) -> None:
+    pair.polls = 2
+    with nt.default_device("npu://0000:c6:00.1"):
+        first, expected = joined(0)
+        first.realize(wait=False)
+    with nt.default_device("npu://0000:c7:00.1"):
+        second = nt.cat([first, first], 1).realize(wait=False)
+        assert [value.device for value in (first, second)] == ["npu://0000:c6:00.1", "npu://0000:c7:00.1"]
+        np.testing.assert_array_equal(second.numpy(), np.concatenate([expected, expected], 1))
+    assert [npu.cores != set() for npu in pair.devices] == [True, True]
+    assert not errors_of(pair)
+
+
+@pytest.mark.filterwarnings("ignore:the ordinals of NPUs may change")
+def test_a_device_that_is_not_there_is_left_out_of_a_list(machine: Machine) -> None:
+    with ExitStack() as stack:
+        with pytest.warns(RuntimeWarning, match="left out: npu:5: device ordinal 5 out of range; 1 NPU devices"):
+            stack.enter_context(used("npu:5,npu"))
+        result, expected = joined(0)
+        np.testing.assert_array_equal(result.numpy(), expected)
+        assert result.device == "npu"
+
+
+def test_one_npu_by_two_names_is_one_device(machine: Machine) -> None:
+    with nt.default_device("npu"):
+        value, expected = joined(0)
+        value.realize()
+    before = machine.from_device
+    with nt.default_device("xdna://0000:c6:00.1"):
+        again = nt.cat([value, value], 1).realize()
+    assert machine.from_device == before + 1  # The self-check reads the result, and nobody the operand.
+    np.testing.assert_array_equal(again.numpy(), np.concatenate([expected, expected], 1))
+
+
+def test_without_pyxrt_the_cpu_computes_and_one_warning_says_why(tmp_path: Path) -> None:
+    """In a process as users start it: the setting is read when the first value is needed."""
+    program = (
+        "import npu_tensor as nt\n"
+        "print((nt.tensor([1.0, -2.0]) * 3).tolist())\n"
+        "print((nt.tensor([1.0, -2.0]) * 4).tolist())\n"
+        "print(nt.explain(nt.tensor([1.0]) + 2)[0].device)\n"
+    )
+    (tmp_path / "pyxrt.py").write_text("raise ImportError('libxrt_coreutil.so.2: cannot open shared object file')\n")
+    environment = os.environ | {"NPU_TENSOR_DEVICE": "npu", "PYTHONPATH": str(tmp_path), "NPU_TENSOR_XRT_PATH": ""}
+    environment |= {"NPU_TENSOR_CACHE_DIR": str(config.cache_dir)}
+    finished = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split("\n")[:3] == ["[3.0, -6.0]", "[4.0, -8.0]", "cpu"]
+    assert finished.stderr.count("RuntimeWarning") == 1
+    assert "left out: NPU_TENSOR_DEVICE" in finished.stderr or "left out: npu: there is no NPU" in finished.stderr
+    assert "npu-tensor doctor" in finished.stderr
+
+
+# --- power
+
+
+class Touched:
+    """A device that notes when it is touched, by a clock that `wait` moves."""
+
+    def __init__(self, launches: dict[float, float], fails: bool = False) -> None:
+        self.now = 100.0
+        self.latest = 100.0
+        self.launches = launches
+        self.fails = fails
+        self.touches: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        self.latest = self.launches.get(self.now, self.latest)
+        return self.now >= 130
+
+    def touch(self) -> None:
+        self.touches.append(self.now)
+        if self.fails:
+            raise RuntimeError("the device is gone")
+        self.latest = self.now
+
+
+def kept_awake(touched: Touched, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock = mock.Mock(monotonic=lambda: touched.now)
+    monkeypatch.setattr(keepalive, "time", clock)
+    keeper = KeepAlive(touched.touch, lambda: touched.latest, seconds, touched.wait)
+    keeper._thread.join()
+    keeper.stop()
+    return touched.touches
+
+
+def test_keepalive_touches_an_idle_device_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the power gate closes after 8 s, and not for touching it."""
+    touches = kept_awake(Touched({}), 12, monkeypatch)
+    assert touches
+    assert touches[-1] < 112
+    pauses = np.diff([100, *touches])
+    assert pauses.max() < 8
+    assert pauses.min() >= 2
+
+
+def test_keepalive_counts_from_the_last_launch_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    touches = kept_awake(Touched({110.0: 109.5}), 12, monkeypatch)
+    assert 112 < touches[-1] < 121.5
+    assert 110.0 not in touches  # It was used half a second before.
+
+
+def test_keepalive_ends_when_the_device_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(kept_awake(Touched({}, fails=True), 12, monkeypatch)) == 1
+
+
+def test_keepalive_runs_what_is_loaded_on_buffers_of_its_own(machine: Machine) -> None:
+    with nt.default_device("npu?keepalive=60"):
+        result, expected = joined(0)
+        result.realize()
+        opened = engines._engines[0]
+        thread = opened.keepalive._thread
+        opened.touch()
+        assert machine.launches == 2
+        np.testing.assert_array_equal(result.numpy(), expected)
+        result = joined(0, 1)[0].realize(wait=False)
+        opened.touch()  # It is busy.
+        assert machine.launches == 3
+    selection.reset()
+    assert opened.keepalive is None
+    assert not thread.is_alive()
+
+
+def test_a_device_in_use_can_be_kept_awake(npu: Machine) -> None:
+    joined(0)[0].realize()
+    assert engines._engines[0].keepalive is None
+    with used("npu?keepalive=60"):
+        assert engines._engines[0].keepalive is not None
+
+
+@pytest.fixture
+def xrt_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """XRT's tool, which notes how it was called and then does what a line of shell says."""
+
+    def install(line: str) -> Path:
+        tool, called = tmp_path / "xrt-smi", tmp_path / "called"
+        tool.write_text(f'#!/bin/sh\necho "$@" >> {called}\n{line}\n')
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        return called
+
+    return install
+
+
+def test_the_power_mode_is_asked_for_once(machine: Machine, xrt_smi: Callable[[str], Path]) -> None:
+    called = xrt_smi("exit 0")
+    with nt.default_device("npu?power=high"):
+        joined(0)[0].realize()
+        joined(1)[0].realize()
+    assert called.read_text() == "configure --device 0000:c6:00.1 --pmode performance\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [("echo 'Permission denied' >&2; exit 1", "exit code 1: Permission denied"), ("exit 3", "exit code 3")],
+)
+def test_work_goes_on_in_any_power_mode(machine: Machine, xrt_smi: Callable[[str], Path], line: str, says: str) -> None:
+    xrt_smi(line)
+    with ExitStack() as stack:
+        with pytest.warns(RuntimeWarning, match=f"0000:c6:00.1 is not turbo: {says}"):
+            stack.enter_context(used("npu?power=turbo"))
+        result, expected = joined(0)
+        np.testing.assert_array_equal(result.numpy(), expected)
+        assert result.device.startswith("npu")

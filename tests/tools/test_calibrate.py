@@ -1,0 +1,157 @@
+"""npu-tensor calibrate on the processor: what it keeps, prints and refuses. No figure is judged: machines differ."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import npu_tensor as nt
+from npu_tensor.cli.calibrate import calibrate as command
+from npu_tensor.config import config
+from npu_tensor.errors import NpuTensorError
+from npu_tensor.planner import selection
+from npu_tensor.runtime.devices.host import host_devices
+from npu_tensor.runtime.rates import ProcessorRates, priors, processor_rates
+from npu_tensor.tools.calibrate import probes, processor
+from npu_tensor.tools.calibrate.probes import positive, typical
+
+pytestmark = pytest.mark.usefixtures("own_rates")
+
+
+def test_the_processor_is_measured_and_the_figures_are_used(own_rates: Path) -> None:
+    threads = host_devices()[0].threads
+    done = CliRunner().invoke(command, ["--quick", "--json"])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["devices"]
+    assert found["uri"] == "cpu"
+    assert Path(found["file"]).is_relative_to(own_rates)
+    assert found["figures"]["flops"]["prior"] == priors()["processor"]["flops"]
+    assert processor_rates().flops == found["figures"]["flops"]["measured"]
+    assert processor_rates().macs["float32"] == found["figures"]["macs.float32"]["measured"]
+    assert host_devices()[0].threads == threads
+
+
+def test_a_table_for_people(own_rates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates(8))
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
+    done = CliRunner().invoke(command)
+    assert done.exit_code == 0, done.output
+    assert "the load of this machine is 3.0" in done.stderr
+    cells = {row[1].strip(): row[2].strip() for line in done.stdout.splitlines() if len(row := line.split("│")) > 3}
+    # Those of priors.json.
+    assert cells["launch_seconds"] == "600 ns"
+    assert cells["levels[0].nbytes"] == "1.05 MB"
+    assert cells["levels[1].thread_bytes_per_second"] == "80 GB/s"
+    assert cells["levels[2].nbytes"] == "no limit"
+    assert cells["macs.float32"] == "55 GMAC/s"
+    assert cells["packed_bytes"] == "15 GB/s"
+    assert cells["thread_watts"] == "800 mW"
+    assert cells["lanes"] == "16"
+    assert f"kept in {own_rates}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [("sim:npu2", "sim:npu2 is simulated: there is nothing to measure"), ("npu", "there is no NPU to use")],
+)
+def test_what_cannot_be_measured_is_named(uri: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
+    done = CliRunner().invoke(command, ["--device", uri])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "load" not in done.stderr
+
+
+def test_one_device_at_a_time() -> None:
+    done = CliRunner().invoke(command, ["--device", "cpu", "--device", "sim:npu1"])
+    assert done.exit_code == 2
+    assert "one device" in done.stderr
+
+
+def test_without_a_compiler_there_is_nothing_to_measure() -> None:
+    with config.scope(cpu_compile=False):
+        selection.reset()
+        done = CliRunner().invoke(command, ["--quick"])
+    assert done.exit_code == 1
+    assert "compiles nothing here" in done.stderr
+
+
+def test_a_directory_that_cannot_be_written_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, content: bytes) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", lambda quick: processor_rates())
+    monkeypatch.setattr("npu_tensor.runtime.rates.write_atomically", fail)
+    done = CliRunner().invoke(command)
+    assert done.exit_code == 1
+    assert "cannot be kept: No space left" in done.stderr
+
+
+@pytest.mark.parametrize("value", [0.0, -1e-9, float("nan"), float("inf")])
+def test_a_rate_that_cannot_be_is_refused_by_name(value: float) -> None:
+    with pytest.raises(NpuTensorError, match="tile_seconds cannot be told"):
+        positive("tile_seconds", value)
+
+
+def test_what_is_measured_is_one_kernel() -> None:
+    data = nt.from_numpy(np.ones((8, 8), np.float32))
+    for result, kernels in ((data.reshape(64), 0), (data @ data @ data, 2)):
+        with pytest.raises(NpuTensorError, match=f"should be one kernel, and is {kernels}"):
+            probes.kernel(host_devices()[0], result)
+
+
+def test_a_slow_moment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    calls = {"steady": 0, "disturbed": 0}
+
+    def probe(name: str, every: int) -> None:
+        nonlocal now
+        calls[name] += 1
+        now += 1.0 if calls[name] % every else 50.0
+
+    monkeypatch.setattr(probes.time, "perf_counter", lambda: now)
+    found = typical({"steady": lambda: probe("steady", 10**9), "disturbed": lambda: probe("disturbed", 5)})
+    assert found == {"steady": 1.0, "disturbed": 1.0}
+
+
+def test_the_share_of_a_cache_follows_the_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caches = {
+        "index0": ("1", "Data", "32K", "0"),
+        "index1": ("1", "Instruction", "32K", "0"),
+        "index2": ("2", "Unified", "1024K", "0"),
+        "index3": ("3", "Unified", "16384K", "0-7"),
+    }
+    for index, texts in caches.items():
+        (tmp_path / index).mkdir()
+        for name, text in zip(("level", "type", "size", "shared_cpu_list"), texts, strict=True):
+            (tmp_path / index / name).write_text(f"{text}\n")
+    monkeypatch.setattr(processor, "CACHES", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
+    assert processor._cache_bytes(8) == [1 << 20, 4 << 20]  # four cores of this process share the last one
+    assert processor._cache_bytes(2) == [1 << 20, 8 << 20]
+    (tmp_path / "index3" / "size").write_text("all of it\n")
+    assert processor._cache_bytes(2) == [1 << 20]
+    (tmp_path / "index2" / "level").write_text("two\n")
+    assert processor._cache_bytes(2) == []
+
+
+def test_what_contradicts_itself_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[float] = []
+
+    def measure(quick: bool) -> ProcessorRates:
+        answers.append(-1.0)
+        positive("flops", 1.0 if len(answers) % 3 == 0 else -1.0)
+        return processor_rates()
+
+    monkeypatch.setattr("npu_tensor.tools.calibrate.measure_processor", measure)
+    assert CliRunner().invoke(command).exit_code == 0
+    assert len(answers) == 3
+    monkeypatch.setattr("npu_tensor.tools.calibrate.ATTEMPTS", 2)
+    done = CliRunner().invoke(command)
+    assert isinstance(done.exception, NpuTensorError)
+    assert len(answers) == 5

@@ -1,0 +1,263 @@
+"""The self-test: all that it can say about a case, on simulated NPUs and on devices that do something wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from broken import Array, BrokenDevice, Damage
+
+import npu_tensor as nt
+from npu_tensor import events
+from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.errors import ArgumentError, DeviceError, LaunchTimeout
+from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
+from npu_tensor.kernels.offer import Target
+from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.tools import self_test
+from npu_tensor.tools.report import machine_information
+from npu_tensor.tools.self_test import FAMILIES, HEADINGS, CaseRow, Report, case_names, selftest
+
+
+def test_all_cases_and_the_quick_ones() -> None:
+    names = case_names()
+    assert sorted(names) == sorted(f"{v.family}-{v.name}-{dtype}" for v in VARIANTS for dtype in v.dtypes)
+    quick = [name.split("-") for name in case_names(quick=True)]
+    pairs = {(variant.family, dtype) for variant in VARIANTS for dtype in variant.dtypes}
+    assert sorted((family, dtype) for family, _, dtype in quick) == sorted(pairs)
+    for family in FAMILIES:  # A variant comes again only after all of its family were there.
+        variants = [variant for own, variant, _ in quick if own == family]
+        known = {variant.name for variant in VARIANTS if variant.family == family}
+        assert len(set(variants)) >= min(len(known), 3)
+
+
+def test_some_cases() -> None:
+    assert {name.split("-")[0] for name in case_names(["gemm", "rope"])} == {"gemm", "rope"}
+    assert {name.split("-")[2] for name in case_names(dtypes=["float32", nt.int8])} == {"f32", "i8"}
+    assert case_names(["rope"], ["i8"]) == []
+    with pytest.raises(ArgumentError, match=r"no kernel family fft; there are elementwise, rowwise"):
+        case_names(["gemm", "fft"])
+    with pytest.raises(ArgumentError, match=r"no kernel takes f64; there are bf16"):
+        case_names(dtypes=["float64"])
+    with pytest.raises(nt.DTypeError, match="float31"):
+        case_names(dtypes=["float31"])
+
+
+@pytest.mark.usefixtures("_compiler")
+def test_a_simulated_npu_passes() -> None:
+    before = nt.get_default_device()
+    dtypes = ALL if os.environ.get("NPU_TENSOR_TEST_ALL") else ("bf16", "f32", "i8")
+    report = selftest("sim:npu2", dtypes=dtypes, quick=True)
+    assert report.ok, str(report)
+    assert [row.result for row in report.rows] == ["pass"] * len(case_names(dtypes=dtypes, quick=True))
+    assert {row.family for row in report.rows} == set(FAMILIES)
+    assert {row.dtype for row in report.rows} == set(dtypes)
+    for row in report.rows:
+        assert row.seconds is None
+        assert row.predicted is not None
+        assert row.predicted > 0
+        assert "predicted" in row.reason
+        assert row.nmse is not None
+        if row.dtype in ("i8", "i16", "i32", "u8"):
+            assert row.nmse == 0
+    assert any(row.nmse for row in report.rows)
+    assert nt.get_default_device() == before
+    assert "simulated" in str(report)
+
+
+@pytest.mark.usefixtures("_compiler")
+def test_the_other_array_and_the_policy_of_the_uri() -> None:
+    report = selftest("sim:npu1?cols=2", ["movement", "rope"], ["float32", "bfloat16"], quick=True)
+    assert report.ok, str(report)
+    exact = selftest("sim:npu1?float32=exact", ["elementwise"], ["float32"], quick=True)
+    (row,) = exact.rows
+    assert row.result == "refused"
+    assert "float32" in row.reason
+    assert not exact.ok
+
+
+def test_the_cpu_passes() -> None:
+    report = selftest("cpu", ["elementwise"], ["bfloat16"], quick=True)
+    assert report.ok, str(report)
+    assert all(row.seconds is not None and row.seconds > 0 for row in report.rows)
+
+
+# --- devices that do something wrong
+
+
+def run(monkeypatch: pytest.MonkeyPatch, damage: Damage, *families: str, refused: tuple[str, ...] = ()) -> Report:
+    device = BrokenDevice(damage, refused)
+    monkeypatch.setattr(self_test, "_opened", lambda uri: device)
+    return selftest("cpu", families, quick=True)
+
+
+def nothing(values: Array) -> None:
+    pass
+
+
+def zeros(values: Array) -> None:
+    values[...] = 0
+
+
+def noise(values: Array) -> None:
+    values.view(np.uint8)[...] = np.random.default_rng(0).integers(0, 256, values.nbytes, np.uint8)
+
+
+def one_element(values: Array) -> None:
+    values[-1] += np.asarray(1).astype(values.dtype)
+
+
+def raising(values: Array) -> None:
+    raise LaunchTimeout("the kernel did not end\nwithin 10 s")
+
+
+def failing(values: Array) -> None:
+    values.view("no such dtype")
+
+
+def test_a_device_that_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(monkeypatch, nothing)
+    assert report.ok
+    assert {row.nmse for row in report.rows} == {0.0}
+    assert {row.predicted for row in report.rows} == {1e-3}
+
+
+@pytest.mark.parametrize("damage", [zeros, noise, one_element])
+def test_wrong_values(damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(monkeypatch, damage)
+    assert not report.ok
+    for row in report.rows:
+        assert row.result == "wrong", row
+        assert row.nmse != 0, row
+        assert row.reason.startswith("run 1: ")
+        assert " elements differ " in row.reason
+
+
+@pytest.mark.parametrize(("damage", "said"), [(raising, "LaunchTimeout: the kernel"), (failing, "TypeError: ")])
+def test_a_case_that_fails_does_not_end_the_run(damage: Damage, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(monkeypatch, damage, "elementwise", "gemm")
+    assert not report.ok
+    assert len(report.rows) == 13
+    for row in report.rows:
+        assert (row.result, row.nmse, row.seconds, row.predicted) == ("error", None, None, 1e-3)
+        assert row.reason.startswith(said)
+    assert "within 10 s" not in str(report)
+    assert ("within 10 s" in report.to_json()) is (damage is raising)
+
+
+@pytest.mark.parametrize(
+    "event", [events.DeviceFault("relu", "npu", "it hung", 1), events.Fallback("relu", "npu", "it hung")]
+)
+def test_what_the_cpu_finished_has_not_passed(event: events.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(monkeypatch, lambda values: events.emit(event), "elementwise")
+    assert {(row.result, row.reason) for row in report.rows} == {("error", "the CPU computed it: it hung")}
+
+
+class Stale:
+    """From the given run on, every result is what another kernel, or the same one, left there before."""
+
+    def __init__(self, first: int) -> None:
+        self.left = first
+        self.last: Array | None = None
+
+    def __call__(self, values: Array) -> None:
+        new = values.copy()
+        if self.last is not None and self.left <= 0:
+            values[...] = self.last
+        self.last, self.left = new, self.left - 1
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_old_data_is_found_in_any_run(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "case_names", lambda *_: ["gemm-batch-bf16"])
+    (row,) = run(monkeypatch, Stale(first)).rows
+    assert row.result == "wrong"
+    assert row.reason.startswith(f"run {first + 1}: ")
+
+
+def test_an_interrupt_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(values: Array) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, interrupted, "elementwise")
+
+
+def test_a_device_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run(monkeypatch, nothing, "movement", refused=("concat",))
+    refused = [row for row in report.rows if row.op == "concat"]
+    assert {(row.result, row.reason, row.nmse) for row in refused} == {("refused", "concat is too much", None)}
+    assert 0 < len(refused) < len(report.rows)
+    assert report.ok
+    assert not run(monkeypatch, nothing, "movement", refused=("concat", "copy")).ok
+
+
+class Npu(BrokenDevice):
+    target = Target(ARRAYS["aie2p"], 8)
+
+
+def test_an_npu_without_any_kernels_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "_opened", lambda _uri: Npu(nothing))
+    monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
+    monkeypatch.setattr(IronBackend, "toolchain", lambda _: "none")
+    with pytest.raises(DeviceError, match=r"^npu:0: no kernels for `aie2p`: .* \(no compiler: no mlir-aie\)") as raised:
+        next(self_test.run_cases("npu:0", case_names(["rope"])))
+    assert raised.value.code == "NOT_FOUND"
+    monkeypatch.setattr(IronBackend, "missing", lambda _: None)
+    assert next(self_test.run_cases("npu:0", case_names(["rope"]))).result == "pass"
+
+
+def test_what_fails_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def look(values: Array) -> None:
+        seen.add((config.strict, config.self_check))
+
+    run(monkeypatch, look, "rope")
+    assert seen == {(True, False)}
+    assert (config.strict, config.self_check) == (False, True)
+
+
+# --- the report
+
+
+def test_a_report_as_text_and_as_json() -> None:
+    rows = (
+        CaseRow("gemm", "batch", "contract", "bf16", "a -> b", "pass", 1.5e-7, 2e-4, 1e-4, "by the book"),
+        CaseRow("gemm", "padded", "contract", "f32", "a -> b", "wrong", float("inf"), 3e-3, 1e-4, "2 of 3\nare wrong"),
+        CaseRow("rope", "yarn", "rotate", "f16", "a -> b", "refused", None, None, None, "no"),
+    )
+    report = Report("npu", {"driver": "1.2"}, rows)
+    lines = str(report).splitlines()
+    assert lines[0] == "driver: 1.2"
+    assert lines[1].split() == list(HEADINGS)
+    assert "by the book" not in lines[2]
+    assert all(word in lines[2] for word in ("1.5e-07", "200.0 us", "100.0 us"))
+    assert lines[3].endswith("2 of 3")
+    assert lines[5] == "npu: 1 pass, 1 wrong, 1 refused"
+    assert not report.ok
+    read: dict[str, Any] = json.loads(report.to_json(), parse_constant=lambda word: pytest.fail(word))
+    assert read["machine"] == {"driver": "1.2"}
+    assert read["ok"] is False
+    assert [row["nmse"] for row in read["rows"]] == [1.5e-7, None, None]
+    assert read["rows"][0] == rows[0]._asdict()
+
+
+def test_the_machine() -> None:
+    found = machine_information("sim:npu2")
+    assert found["npu_tensor"] == nt.__version__
+    assert found["compiler"].startswith("host-")
+    with pytest.raises(DeviceError):
+        machine_information("gpu:0")
+
+
+@pytest.mark.parametrize("uri", ["sim:npu2,cpu", "cpu,sim:npu1"])
+def test_one_device_at_a_time(uri: str) -> None:
+    with pytest.raises(ArgumentError, match="one device is tested at a time"):
+        selftest(uri, ["rope"])
+    with pytest.raises(ArgumentError, match="one device is tested at a time"):
+        list(self_test.run_cases(uri, []))
