@@ -38,13 +38,14 @@ from npu_tensor.observe import debugging as _debugging
 from npu_tensor.observe import logs as _logs
 from npu_tensor.observe.explain import explain
 from npu_tensor.observe.printing import set_printoptions
+from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices
-from npu_tensor.tensor import FUNCTIONS, Tensor, realize
+from npu_tensor.tensor import Tensor, realize
 
 __version__ = _VERSION
 
 _NAMES = {
-    **FUNCTIONS,
+    **_registry.functions(),
     **{name: getattr(_errors, name) for name in _errors.__all__},
     **{dtype.name: dtype for dtype in _dtypes.DTYPES},
     # PyTorch's other names of dtypes.
@@ -75,9 +76,12 @@ _MODULES_LOADED_LATE = ("linalg", "nn")
 def __getattr__(name: str) -> object:
     if name in _MODULES_LOADED_LATE:
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in _LOADED_LATE:
+    if name in _LOADED_LATE:
+        return getattr(importlib.import_module(_LOADED_LATE[name]), name)
+    entry = _registry.PUBLIC.get(name)  # of an op that the program has declared
+    if entry is None or entry.function is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LOADED_LATE[name]), name)
+    return entry.function
 
 
 def __dir__() -> list[builtins.str]:

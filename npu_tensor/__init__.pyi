@@ -81,7 +81,7 @@ pi: builtins.float
 
 def abs(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
-def absolute(input: Any) -> Any:
+def absolute(input: Operand) -> Tensor:
     """Absolute value; the smallest integer wraps to itself."""
 def acos(input: Operand) -> Tensor:
     """Inverse cosine in radians; NaN beyond -1 and 1."""
@@ -119,19 +119,19 @@ def arange(start: builtins.float, end: builtins.float | None = None, step: built
     """start, start + step, ... below end; arange(n) starts at 0. int64 if all three are integers, else float32.
 
     As in PyTorch, an integer dtype takes start and step without their fractions, int64 end too."""
-def arccos(input: Any) -> Any:
+def arccos(input: Operand) -> Tensor:
     """Inverse cosine in radians; NaN beyond -1 and 1."""
-def arccosh(input: Any) -> Any:
+def arccosh(input: Operand) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
-def arcsin(input: Any) -> Any:
+def arcsin(input: Operand) -> Tensor:
     """Inverse sine in radians; NaN beyond -1 and 1."""
-def arcsinh(input: Any) -> Any:
+def arcsinh(input: Operand) -> Tensor:
     """Inverse hyperbolic sine."""
-def arctan(input: Any) -> Any:
+def arctan(input: Operand) -> Tensor:
     """Inverse tangent in radians."""
-def arctan2(input: Any, other: Any) -> Any:
+def arctan2(input: Operand, other: Operand) -> Tensor:
     """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
-def arctanh(input: Any) -> Any:
+def arctanh(input: Operand) -> Tensor:
     """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
@@ -354,9 +354,9 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     Floats of up to 32 bits come out as float32."""
 def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
     """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
-def greater(input: Any, other: Any) -> Any:
+def greater(input: Operand, other: Operand) -> Tensor:
     """input > other."""
-def greater_equal(input: Any, other: Any) -> Any:
+def greater_equal(input: Operand, other: Operand) -> Tensor:
     """input >= other."""
 def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
     """Layer norm over groups of channels (dimension 1); weight and bias have one element per channel."""
@@ -425,9 +425,9 @@ def leaky_relu(input: Operand, negative_slope: builtins.float = 0.01) -> Tensor:
     """input where positive, else negative_slope * input."""
 def lerp(input: Operand, end: Operand, weight: Operand) -> Tensor:
     """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
-def less(input: Any, other: Any) -> Any:
+def less(input: Operand, other: Operand) -> Tensor:
     """input < other."""
-def less_equal(input: Any, other: Any) -> Any:
+def less_equal(input: Operand, other: Operand) -> Tensor:
     """input <= other."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
@@ -513,7 +513,7 @@ def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.
 
     Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
     than are drawn without replacement."""
-def multiply(input: Any, other: Any) -> Any:
+def multiply(input: Operand, other: Operand) -> Tensor:
     """input * other."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
@@ -529,7 +529,7 @@ def ne(input: Operand, other: Operand) -> Tensor:
     """input != other."""
 def neg(input: Operand) -> Tensor:
     """-input."""
-def negative(input: Any) -> Any:
+def negative(input: Operand) -> Tensor:
     """-input."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean') -> Tensor:
     """Minus the log-probability of the target class; the mean is weighted. Classes are dimension 1 of input.
@@ -549,7 +549,7 @@ def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, si
     The dtype is that of mean, or of std if only that is a tensor, and float32 of two numbers."""
 def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps: builtins.float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
-def not_equal(input: Any, other: Any) -> Any:
+def not_equal(input: Operand, other: Operand) -> Tensor:
     """input != other."""
 def numel(input: Tensor) -> builtins.int:
     """Number of elements."""
@@ -705,7 +705,7 @@ def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = N
     """Without the dimensions of extent 1, or without those of them that `dim` names."""
 def stack(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Tensors of equal shape joined along a new dimension."""
-def std(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
+def std(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
     """Standard deviation over dim: sqrt(var)."""
 def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
     """Standard deviation and mean over dim."""
@@ -713,7 +713,7 @@ def step(input: Operand) -> Tensor:
     """1 where input > 0, else 0."""
 def sub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input - alpha * other."""
-def subtract(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def subtract(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """input - alpha * other."""
 def sum(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over dim (None = all); integers give int64. float32 partial sums."""

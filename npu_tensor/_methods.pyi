@@ -32,8 +32,10 @@ class Methods:
         """Absolute value; the smallest integer wraps to itself."""
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `abs`: the result is written to this tensor, and so to its views."""
-    def absolute(self) -> Any:
+    def absolute(self) -> Tensor:
         """Absolute value; the smallest integer wraps to itself."""
+    def absolute_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `absolute`: the result is written to this tensor, and so to its views."""
     def acos(self) -> Tensor:
         """Inverse cosine in radians; NaN beyond -1 and 1."""
     def acos_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -74,20 +76,34 @@ class Methods:
         """Smallest and largest element over dim (None = all)."""
     def any(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether some element over dim is true (not zero)."""
-    def arccos(self) -> Any:
+    def arccos(self) -> Tensor:
         """Inverse cosine in radians; NaN beyond -1 and 1."""
-    def arccosh(self) -> Any:
+    def arccos_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arccos`: the result is written to this tensor, and so to its views."""
+    def arccosh(self) -> Tensor:
         """Inverse hyperbolic cosine; NaN below 1."""
-    def arcsin(self) -> Any:
+    def arccosh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arccosh`: the result is written to this tensor, and so to its views."""
+    def arcsin(self) -> Tensor:
         """Inverse sine in radians; NaN beyond -1 and 1."""
-    def arcsinh(self) -> Any:
+    def arcsin_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arcsin`: the result is written to this tensor, and so to its views."""
+    def arcsinh(self) -> Tensor:
         """Inverse hyperbolic sine."""
-    def arctan(self) -> Any:
+    def arcsinh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arcsinh`: the result is written to this tensor, and so to its views."""
+    def arctan(self) -> Tensor:
         """Inverse tangent in radians."""
-    def arctan2(self, other: Any) -> Any:
+    def arctan2(self, other: Operand) -> Tensor:
         """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
-    def arctanh(self) -> Any:
+    def arctan2_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arctan2`: the result is written to this tensor, and so to its views."""
+    def arctan_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arctan`: the result is written to this tensor, and so to its views."""
+    def arctanh(self) -> Tensor:
         """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    def arctanh_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Index of the first largest element over dim (None = of the flattened tensor); the first NaN wins."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
@@ -218,6 +234,8 @@ class Methods:
         """In-place form of `div`: the result is written to this tensor, and so to its views."""
     def divide(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
+    def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `divide`: the result is written to this tensor, and so to its views."""
     def dot(self, tensor: Tensor) -> Tensor:
         """Sum of the products of two vectors."""
     def double(self) -> Tensor:
@@ -318,10 +336,14 @@ class Methods:
         Floats of up to 32 bits come out as float32."""
     def glu(self, dim: builtins.int = -1) -> Tensor:
         """PyTorch's gated linear unit: the first half of dim times the sigmoid of the second."""
-    def greater(self, other: Any) -> Any:
+    def greater(self, other: Operand) -> Tensor:
         """input > other."""
-    def greater_equal(self, other: Any) -> Any:
+    def greater_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `greater`: the result is written to this tensor, and so to its views."""
+    def greater_equal(self, other: Operand) -> Tensor:
         """input >= other."""
+    def greater_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `greater_equal`: the result is written to this tensor, and so to its views."""
     def gt(self, other: Operand) -> Tensor:
         """input > other."""
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -398,10 +420,14 @@ class Methods:
         """input + weight * (end - input), from the nearer end, so that a weight of 1 gives end itself."""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
-    def less(self, other: Any) -> Any:
+    def less(self, other: Operand) -> Tensor:
         """input < other."""
-    def less_equal(self, other: Any) -> Any:
+    def less_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `less`: the result is written to this tensor, and so to its views."""
+    def less_equal(self, other: Operand) -> Tensor:
         """input <= other."""
+    def less_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `less_equal`: the result is written to this tensor, and so to its views."""
     def log(self) -> Tensor:
         """Natural logarithm; negative numbers give NaN."""
     def log10(self) -> Tensor:
@@ -508,8 +534,10 @@ class Methods:
 
         Raises DimensionError, where the indices are read, if weights are negative or not finite, or if fewer are positive
         than are drawn without replacement."""
-    def multiply(self, other: Any) -> Any:
+    def multiply(self, other: Operand) -> Tensor:
         """input * other."""
+    def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
     def mv(self, vec: Tensor) -> Tensor:
         """Product of a matrix and a vector."""
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
@@ -530,8 +558,10 @@ class Methods:
         """-input."""
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `neg`: the result is written to this tensor, and so to its views."""
-    def negative(self) -> Any:
+    def negative(self) -> Tensor:
         """-input."""
+    def negative_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `negative`: the result is written to this tensor, and so to its views."""
     def nelement(self) -> builtins.int:
         """Number of elements."""
     def new_empty(self, *size: Size, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -552,8 +582,10 @@ class Methods:
         """(input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Normal random numbers in place of the value."""
-    def not_equal(self, other: Any) -> Any:
+    def not_equal(self, other: Operand) -> Tensor:
         """input != other."""
+    def not_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
     def out_prod(self, b: Tensor) -> Tensor:
         """GGML's sum of outer products: a (..., k, m) and b (..., k, n) give b.T @ a, (..., n, m)."""
     def outer(self, vec2: Tensor) -> Tensor:
@@ -703,7 +735,7 @@ class Methods:
         """In-place form of `square`: the result is written to this tensor, and so to its views."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Without the dimensions of extent 1, or without those of them that `dim` names."""
-    def std(self, dim: Dims = None, keepdim: builtins.bool = False, *, correction: builtins.float = 1) -> Tensor:
+    def std(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
         """Standard deviation over dim: sqrt(var)."""
     def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Standard deviation and mean over dim."""
@@ -719,8 +751,10 @@ class Methods:
         """input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sub`: the result is written to this tensor, and so to its views."""
-    def subtract(self, other: Any, *, alpha: Any = 1) -> Any:
+    def subtract(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """input - alpha * other."""
+    def subtract_(self, *args: Any, **kwargs: Any) -> Tensor:
+        """In-place form of `subtract`: the result is written to this tensor, and so to its views."""
     def sum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Sum over dim (None = all); integers give int64. float32 partial sums."""
     def sum_rows(self) -> Tensor:

@@ -43,9 +43,14 @@ __all__ = [
 
 
 class NpuTensorError(RuntimeError):
-    """The base of all exceptions of the package. `call` is the op that failed while it ran, where there is one."""
+    """The base of all exceptions of the package.
+
+    call: the op that failed while it ran, where there is one. recorded_at: the line that recorded it, as "file.py:12";
+    the message ends in it.
+    """
 
     call: object = None
+    recorded_at: str = ""
 
 
 class ShapeError(NpuTensorError, ValueError):

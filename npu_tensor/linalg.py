@@ -13,11 +13,9 @@ import numpy as np
 
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.tensor import Tensor, from_array, internal_files
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "norm", "qr", "solve", "svd"]
-
-internal_files.add(__file__)
 
 Array = np.ndarray[Any, Any]
 

@@ -1,4 +1,4 @@
-"""Tensor: the handle that users hold. Its methods are generated from the op registry.
+"""Tensor: the handle that users hold. Most of its methods come from the registry of ops and functions.
 
 An op call records a Node and returns at once; shape and dtype errors appear there. Values are computed when they
 are looked at: print, repr, item, numpy, tolist, bool, int, float, or realize.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from threading import get_ident
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor._util.units import size
+from npu_tensor._util.user_warnings import INTERNAL, user_line
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError, reworded
+from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError
 from npu_tensor.graph.aliasing import Storage, View, view_node
 from npu_tensor.graph.nodes import (
     PLACEHOLDER,
@@ -27,14 +29,14 @@ from npu_tensor.graph.nodes import (
     capture,
     depends_on_placeholder,
     digraph,
+    located,
     no_value_yet,
-    recorded_at,
     watches,
 )
-from npu_tensor.graph.recorders import compile_recorder
 from npu_tensor.observe import printing
-from npu_tensor.ops.declare import OPS, Call, Op, Operand, describe
-from npu_tensor.ops.rules import comparison
+from npu_tensor.ops import registry
+from npu_tensor.ops.declare import Call, Op, Operand, describe, keep
+from npu_tensor.ops.recorders import STEPS
 from npu_tensor.planner import selection
 from npu_tensor.planner.schedule import realize as _realize_nodes
 from npu_tensor.planner.schedule import shorten
@@ -50,16 +52,13 @@ else:
 
 __all__ = [
     "ACCEPTED",
-    "FUNCTIONS",
     "NO_GRADIENTS",
-    "UFUNCS",
     "Tensor",
-    "define_operator",
     "from_array",
     "pending",
     "realize",
     "record",
-    "user_frame",
+    "refused",
     "views_of",
     "wrap",
 ]
@@ -80,7 +79,7 @@ class Tensor(Methods):
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
         self._alias = None
-        self._node = FUNCTIONS["tensor"](data, dtype)._node
+        self._node = registry.PUBLIC["tensor"].function(data, dtype)._node  # type: ignore[misc]
         self._node.handle = weakref.ref(self)
 
     # --- what is known without computing
@@ -246,8 +245,20 @@ class Tensor(Methods):
             raise TypeError(f"only integer tensors can be an index, not {self.dtype.name}")
         return int(self.item())
 
+    @property
+    def T(self) -> Tensor:
+        """All dimensions in reverse order."""
+        return self.permute(*reversed(range(self.ndim)))
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two dimensions swapped."""
+        if self.ndim == 1:
+            raise ShapeError("mT needs two dimensions or more, or none")
+        return self.transpose(-2, -1) if self.ndim else self.permute()
+
     def __contains__(self, value: Any) -> bool:
-        return bool(FUNCTIONS["any"](FUNCTIONS["eq"](self, value)))
+        return bool((self == value).any())
 
     def __copy__(self) -> Tensor:
         return self.clone()
@@ -318,7 +329,7 @@ class Tensor(Methods):
         if result.dtype is not self.dtype:
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
-            result = record(OPS["convert"], (result,), (self.dtype,))
+            result = ops.convert(result, self.dtype)
         if watches:
             _refuse_outside(self, sys._getframe(1))
         if self._alias is None:
@@ -358,7 +369,7 @@ def _refuse_outside(tensor: Tensor, frame: FrameType) -> None:
     if watch is not None:
         alias = tensor._alias
         if watch.is_outside(tensor._node) if alias is None else alias[0].is_outside(watch):
-            raise watch.refuse(user_frame(frame))
+            raise watch.refuse(user_line(frame))
 
 
 def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> None:
@@ -401,16 +412,6 @@ def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -
 
 # --- recording
 
-# Frames of these files are not the user's line. Modules that call ops on the user's behalf add themselves.
-internal_files = {__file__}
-
-
-def user_frame(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Code and instruction offset of the innermost frame that is not the package's own."""
-    while frame is not None and frame.f_code.co_filename in internal_files:
-        frame = frame.f_back
-    return None if frame is None else (frame.f_code, frame.f_lasti)
-
 
 def _operand(value: Any) -> tuple[Any, Operand, int]:
     """Node or number, what is known of it, and its depth."""
@@ -437,14 +438,19 @@ def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...],
     try:
         return op.call(operands, attributes)
     except (NpuTensorError, TypeError, ValueError) as error:
-        located = f"{op.name}({describe(operands)}): {error}{recorded_at(user_frame(frame))}"
-        raise reworded(error, located) from error.__cause__
+        raise located(error, f"{op.name}({describe(operands)}): {error}", user_line(frame)) from error.__cause__
+
+
+def _resolve_default(op: Op, operands: tuple[Operand, ...], frame: FrameType) -> Call:
+    """The call with the attributes' defaults, which the specs alone stand for in the op's table from then on."""
+    call = _resolve(op, operands, tuple([attribute.default for attribute in op.attributes]), frame)
+    return keep(op.calls, operands, call)
 
 
 def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:
     """The Tensor of a newly recorded node; runs it at once in eager mode or when the chain has become too long."""
     code = frame.f_code
-    where = (code, frame.f_lasti) if code.co_filename not in internal_files else user_frame(frame)
+    where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
     node = Node(call, inputs, call.spec, depth, where)
     tensor = Tensor.__new__(Tensor)
     tensor._alias = None
@@ -458,7 +464,7 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
 def _finish_view(call: Call, inputs: tuple[Node], depth: int, frame: FrameType, viewed: Any) -> Tensor:
     """As `_finish`, for a view, which shares the storage of what it views unless its elements have to be copied."""
     code = frame.f_code
-    where = (code, frame.f_lasti) if code.co_filename not in internal_files else user_frame(frame)
+    where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
     node = view_node(call, inputs[0], depth, where)
     tensor = wrap(node)
     if type(viewed) is Tensor:
@@ -506,9 +512,6 @@ def record(op: Op, operands: Iterable[Any], attributes: tuple[Any, ...] = ()) ->
     return _finish(call, tuple(node for node, _, _ in resolved), depth, frame)
 
 
-# --- functions and methods generated from the registry
-
-
 def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -> None:
     """ArgumentError for a Python integer outside int64 that the op would have to hold as something narrower."""
     register = call.registers[position] or "int64"
@@ -518,90 +521,38 @@ def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -
             return
         except OverflowError:
             pass
-    shown = f"an integer of {number.bit_length()} bits does not fit {register}"
-    raise ArgumentError(f"{call.op.name}({describe(call.operands)}): {shown}{recorded_at(user_frame(frame))}")
+    text = f"an integer of {number.bit_length()} bits does not fit {register}"
+    raise located(ArgumentError(), f"{call.op.name}({describe(call.operands)}): {text}", user_line(frame))
 
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""Public functions by name: one per public op; `functional` adds those that are made of several."""
-
-UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {}
-"""What NumPy's functions do with a Tensor among their operands."""
 
 ACCEPTED = (Tensor, float, int, np.ndarray, np.generic)
 """What operators take as their other operand; Python asks others for their reflected operator."""
 
 
-def _refused(other: Any) -> Any:
+def refused(other: Any) -> Any:
     """What an operator does with something else: another library's array is a TypeError that says how to convert it."""
     if conversion := _conversion(other):
         raise TypeError(f"not an operand: {type(other).__name__}{conversion}")
     return NotImplemented
 
 
-def _reflected(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    def operator(self: Tensor, other: Any) -> Any:
-        return function(other, self) if isinstance(other, ACCEPTED) else _refused(other)
-
-    return operator
-
-
-def _forward(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    def operator(self: Tensor, other: Any) -> Any:
-        return function(self, other) if isinstance(other, ACCEPTED) else _refused(other)
-
-    return operator
-
-
-def _unary(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    def operator(self: Tensor) -> Tensor:
-        return function(self)
-
-    return operator
+STEPS.update(
+    Tensor=Tensor,
+    _accepted=ACCEPTED,
+    _finish=_finish,
+    _finish_view=_finish_view,
+    _fit=_require_fitting,
+    _operand=_operand,
+    _record=record,
+    _refused=refused,
+    _resolve=_resolve,
+    _resolve_default=_resolve_default,
+)
 
 
-def _in_place(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    def operator(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, ACCEPTED):
-            return _refused(other)
-        return self._assign(function(self, other))
-
-    return operator
+def _install(name: str, entry: registry.Public) -> None:
+    if entry.method is not None:
+        setattr(Tensor, name, entry.method)
 
 
-def define_operator(name: str, operator: Callable[..., Any], function: Callable[..., Tensor]) -> None:
-    """Make an operator a method, so that `help` shows its own name and what the op does."""
-    operator.__name__, operator.__qualname__, operator.__module__ = name, f"Tensor.{name}", "npu_tensor"
-    operator.__doc__ = f"As {function.__name__}: {function.__doc__}"
-    setattr(Tensor, name, operator)
-
-
-def _install() -> None:
-    """Functions, methods, operators and ufuncs of every public op."""
-    names = {"Tensor": Tensor, "_fit": _require_fitting, "_operand": _operand, "_resolve": _resolve}
-    for op in OPS.values():
-        if op.variadic:  # through `record`, by the functions that know how many operands there are
-            continue
-        function = compile_recorder(op, {**names, "_finish": _finish_view if op.kind == "view" else _finish})
-        internal_files.add(function.__code__.co_filename)
-        if op.ufunc is not None:
-            UFUNCS[op.ufunc] = function
-        for dunder in op.operators:
-            if len(op.operands) == 1:
-                define_operator(f"__{dunder}__", _unary(function), function)
-            else:
-                define_operator(f"__{dunder}__", _forward(function), function)
-                if op.rule is not comparison:
-                    define_operator(f"__i{dunder}__", _in_place(function), function)
-                    define_operator(f"__r{dunder}__", _reflected(function), function)
-        RECORDERS[op.name] = function
-        if op.public:
-            FUNCTIONS[op.name] = function
-            if op.operands and not hasattr(Tensor, op.name):
-                setattr(Tensor, op.name, function)
-
-
-RECORDERS: dict[str, Callable[..., Tensor]] = {}
-"""The generated function of every op with a fixed number of operands, public or not."""
-
-_install()
+registry.watch(_install)

@@ -1,5 +1,5 @@
-"""What the site needs besides docs/, as a hook of mkdocs: CONTRIBUTING.md and the notebooks as pages, and links that
-lead somewhere.
+"""What the site needs besides docs/, as a hook of mkdocs: CONTRIBUTING.md, the notebooks and the reference as pages,
+and links that lead somewhere.
 
 On the site, links to files of the source tree become their text: it has pages only.
 """
@@ -13,6 +13,7 @@ from posixpath import normpath, relpath
 from typing import Any
 
 import notebooks
+import reference
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +28,8 @@ def on_files(files: Files, config: Any) -> Files:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     page = LINK.sub(lambda link: f"[{link['text']}](../{link['target']}{link['anchor'] or ''})", text)
     files.append(File.generated(config, "contributing.md", content=page))
+    for name, generated in reference.PAGES.items():
+        files.append(File.generated(config, name, content=generated()))
     for path in sorted((ROOT / "examples").glob("*.ipynb")):
         content = notebook_page(path, config.extra["run_notebooks"])
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=content))
@@ -34,7 +37,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Mend the links of a page."""
+    """Mend the links of a page, and fill in its tables."""
     here = f"docs/{page.file.src_uri}"
 
     def mended(link: re.Match[str]) -> str:
@@ -47,4 +50,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return link["text"]
         return f"[{link['text']}]({relpath(target, f'{here}/..')}{link['anchor'] or ''})"
 
-    return LINK.sub(mended, markdown)
+    return LINK.sub(mended, reference.with_tables(markdown))

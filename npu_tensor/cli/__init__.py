@@ -19,10 +19,10 @@ from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
 from npu_tensor.cli.config import config_command
 from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
-from npu_tensor.cli.docs import docs as docs_command
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
+from npu_tensor.cli.ops import ops as ops_command
 from npu_tensor.cli.output import Group
 from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
@@ -30,7 +30,6 @@ from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
 from npu_tensor.config import config
 from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.ops import OPS
 
 __all__ = ["main"]
 
@@ -66,7 +65,7 @@ for command in (
     cache_command,
     calibrate_command,
     config_command,
-    docs_command,
+    ops_command,
     doctor_command,
     info_command,
     kernel_source_command,
@@ -119,17 +118,3 @@ def demo(dtype: str, device: str) -> None:
     )
     if found := digits_demo.complaints(results):
         raise click.ClickException("; ".join(found))
-
-
-@main.command()
-def ops() -> None:
-    """List the ops.
-
-    Each with its GGML name, dtypes and kernel family; then the functions that are made of several ops.
-    """
-    from npu_tensor.cli.pages import COMPOSITE_HEADINGS, OP_HEADINGS, composite_row, composites, op_row
-
-    title = f"{len(OPS)} ops; functions of other names record the internal ones"
-    print_table(title, OP_HEADINGS, map(op_row, OPS.values()))
-    names = composites()
-    print_table(f"{len(names)} functions made of several ops", COMPOSITE_HEADINGS, map(composite_row, names))

@@ -1,31 +1,28 @@
-"""PyTorch's functions that are made of several ops. Importing this package completes FUNCTIONS and Tensor."""
+"""The functions that are made of several ops. Importing this package enters all of them in the registry."""
 
 from npu_tensor.functions import (
     arithmetic,
+    convolution,
     creation,
     ggml,
+    grids,
     indexing,
+    inplace,
+    losses,
+    neural,
+    numpy_protocol,
+    products,
+    pytorch_arguments,
     random,
     reduce,
+    resizing,
+    scattering,
+    search,
     shape,
-)  # isort: skip
-from npu_tensor.functions import (
-    neural as nn,
 )
-from npu_tensor.functions import (
-    products as linalg,
-)
-
-from npu_tensor.functions import convolution, grids, losses, resizing, scattering, search  # isort: skip
-from npu_tensor.functions import pytorch_arguments  # isort: skip  # after the functions that make tensors
-from npu_tensor.functions import numpy_protocol  # isort: skip  # after the functions that it looks up
-from npu_tensor.functions import inplace  # isort: skip  # after everything that has an in-place form
 from npu_tensor.functions.creation import Generator, manual_seed
-from npu_tensor.functions.register import GGML_NAMES, METHODS
 
 __all__ = [
-    "GGML_NAMES",
-    "METHODS",
     "Generator",
     "arithmetic",
     "convolution",
@@ -34,11 +31,11 @@ __all__ = [
     "grids",
     "indexing",
     "inplace",
-    "linalg",
     "losses",
     "manual_seed",
-    "nn",
+    "neural",
     "numpy_protocol",
+    "products",
     "pytorch_arguments",
     "random",
     "reduce",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import (
     DType,
     as_dtype,
@@ -26,10 +26,10 @@ from npu_tensor.dtypes import (
 )
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import check_device
-from npu_tensor.functions.register import Operand, composite, fitting, register
-from npu_tensor.ops import OPS
+from npu_tensor.functions.register import Operand, composite, fitting
+from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension
-from npu_tensor.tensor import ACCEPTED, FUNCTIONS, RECORDERS, UFUNCS, Tensor, define_operator
+from npu_tensor.tensor import ACCEPTED, Tensor, refused
 
 __all__ = ["result_type"]
 
@@ -45,10 +45,10 @@ def result_type(*operands: Operand | np.generic) -> DType:
 # --- powers
 
 # Exponents with a cheaper exact form. PyTorch takes the same ways, so that (-inf) ** 0.5 is NaN in both.
-_EXPONENTS: dict[float, str] = {2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+_EXPONENTS = {2: ops.square, 3: ops.cube, 0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}
 
 
-@composite("pow")
+@composite("pow", in_place=True)
 def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
     """input to the power of exponent. Two integers give an integer; a negative exponent number is an error then."""
     base: Operand = input.item() if isinstance(input, np.generic) else input
@@ -61,117 +61,52 @@ def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor
         if isinstance(exponent, int) and exponent < 0:
             raise ArgumentError(f"integers cannot be taken to the negative power {exponent}")
         if short is None or not isinstance(base, Tensor):
-            return RECORDERS["pow_integer"](base, exponent)
+            return ops.pow_integer(base, exponent)
     if short is None or not isinstance(base, Tensor):
-        return RECORDERS["pow"](base, exponent)
-    return RECORDERS[short](base if base.dtype is dtype else base.to(dtype))
+        return ops.pow_op(base, exponent)
+    return short(base if base.dtype is dtype else base.to(dtype))
 
 
 def _pow(self: Tensor, exponent: Any) -> Any:
-    return power(self, exponent) if isinstance(exponent, ACCEPTED) else NotImplemented
+    """As pow: input to the power of exponent."""
+    return power(self, exponent) if isinstance(exponent, ACCEPTED) else refused(exponent)
 
 
 def _rpow(self: Tensor, base: Any) -> Any:
-    return power(base, self) if isinstance(base, ACCEPTED) else NotImplemented
+    return power(base, self) if isinstance(base, ACCEPTED) else refused(base)
 
 
-def _ipow(self: Tensor, exponent: Any) -> Any:
-    return self._assign(power(self, exponent)) if isinstance(exponent, ACCEPTED) else NotImplemented
-
-
-for _name, _operator in {"__pow__": _pow, "__rpow__": _rpow, "__ipow__": _ipow}.items():
-    define_operator(_name, _operator, power)
+registry.operators("pow", _pow, _rpow)
 
 
 @composite()
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """input / other; integers give float32."""
-    return RECORDERS["div"](input, other)
+    return ops.div_op(input, other)
 
 
-@composite()
+@composite(aliases=("divide",), in_place=True)
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other. rounding_mode: None (true division), "floor" or "trunc"; both keep integers."""
     if rounding_mode is None:
-        return RECORDERS["div"](input, other)
+        return ops.div_op(input, other)
     if rounding_mode == "floor":
-        return RECORDERS["floor_divide"](input, other)
+        return ops.floor_divide(input, other)
     if rounding_mode != "trunc":
         raise ArgumentError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
     dtype = result_type(input, other)
     if dtype.is_floating_point:  # The quotient is not rounded to 16 bits before its fraction goes.
         register = as_dtype(dtype.register)
         input, other = (each.to(register) if isinstance(each, Tensor) else each for each in (input, other))
-        quotient: Tensor = RECORDERS["div"](input, other).trunc()
+        quotient = ops.div_op(input, other).trunc()
         return quotient.to(dtype)
-    return RECORDERS["floor_divide"](RECORDERS["sub"](input, RECORDERS["fmod"](input, other)), other)
-
-
-# --- comparison with numbers
-
-
-def _comparable(number: Any, other: Any) -> Any:
-    """A number as the 16-bit float that it is compared with holds it, so that bfloat16(0.1) == 0.1, as in PyTorch."""
-    if not isinstance(other, Tensor) or other.dtype not in (bfloat16, float16):
-        return number
-    # NumPy's own operators pass their scalars on as arrays.
-    plain = number.item() if isinstance(number, (np.generic, np.ndarray)) and not number.ndim else number
-    if type(plain) not in (int, float):
-        return number
-    with np.errstate(over="ignore"):
-        return float(other.dtype.numpy.type(plain))
-
-
-def _install_comparison(name: str) -> None:
-    recorder = RECORDERS[name]
-
-    @functools.wraps(recorder)
-    def compare(input: Operand | np.generic, other: Operand | np.generic, /) -> Tensor:
-        return recorder(_comparable(input, other), _comparable(other, input))
-
-    def operator(self: Tensor, other: Any) -> Any:
-        if type(other) is Tensor:
-            return recorder(self, other)
-        return recorder(self, _comparable(other, self)) if isinstance(other, ACCEPTED) else NotImplemented
-
-    register(name, compare)
-    define_operator(f"__{name}__", operator, compare)
-    ufunc = OPS[name].ufunc
-    assert ufunc is not None
-    UFUNCS[ufunc] = compare
-
-
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    _install_comparison(_name)
-
-
-# Other names that PyTorch has for the same functions.
-for _alias, _name in {
-    "divide": "div",
-    "multiply": "mul",
-    "subtract": "sub",
-    "negative": "neg",
-    "absolute": "abs",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "not_equal": "ne",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-}.items():
-    register(_alias, FUNCTIONS[_name])
+    return ops.floor_divide(ops.sub(input, ops.fmod(input, other)), other)
 
 
 @composite()
 def rsub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
     """other - alpha * input."""
-    return RECORDERS["sub"](other, input, alpha=alpha)
+    return ops.sub(other, input, alpha=alpha)
 
 
 @composite()
@@ -189,7 +124,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     return input.clone()
 
 
-@composite()
+@composite(in_place=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2, computed in the promoted dtype of all three, 16-bit floats in float32."""
     dtype = result_type(input, tensor1, tensor2)
@@ -198,7 +133,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     return (input.to(register) + factor * tensor2.to(register)).to(dtype)
 
 
-@composite()
+@composite(in_place=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2, computed in the promoted dtype of all three, 16-bit floats in float32.
 
@@ -213,7 +148,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     return (input.to(register) + divided / tensor2.to(register)).to(dtype)
 
 
-@composite(ggml="CLAMP")
+@composite(aliases=("clip",), in_place=True, ggml="CLAMP")
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """input limited to [min, max], which may be tensors; NaN stays NaN; max wins where min > max."""
     if min is None and max is None:
@@ -222,34 +157,32 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     dtype = result_type(input, *limits)
     input = input if dtype is input.dtype else input.to(dtype)
     if not any(isinstance(limit, (Tensor, np.ndarray)) for limit in limits):
+        numbers: list[Any] = [min, max]
         if dtype.is_integer:
-            min, max = (None if limit is None else fitting(limit, dtype) for limit in (min, max))
-        return RECORDERS["clamp"](input, min, max)
+            numbers = [None if limit is None else fitting(limit, dtype) for limit in numbers]
+        return ops.clamp_op(input, *numbers)
     if min is not None:
-        input = RECORDERS["maximum"](input, min)
-    return input if max is None else RECORDERS["minimum"](input, max)
+        input = ops.maximum(input, min)
+    return input if max is None else ops.minimum(input, max)
 
 
-register("clip", clamp)
-
-
-@composite()
+@composite(in_place=True)
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """The larger of input and min."""
     return clamp(input, min=min)
 
 
-@composite()
+@composite(in_place=True)
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """The smaller of input and max."""
     return clamp(input, max=max)
 
 
-@composite("round")
+@composite("round", in_place=True)
 def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest multiple of 10 ** -decimals, halves to even."""
     if decimals == 0:
-        return RECORDERS["round"](input)
+        return ops.round_op(input)
     factor = 10.0 ** abs(decimals)
     wide = input.float() if input.dtype in (bfloat16, float16) else input
     moved = (wide * factor if decimals > 0 else wide / factor).round()
@@ -270,15 +203,15 @@ composite("__round__", function=False)(_round_operator)
 composite("__pos__", function=False)(_positive_operator)
 
 
-@composite()
+@composite(in_place=True)
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """`nan` for NaN, posinf and neginf for the infinities; these default to the limits of the dtype."""
     if not input.is_floating_point():
         return input.clone()
     largest = float(ml_dtypes.finfo(input.dtype.numpy).max)  # type: ignore[no-untyped-call]
-    high = RECORDERS["where"](input == math.inf, largest if posinf is None else float(posinf), input)
-    both = RECORDERS["where"](input == -math.inf, -largest if neginf is None else float(neginf), high)
-    return RECORDERS["where"](input.isnan(), float(nan), both)
+    high = ops.where_op(input == math.inf, largest if posinf is None else float(posinf), input)
+    both = ops.where_op(input == -math.inf, -largest if neginf is None else float(neginf), high)
+    return ops.where_op(input.isnan(), float(nan), both)
 
 
 @composite()
@@ -331,7 +264,7 @@ def to(
     check_device(device)
     target = input.dtype if dtype is None else as_dtype(dtype)
     if target is not input.dtype:
-        return RECORDERS["convert"](input, target)
+        return ops.convert(input, target)
     return input.clone() if copy else input
 
 

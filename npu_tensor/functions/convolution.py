@@ -15,13 +15,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import bool_
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import joined, pad
 from npu_tensor.ops.rules import integer_extents
-from npu_tensor.tensor import RECORDERS, Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["Sizes", "each_place", "require_places"]
 
@@ -91,7 +92,7 @@ def _windows(
     for position in itertools.product(*map(range, kernel)):
         starts = (number * step for number, step in zip(position, dilation, strict=True))
         bounds = [_bounds(*place) for place in zip(starts, counts, stride, strict=True)]
-        parts.append(RECORDERS["slice"](padded, (*lead, *bounds)))
+        parts.append(ops.slice_(padded, (*lead, *bounds)))
     return _Windows(parts, counts)
 
 
@@ -131,7 +132,7 @@ def _convolved(
     parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     batch, elements, positions = math.prod(lead), math.prod(kernel), math.prod(counts)
     columns = joined([part.reshape(batch, groups, per_group, 1, *counts) for part in parts], 3)
-    products = RECORDERS["contract"](
+    products = ops.contract(
         weight.reshape(groups, outputs // groups, per_group * elements),
         columns.reshape(batch, groups, per_group * elements, positions),
         "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None,
@@ -224,7 +225,7 @@ def _pooled(
     kernel: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
-    join: str,
+    join: Callable[[Tensor, Tensor], Tensor],
     reduce: Callable[[Tensor, int], Tensor],
 ) -> Tensor:
     """All elements of each window as one. join: the op that does this to two tensors; reduce: to a dimension."""
@@ -233,11 +234,11 @@ def _pooled(
     dims = range(lead, result.ndim)
     for dim, size, step, gap, count in zip(dims, kernel, stride, dilation, framed.counts, strict=True):
         if size > MOST_SLICES[step > 2]:
-            result = reduce(RECORDERS["windows"](result, dim, count, size, step, gap), -1)
+            result = reduce(ops.windows(result, dim, count, size, step, gap), -1)
             continue
         whole = [(0, extent, 1) for extent in result.shape]
         bounds = [(*whole[:dim], _bounds(n * gap, count, step), *whole[dim + 1 :]) for n in range(size)]
-        result = functools.reduce(RECORDERS[join], [RECORDERS["slice"](result, each) for each in bounds])
+        result = functools.reduce(join, [ops.slice_(result, each) for each in bounds])
     return result
 
 
@@ -264,7 +265,7 @@ def _largest(
     lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
     around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
     framed = _framed(input, kernel, steps, around, dilations, lowest, ceil_mode)
-    return _pooled(framed, kernel, steps, dilations, "maximum", Tensor.amax)
+    return _pooled(framed, kernel, steps, dilations, ops.maximum, Tensor.amax)
 
 
 @composite(method=False, ggml="POOL_1D")
@@ -313,7 +314,7 @@ def _averaged(
     kernel, steps = _kernel_and_steps(kernel_size, stride, places)
     around = _half_padding(padding, kernel)
     framed = _framed(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
-    total = _pooled(framed, kernel, steps, (1,) * places, "add", Tensor.sum)
+    total = _pooled(framed, kernel, steps, (1,) * places, ops.add, Tensor.sum)
     if divisor is not None:
         return (total / divisor).to(dtype)
     sizes = np.ones((), np.float32)

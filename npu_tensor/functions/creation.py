@@ -12,17 +12,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, float32, int64
 from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from npu_tensor.functions.register import composite, fitting
 from npu_tensor.ops.rules import integer_extents, unpacked
 from npu_tensor.planner.selection import in_use
 from npu_tensor.runtime.dlpack import as_array
-from npu_tensor.tensor import RECORDERS, Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["Generator", "manual_seed"]
 
-_fill = RECORDERS["fill"]
 _FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
 Size = Any
 DTypeLike = Any
@@ -85,7 +85,7 @@ def _all_integers(data: Any) -> bool:
     return all(map(_all_integers, data)) if isinstance(data, (list, tuple)) else type(data) is int
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of Python numbers, nested lists of them, an array of NumPy, PyTorch or JAX, or another tensor; a copy.
 
@@ -126,7 +126,7 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     return from_array(array, dtype)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """As `tensor`, but a Tensor of the dtype is returned as it is."""
     if isinstance(data, Tensor):
@@ -162,28 +162,28 @@ def from_dlpack(external: Any) -> Tensor:
 
 def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:
     check_device(device)
-    return _fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
+    return ops.fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def zeros(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape; float32 unless `dtype` says otherwise."""
     return _filled(extents(size), 0, dtype or float32, device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def ones(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape; float32 unless `dtype` says otherwise."""
     return _filled(extents(size), 1, dtype or float32, device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def empty(*size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros: values are immutable, so memory without a value would have no use."""
     return _filled(extents(size), 0, dtype or float32, device)
 
 
-@composite(method=False, ggml="FILL")
+@composite(method=False, ggml="FILL", creates=True)
 def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere; its own type gives the dtype unless `dtype` does.
 
@@ -200,25 +200,25 @@ def full(size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = N
     return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)), device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the input's shape and dtype."""
     return _filled(input.shape, 0, dtype or input.dtype, device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def ones_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the input's shape and dtype."""
     return _filled(input.shape, 1, dtype or input.dtype, device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the input's shape and dtype, as `empty`."""
     return _filled(input.shape, 0, dtype or input.dtype, device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` in the input's shape and dtype."""
     return full(input.shape, fill_value, dtype or input.dtype, device)
@@ -231,7 +231,7 @@ def _number_dtype(dtype: DTypeLike) -> DType:
     return found
 
 
-@composite(method=False, ggml="ARANGE")
+@composite(method=False, ggml="ARANGE", creates=True)
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
@@ -263,51 +263,51 @@ def arange(
         raise ArgumentError(f"there are too many steps of {step} from {start} to {end}")
     if target.is_integer:
         start, step = int(start), int(step)
-    return RECORDERS["arange_from"](start, step, (length,), target)
+    return ops.arange_from(start, step, (length,), target)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included."""
     check_device(device)
-    return RECORDERS["linspace_between"](start, end, extents((steps,)), _number_dtype(dtype or float32))
+    return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or float32))
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """n rows and m (default n) columns with ones on the diagonal."""
     check_device(device)
-    return RECORDERS["eye_matrix"](1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
+    return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or float32))
 
 
 # --- like another tensor
 
 
-@composite(function=False)
+@composite(function=False, creates=True)
 def new_zeros(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
-@composite(function=False)
+@composite(function=False, creates=True)
 def new_ones(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Ones of the given shape in the dtype of input."""
     return ones(*size, dtype=dtype or input.dtype, device=device)
 
 
-@composite(function=False)
+@composite(function=False, creates=True)
 def new_empty(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input, as `empty`."""
     return zeros(*size, dtype=dtype or input.dtype, device=device)
 
 
-@composite(function=False)
+@composite(function=False, creates=True)
 def new_full(input: Tensor, size: Size, fill_value: float, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """`fill_value` everywhere, in the dtype of input."""
     return full(size, fill_value, dtype or input.dtype, device)
 
 
-@composite(function=False)
+@composite(function=False, creates=True)
 def new_tensor(input: Tensor, data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """A tensor of data, as `tensor`, in the dtype of input."""
     return tensor(data, dtype or input.dtype, device)
@@ -364,11 +364,11 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _random(op: str, numbers: tuple[int, ...], size: tuple[int, ...], dtype: DType, source: Any) -> Tensor:
+def _draw(source: Any) -> int:
+    """The seed of a new tensor."""
     if source is not None and not isinstance(source, Generator):
         raise TypeError(f"generator must be a Generator, not {type(source).__name__}")
-    seed = (source or default_generator).draw()
-    return RECORDERS[op](seed, *numbers, size, dtype)
+    return int((source or default_generator).draw())
 
 
 def _float_dtype(dtype: DTypeLike) -> DType:
@@ -378,18 +378,18 @@ def _float_dtype(dtype: DTypeLike) -> DType:
     return found
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def rand(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
     check_device(device)
-    return _random("random_uniform", (), extents(size), _float_dtype(dtype), generator)
+    return ops.random_uniform(_draw(generator), extents(size), _float_dtype(dtype))
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def randn(*size: Size, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Standard normal random numbers."""
     check_device(device)
-    return _random("random_normal", (), extents(size), _float_dtype(dtype), generator)
+    return ops.random_normal(_draw(generator), extents(size), _float_dtype(dtype))
 
 
 def _integer_limits(dtype: DType) -> tuple[int, int]:
@@ -403,7 +403,7 @@ def _integer_limits(dtype: DType) -> tuple[int, int]:
     return limits.min, limits.max
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def randint(
     low: int,
     high: int | Size | None = None,
@@ -427,10 +427,10 @@ def randint(
     lowest, largest = _integer_limits(target)
     if low < lowest or high - 1 > largest:
         raise ArgumentError(f"the range [{low}, {high}) does not fit {target.name}")
-    return _random("random_integers", (low, high), extents((size,)), target, generator)
+    return ops.random_integers(_draw(generator), low, high, extents((size,)), target)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None) -> Tensor:
     """A random order of 0 to n - 1; int64 by default. ArgumentError for numbers that `dtype` cannot hold."""
     target = _number_dtype(dtype or int64)
@@ -439,19 +439,19 @@ def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None
     return rand(n, generator=generator, dtype="float64").argsort().to(target)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Uniform on [0, 1) in the input's shape and dtype."""
     return rand(input.shape, dtype=dtype or input.dtype, device=device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def randn_like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Standard normal in the input's shape and dtype."""
     return randn(input.shape, dtype=dtype or input.dtype, device=device)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def randint_like(
     input: Tensor, low: int, high: int | None = None, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:

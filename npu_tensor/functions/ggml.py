@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import float32, int32
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.functions.creation import arange
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import chunk, cut, joined, repeat
-from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension
-from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
+from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
 
@@ -34,11 +35,9 @@ def _halves(input: Tensor, gate: Tensor | None, swapped: bool) -> tuple[Tensor, 
     return input, gate
 
 
-def _register_gated(name: str, text: str) -> None:
-    record = RECORDERS[f"{name}_gate"]
-
+def _gated(name: str, gate_op: Callable[[Tensor, Tensor], Tensor], text: str) -> None:
     def gated(input: Tensor, gate: Tensor | None = None, *, swapped: bool = False) -> Tensor:
-        return record(*_halves(input, gate, swapped))
+        return gate_op(*_halves(input, gate, swapped))
 
     gated.__name__ = name
     gated.__doc__ = (
@@ -48,14 +47,11 @@ def _register_gated(name: str, text: str) -> None:
     composite(ggml=f"GLU_{name.upper()}")(gated)
 
 
-for _name, _text in {
-    "reglu": "relu(x)",
-    "geglu": "gelu(x, tanh form)",
-    "geglu_erf": "gelu(x, exact form)",
-    "geglu_quick": "gelu_quick(x)",
-    "swiglu": "silu(x)",
-}.items():
-    _register_gated(_name, _text)
+_gated("reglu", ops.reglu_gate, "relu(x)")
+_gated("geglu", ops.geglu_gate, "gelu(x, tanh form)")
+_gated("geglu_erf", ops.geglu_erf_gate, "gelu(x, exact form)")
+_gated("geglu_quick", ops.geglu_quick_gate, "gelu_quick(x)")
+_gated("swiglu", ops.swiglu_gate, "silu(x)")
 
 
 @composite(ggml="GLU_SWIGLU_OAI")
@@ -63,7 +59,7 @@ def swiglu_oai(
     input: Tensor, gate: Tensor | None = None, *, alpha: float = 1.702, limit: float = 7.0, swapped: bool = False
 ) -> Tensor:
     """x * sigmoid(alpha x) * (gate + 1) with x at most `limit` and gate in [-limit, limit]; halves as in swiglu."""
-    return RECORDERS["swiglu_oai_gate"](*_halves(input, gate, swapped), alpha, limit)
+    return ops.swiglu_oai_gate(*_halves(input, gate, swapped), alpha, limit)
 
 
 @composite()
@@ -74,7 +70,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise ShapeError(f"dimension {place} of {list(input.shape)} must be even to be split in halves")
     middle = input.shape[place] // 2
     halves = cut(input, place, 0, middle), cut(input, place, middle, 2 * middle)
-    return RECORDERS["glu_gate"](*halves)
+    return ops.glu_gate(*halves)
 
 
 # --- masked softmax
@@ -143,13 +139,13 @@ def _beyond_diagonal(input: Tensor, n_past: int) -> Tensor:
 @composite(ggml="DIAG_MASK_INF")
 def diag_mask_inf(input: Tensor, n_past: int) -> Tensor:
     """Minus infinity where column > row + n_past in the last two dimensions."""
-    return RECORDERS["where"](_beyond_diagonal(input, n_past), -math.inf, input)
+    return ops.where_op(_beyond_diagonal(input, n_past), -math.inf, input)
 
 
 @composite(ggml="DIAG_MASK_ZERO")
 def diag_mask_zero(input: Tensor, n_past: int) -> Tensor:
     """Zero where column > row + n_past in the last two dimensions."""
-    return RECORDERS["where"](_beyond_diagonal(input, n_past), 0, input)
+    return ops.where_op(_beyond_diagonal(input, n_past), 0, input)
 
 
 # --- rows
@@ -172,9 +168,9 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
     if rows.ndim == 1:
-        taken = RECORDERS["take"](input, rows, 0)
+        taken = ops.take(input, rows, 0)
     else:
-        taken = record(OPS["take_points"], (input, *_batch_indices(rows.shape[:-1]), rows))
+        taken = ops.take_points(input, *_batch_indices(rows.shape[:-1]), rows)
     return taken.to(float32) if taken.is_floating_point() and taken.dtype.itemsize < 4 else taken
 
 
@@ -194,7 +190,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
         index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
     indices = [*_batch_indices(lead), index]
     bounds = tuple((0, extent, 1) for extent in input.shape)
-    return record(OPS["put"], (input, source, *indices), (bounds, tuple(range(len(indices))), False, False))
+    return ops.put(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
 
 
 @composite(function=False, ggml="REPEAT")
@@ -231,8 +227,20 @@ def rope(
     copied. freq_factors (n_dims/2,) divide the angles; n_ctx_orig and what follows it are YaRN's parameters.
     """
     factors = () if freq_factors is None else (freq_factors,)
-    settings = (n_dims, mode, freq_base, freq_scale, n_ctx_orig, ext_factor, attn_factor, beta_fast, beta_slow)
-    return record(OPS["rotate"], (input, positions, *factors), settings)
+    return ops.rotate(
+        input,
+        positions,
+        *factors,
+        n_dims=n_dims,
+        mode=mode,
+        base=freq_base,
+        scale=freq_scale,
+        n_ctx_orig=n_ctx_orig,
+        ext_factor=ext_factor,
+        attn_factor=attn_factor,
+        beta_fast=beta_fast,
+        beta_slow=beta_slow,
+    )
 
 
 @composite(method=False, ggml="CROSS_ENTROPY_LOSS")

@@ -11,18 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import bool_, int64, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.register import Operand, composite, converted, fitting
-from npu_tensor.ops import OPS
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
-from npu_tensor.tensor import RECORDERS, Tensor, from_array, record
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["put", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
-
-_select = RECORDERS["select"]
-_slice = RECORDERS["slice"]
 
 
 class _Index(NamedTuple):
@@ -182,7 +179,7 @@ def _slice_bounds(part: slice, extent: int) -> tuple[int, int, int]:
 
 def _basic(input: Tensor, index: _Index) -> Tensor:
     if any(bound != (0, extent, 1) for bound, extent in zip(index.bounds, input.shape, strict=True)):
-        input = _slice(input, index.bounds)
+        input = ops.slice_(input, index.bounds)
     return input.reshape(index.shape) if input.shape != index.shape else input
 
 
@@ -193,7 +190,7 @@ def _are_adjacent(places: list[int]) -> bool:
 def get(input: Tensor, index: Any) -> Tensor:
     """input[index]."""
     if type(index) is int and input.ndim:
-        return _select(input, 0, index)
+        return ops.select(input, 0, index)
     resolved = _resolved(index, input.shape)
     basic = _basic(input, resolved)
     if not resolved.tensors:
@@ -201,7 +198,7 @@ def get(input: Tensor, index: Any) -> Tensor:
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
     others = [axis for axis in range(basic.ndim) if axis not in places]
-    taken = record(OPS["take_points"], (basic.permute(*places, *others), *indices))
+    taken = ops.take_points(basic.permute(*places, *others), *indices)
     if not _are_adjacent(places) or not places[0]:
         return taken
     # Neighbouring index tensors leave their result where they stood; otherwise it comes first, as in NumPy.
@@ -242,7 +239,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     source = converted(value, input.dtype)
     is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
     if is_whole_mask and source.numel() == 1 and not reduce:  # needs no look at the mask
-        return RECORDERS["where"](index, source.reshape(()), input)
+        return ops.where_op(index, source.reshape(()), input)
     index = _without_switches(index)
     if index is None:
         return input.clone()
@@ -258,7 +255,7 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     taken_dims = range(start, start + len(taken))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
     source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
-    return record(OPS["put"], (input, source, *indices), (resolved.bounds, dims, wrap, reduce))
+    return ops.put(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
 def _set(self: Tensor, index: Any, value: Operand) -> None:
@@ -332,7 +329,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     for value, tensor in ((input, other), (other, input)):
         if isinstance(value, int) and isinstance(tensor, Tensor) and tensor.dtype.is_integer:
             fitting(value, tensor.dtype)
-    return RECORDERS["where"](condition, input, other)
+    return ops.where_op(condition, input, other)
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
@@ -343,7 +340,7 @@ def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Any:
 composite("where", function=False)(_where_method)
 
 
-@composite()
+@composite(in_place=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     """input with the slices at the positions `index` along dim set to value."""
     place = dimension(dim, input.ndim)
@@ -380,7 +377,7 @@ def with_dimension(tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim else tensor.reshape(1)
 
 
-@composite()
+@composite(in_place=True)
 def scatter(
     input: Tensor,
     dim: int,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.neural import l1_loss, reduced, require_float, wide
 from npu_tensor.functions.register import composite
-from npu_tensor.tensor import RECORDERS, Tensor
+from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
 
@@ -18,8 +19,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     if beta == 0:
         return l1_loss(input, target, reduction)
     distance = (wide(input) - wide(target)).abs()
-    losses = RECORDERS["where"](distance < beta, distance * distance * (0.5 / beta), distance - 0.5 * beta)
-    return reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
+    losses = ops.where_op(distance < beta, distance * distance * (0.5 / beta), distance - 0.5 * beta)
+    return reduced(losses, reduction).to(ops.sub(input, target).dtype)
 
 
 @composite(method=False)
@@ -28,7 +29,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     if not delta > 0:
         raise ArgumentError(f"delta must be positive, not {delta}")
     dtype, distance = require_float(input), (wide(input) - wide(target)).abs()
-    losses = RECORDERS["where"](distance < delta, distance * distance * 0.5, delta * (distance - 0.5 * delta))
+    losses = ops.where_op(distance < delta, distance * distance * 0.5, delta * (distance - 0.5 * delta))
     return reduced(losses, reduction).to(dtype)
 
 
@@ -69,7 +70,7 @@ def binary_cross_entropy_with_logits(
     _require_target_for_each(input, target)
     dtype, x, wanted = require_float(input), wide(input), wide(target)
     positive = wanted if pos_weight is None else wanted * wide(pos_weight)
-    losses = (1 - wanted) * x - (1 - wanted + positive) * RECORDERS["logsigmoid"](x)
+    losses = (1 - wanted) * x - (1 - wanted + positive) * ops.logsigmoid(x)
     return reduced(_weighted(losses, weight), reduction).to(target.dtype if target.is_floating_point() else dtype)
 
 
@@ -83,7 +84,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     if log_target:
         losses = wanted.exp() * (wanted - x)
     else:
-        losses = RECORDERS["where"](wanted == 0, 0.0, wanted * wanted.log()) - wanted * x
+        losses = ops.where_op(wanted == 0, 0.0, wanted * wanted.log()) - wanted * x
     if reduction == "batchmean":
         return (losses.sum() / input.shape[0]).to(dtype)
     return reduced(losses, reduction).to(dtype)

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import DType, float32
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange
 from npu_tensor.functions.register import composite
 from npu_tensor.ops.rules import dimension
-from npu_tensor.tensor import RECORDERS, Tensor
+from npu_tensor.tensor import Tensor
 
 __all__ = ["reduced", "require_float", "wide"]
 
@@ -62,7 +63,7 @@ def layer_norm(
     """(input - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias."""
     dtype = require_float(input)
     dims = _normalized_dims(input, normalized_shape)
-    return _affine(RECORDERS["norm_rows"](wide(input), dims, eps), weight, bias, dtype)
+    return _affine(ops.norm_rows(wide(input), dims, eps), weight, bias, dtype)
 
 
 @composite(method=False, ggml="RMS_NORM")
@@ -77,7 +78,7 @@ def rms_norm(
     dims = _normalized_dims(input, normalized_shape)
     if eps is None:
         eps = float(np.finfo(dtype.register).eps)
-    return _affine(RECORDERS["rms_norm_rows"](wide(input), dims, eps), weight, None, dtype)
+    return _affine(ops.rms_norm_rows(wide(input), dims, eps), weight, None, dtype)
 
 
 @composite(method=False, ggml="GROUP_NORM")
@@ -90,7 +91,7 @@ def group_norm(
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
     batch = input.shape[0]
     rows = input.reshape(batch, num_groups, math.prod(input.shape[1:]) // num_groups)
-    normal = RECORDERS["norm_rows"](wide(rows), -1, eps)
+    normal = ops.norm_rows(wide(rows), -1, eps)
     if weight is None and bias is None:  # the conversions stay in the kernel of the norm
         return _affine(normal, None, None, dtype).reshape(input.shape)
     return _affine(normal.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input), dtype)
@@ -125,7 +126,7 @@ def batch_norm(
     x = wide(input)
     if training:
         others = tuple(axis for axis in range(input.ndim) if axis != 1)
-        normal = RECORDERS["norm_rows"](x, others, eps)
+        normal = ops.norm_rows(x, others, eps)
     else:
         if running_mean is None or running_var is None:
             raise ArgumentError("needs running_mean and running_var unless training")
@@ -140,7 +141,7 @@ def batch_norm(
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """input / max(p-norm over dim, eps)."""
     if p == 2:
-        return RECORDERS["l2_norm"](input, dim, eps)
+        return ops.l2_norm(input, dim, eps)
     return (wide(input) / wide(input).norm(p, dim, True).clamp(min=eps)).to(input.dtype)
 
 
@@ -152,7 +153,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """Gaussian error linear unit, exact; approximate="tanh" is GGML's gelu."""
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
-    return RECORDERS["gelu_erf" if approximate == "none" else "gelu_tanh"](input)
+    return ops.gelu_erf(input) if approximate == "none" else ops.gelu_tanh(input)
 
 
 @composite(method=False)
@@ -194,7 +195,7 @@ def _refuse_deprecated(size_average: bool | None, reduce: bool | None) -> None:
 
 def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
     losses = difference(wide(input) - wide(target))
-    return reduced(losses, reduction).to(RECORDERS["sub"](input, target).dtype)
+    return reduced(losses, reduction).to(ops.sub(input, target).dtype)
 
 
 @composite(method=False)
@@ -218,18 +219,18 @@ def _class_losses(
     if target.shape != expected:
         raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
     counts = target != ignore_index
-    safe = RECORDERS["where"](counts, target, 0)
-    chosen = RECORDERS["gather_along"](log_probabilities, safe.unsqueeze(classes), classes, "target").squeeze(classes)
+    safe = ops.where_op(counts, target, 0)
+    chosen = ops.gather_along(log_probabilities, safe.unsqueeze(classes), classes, "target").squeeze(classes)
     per_class = None if weight is None else wide(weight)
     weights = counts.to(log_probabilities.dtype)
     if per_class is not None:
-        weights = weights * RECORDERS["take"](per_class, safe, 0, "target")
+        weights = weights * ops.take(per_class, safe, 0, "target")
     losses = -chosen * weights
     if smoothing:
         spread = log_probabilities if per_class is None else log_probabilities * _along(per_class, log_probabilities)
         smooth = -spread.sum(classes) * counts.to(log_probabilities.dtype)
         losses = losses * (1 - smoothing) + smooth * (smoothing / log_probabilities.shape[classes])
-    return RECORDERS["where"](counts, losses, 0.0), weights
+    return ops.where_op(counts, losses, 0.0), weights
 
 
 def _along(per_class: Tensor, scores: Tensor) -> Tensor:
@@ -304,7 +305,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
-    return RECORDERS["take"](weight, input, 0)
+    return ops.take(weight, input, 0)
 
 
 @composite(method=False)
@@ -318,7 +319,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
             raise ArgumentError("an empty tensor does not say how many classes there are; give num_classes")
         num_classes = int(input.max()) + 1
     classes = arange(num_classes)
-    checked = RECORDERS["take"](classes, input, 0)  # the index itself, if it is in range
+    checked = ops.take(classes, input, 0)  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
 
 
@@ -334,7 +335,7 @@ def _masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor
         return scores
     if attn_mask.is_floating_point():
         return scores + wide(attn_mask)
-    return RECORDERS["where"](attn_mask, scores, -math.inf)
+    return ops.where_op(attn_mask, scores, -math.inf)
 
 
 @composite(method=False, ggml="FLASH_ATTN_EXT")
@@ -366,11 +367,11 @@ def scaled_dot_product_attention(
         group = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    products = RECORDERS["contract"](query, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
+    products = ops.contract(query, key.transpose(-1, -2), "float32" if dtype.itemsize == 2 else None)
     scores = _masked(products * factor, attn_mask, is_causal)
     weights = scores.softmax(-1)
     if attn_mask is not None:
-        weights = RECORDERS["where"](scores.amax(-1, True) == -math.inf, 0.0, weights)
+        weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
     return weights.to(dtype) @ value
 
 
@@ -380,4 +381,4 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     place = dimension(dim, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
     a, b = wide(x1), wide(x2)
     lengths = a.norm(2, place, True).clamp(min=eps), b.norm(2, place, True).clamp(min=eps)
-    return (a / lengths[0] * (b / lengths[1])).sum(place).to(RECORDERS["mul"](x1, x2).dtype)
+    return (a / lengths[0] * (b / lengths[1])).sum(place).to(ops.mul(x1, x2).dtype)

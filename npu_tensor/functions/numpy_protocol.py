@@ -6,18 +6,24 @@ Functions that have a counterpart record it and give Tensors. All others, also w
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import numpy as np
 
+from npu_tensor import ops
+from npu_tensor.functions.creation import empty_like, full_like, ones_like, zeros_like
+from npu_tensor.functions.indexing import where
+from npu_tensor.functions.products import einsum
+from npu_tensor.functions.reduce import std, var
 from npu_tensor.functions.register import tensor_of
-from npu_tensor.tensor import FUNCTIONS, UFUNCS, Tensor, internal_files
+from npu_tensor.functions.shape import cat, hstack, stack, vstack
+from npu_tensor.ops import registry
+from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
-
-internal_files.add(__file__)
 
 _OPERANDS = (Tensor, np.ndarray, np.generic, float, int, list, tuple)
 
@@ -40,56 +46,39 @@ def _squeeze(a: Tensor, axis: Any = None) -> Any:
     return a.squeeze(axis) if all(a.size(number) == 1 for number in axes) else NotImplemented  # NumPy has an error
 
 
-def _along(name: str) -> Callable[..., Any]:
+def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     """sum and the like: `axis` and `keepdims` are PyTorch's dim and keepdim."""
-
-    def reduce(a: Tensor, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-        return FUNCTIONS[name](a, axis, keepdims, dtype=dtype)
-
-    return reduce
+    return lambda a, axis=None, dtype=None, *, keepdims=False: function(a, axis, keepdims, dtype=dtype)
 
 
-def _extreme(name: str) -> Callable[..., Any]:
-    def reduce(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any:
-        return FUNCTIONS[name](a, () if axis is None else axis, keepdims)
-
-    return reduce
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axis=None, *, keepdims=False: function(a, () if axis is None else axis, keepdims)
 
 
-def _truth(name: str) -> Callable[..., Any]:
-    def reduce(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any:
-        return FUNCTIONS[name](a, axis, keepdims).bool()
-
-    return reduce
+def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axis=None, *, keepdims=False: function(a, axis, keepdims).bool()
 
 
-def _place(name: str) -> Callable[..., Any]:
-    def find(a: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Any:
-        return FUNCTIONS[name](a, axis, keepdims)
-
-    return find
+def _place(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axis=None, *, keepdims=False: function(a, axis, keepdims)
 
 
-def _spread(name: str) -> Callable[..., Any]:
-    def reduce(a: Tensor, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-        return FUNCTIONS[name](_float(a, dtype), axis, keepdim=keepdims, correction=ddof)
-
-    return reduce
-
-
-def _joined(name: str) -> Callable[..., Any]:
-    def join(arrays: Collection[Any], axis: int | None = 0) -> Any:
-        return NotImplemented if axis is None else FUNCTIONS[name](list(map(_tensor, arrays)), axis)
-
-    return join
+def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, axis=None, dtype=None, *, ddof=0, keepdims=False: function(
+        _float(a, dtype), axis, keepdim=keepdims, correction=ddof
+    )
 
 
-def _like(name: str) -> Callable[..., Any]:
-    return lambda a, dtype=None: FUNCTIONS[name](a, dtype)
+def _joined(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda arrays, axis=0: NotImplemented if axis is None else function(list(map(_tensor, arrays)), axis)
 
 
-def _triangle(name: str) -> Callable[..., Any]:
-    return lambda m, k=0: FUNCTIONS[name](m, k) if m.ndim > 1 else NotImplemented
+def _like(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, dtype=None: function(a, dtype)
+
+
+def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda m, k=0: function(m, k) if m.ndim > 1 else NotImplemented
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -110,24 +99,24 @@ _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
     np.size: lambda a, axis=None: a.numel() if axis is None else a.size(axis),
-    np.sum: _along("sum"),
-    np.prod: _along("prod"),
+    np.sum: _along(ops.sum_),
+    np.prod: _along(ops.prod),
     np.mean: lambda a, axis=None, dtype=None, *, keepdims=False: _float(a, dtype).mean(axis, keepdims),
-    np.max: _extreme("amax"),
-    np.amax: _extreme("amax"),
-    np.min: _extreme("amin"),
-    np.amin: _extreme("amin"),
-    np.any: _truth("any"),
-    np.all: _truth("all"),
-    np.argmax: _place("argmax"),
-    np.argmin: _place("argmin"),
-    np.var: _spread("var"),
-    np.std: _spread("std"),
+    np.max: _extreme(ops.amax),
+    np.amax: _extreme(ops.amax),
+    np.min: _extreme(ops.amin),
+    np.amin: _extreme(ops.amin),
+    np.any: _truth(ops.any_),
+    np.all: _truth(ops.all_),
+    np.argmax: _place(ops.argmax),
+    np.argmin: _place(ops.argmin),
+    np.var: _spread(var),
+    np.std: _spread(std),
     np.cumsum: lambda a, axis=None, dtype=None: (a.ravel() if axis is None else a).cumsum(axis or 0, dtype=dtype),
     np.round: lambda a, decimals=0: a.round(decimals=decimals),
     np.around: lambda a, decimals=0: a.round(decimals=decimals),
     np.clip: _clip,
-    np.where: lambda condition, x, y: FUNCTIONS["where"](_tensor(condition).bool(), _tensor(x), _tensor(y)),
+    np.where: lambda condition, x, y: where(_tensor(condition).bool(), _tensor(x), _tensor(y)),
     np.reshape: lambda a, shape: a.reshape(shape),
     np.ravel: lambda a: a.ravel(),
     np.transpose: lambda a, axes=None: a.T if axes is None else a.permute(*axes),
@@ -140,24 +129,24 @@ _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     np.roll: lambda a, shift, axis=None: a.roll(shift, axis),
     np.repeat: _repeat,
     np.tile: lambda A, reps: A.tile(reps),
-    np.concatenate: _joined("cat"),
-    np.stack: _joined("stack"),
-    np.hstack: lambda tup: FUNCTIONS["hstack"](list(map(_tensor, tup))),
-    np.vstack: lambda tup: FUNCTIONS["vstack"](list(map(_tensor, tup))),
-    np.tril: _triangle("tril"),
-    np.triu: _triangle("triu"),
+    np.concatenate: _joined(cat),
+    np.stack: _joined(stack),
+    np.hstack: lambda tup: hstack(list(map(_tensor, tup))),
+    np.vstack: lambda tup: vstack(list(map(_tensor, tup))),
+    np.tril: _triangle(ops.tril),
+    np.triu: _triangle(ops.triu),
     np.dot: lambda a, b: _dot(_tensor(a), _tensor(b)),
     np.outer: lambda a, b: _tensor(a).ravel().outer(_tensor(b).ravel()),
     np.einsum: lambda subscripts, *operands, optimize=False: (
-        FUNCTIONS["einsum"](subscripts, *map(_tensor, operands)) if isinstance(subscripts, str) else NotImplemented
+        einsum(subscripts, *map(_tensor, operands)) if isinstance(subscripts, str) else NotImplemented
     ),
-    np.zeros_like: _like("zeros_like"),
-    np.ones_like: _like("ones_like"),
-    np.empty_like: _like("empty_like"),
-    np.full_like: lambda a, fill_value, dtype=None: FUNCTIONS["full_like"](a, fill_value, dtype),
+    np.zeros_like: _like(zeros_like),
+    np.ones_like: _like(ones_like),
+    np.empty_like: _like(empty_like),
+    np.full_like: lambda a, fill_value, dtype=None: full_like(a, fill_value, dtype),
 }
 
-_SIGNATURES: Final = {function: inspect.signature(ours) for function, ours in _FUNCTIONS.items()}
+_signature: Final = functools.cache(inspect.signature)
 
 
 def _arrays(value: Any) -> Any:
@@ -183,7 +172,7 @@ def _array_function(
     if ours is None:
         return _on_arrays(function, args, kwargs)
     try:
-        given = _SIGNATURES[function].bind(*args, **kwargs).arguments
+        given = _signature(ours).bind(*args, **kwargs).arguments
     except TypeError:  # an argument that has no counterpart
         return _on_arrays(function, args, kwargs)
     axis = given.get("axis")
@@ -197,12 +186,11 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
     """What a ufunc of NumPy makes of Tensors, or one of its methods such as `reduce`; as for the other functions."""
     if not all(isinstance(value, _OPERANDS) for value in inputs):
         return NotImplemented
-    ours = UFUNCS.get(ufunc)
+    ours = registry.UFUNCS.get(ufunc)
     if ours is None or method != "__call__" or kwargs:
         return _on_arrays(getattr(ufunc, method), inputs, kwargs)
     return ours(*(_tensor(value) if isinstance(value, (list, tuple)) else value for value in inputs))
 
 
-# NumPy looks them up on the class.
-Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+registry.publish("__array_function__", registry.Public(None, _array_function))
+registry.publish("__array_ufunc__", registry.Public(None, _array_ufunc))

@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.register import Operand, composite, register, tensor_of
+from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.ops import registry
 from npu_tensor.ops.rules import unpacked
-from npu_tensor.tensor import RECORDERS, UFUNCS, Tensor, define_operator
+from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
-
-_contract = RECORDERS["contract"]
-_transposed = RECORDERS["permute"]
-_diagonal = RECORDERS["diagonal"]
 
 
 def _product_of(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product of tensors of any number of dimensions but zero."""
     if a.ndim == 2 and b.ndim == 2:
-        return _contract(a, b)
+        return ops.contract(a, b)
     if not a.ndim or not b.ndim:
         raise ShapeError("needs at least one dimension in both")
     if a.ndim == 1:
@@ -36,8 +34,8 @@ def _product_of(a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2:
         # One matrix for the whole batch: its rows are one tall matrix.
         rows = math.prod(a.shape[:-1])
-        return _contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
-    return _contract(a, b)
+        return ops.contract(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return ops.contract(a, b)
 
 
 @composite(ggml="MUL_MAT")
@@ -50,6 +48,7 @@ def matmul(input: Operand, other: Operand) -> Tensor:
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
+    """As matmul."""
     return matmul(self, other) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
@@ -57,13 +56,8 @@ def _rmatmul(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
 
 
-def _imatmul(self: Tensor, other: Any) -> Any:
-    return self._assign(matmul(self, other)) if isinstance(other, (Tensor, np.ndarray)) else NotImplemented
-
-
-for _name, _operator in {"__matmul__": _matmul, "__rmatmul__": _rmatmul, "__imatmul__": _imatmul}.items():
-    define_operator(_name, _operator, matmul)
-UFUNCS[np.matmul] = matmul
+registry.operators("matmul", _matmul, _rmatmul)
+registry.UFUNCS[np.matmul] = matmul
 
 
 def _require_dimensions(name: str, tensor: Tensor, ndim: int) -> None:
@@ -76,7 +70,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
     _require_dimensions("input", input, 2)
     _require_dimensions("mat2", mat2, 2)
-    return _contract(input, mat2)
+    return ops.contract(input, mat2)
 
 
 @composite()
@@ -86,7 +80,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     _require_dimensions("mat2", mat2, 3)
     if input.shape[0] != mat2.shape[0]:
         raise ShapeError(f"batches differ: {input.shape[0]} and {mat2.shape[0]}")
-    return _contract(input, mat2)
+    return ops.contract(input, mat2)
 
 
 @composite()
@@ -97,15 +91,12 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return _product_of(input, vec)
 
 
-@composite()
+@composite(aliases=("vdot",))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors."""
     _require_dimensions("input", input, 1)
     _require_dimensions("tensor", tensor, 1)
     return _product_of(input, tensor)
-
-
-register("vdot", dot)
 
 
 @composite()
@@ -122,7 +113,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     if not input.ndim or not other.ndim:
         return input * other
     rows = other.reshape(math.prod(other.shape[:-1]), other.shape[-1])
-    return _product_of(input, _transposed(rows, 1, 0)).reshape(*input.shape[:-1], *other.shape[:-1])
+    return _product_of(input, ops.permute(rows, 1, 0)).reshape(*input.shape[:-1], *other.shape[:-1])
 
 
 @composite()
@@ -149,7 +140,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     _require_dimensions("input", input, 2)
-    return _diagonal(input).sum()
+    return ops.diagonal(input).sum()
 
 
 @composite(method=False)
@@ -157,7 +148,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias; the rows of weight (out features, in features) are outputs."""
     if weight.ndim > 2 or not weight.ndim:
         raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
-    product = _product_of(input, _transposed(weight, 1, 0) if weight.ndim == 2 else weight)
+    product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight)
     return product if bias is None else product + bias
 
 
@@ -222,7 +213,7 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            tensor = _diagonal(tensor, 0, first, second)
+            tensor = ops.diagonal(tensor, 0, first, second)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + label
     return tensor, labels
 
@@ -265,7 +256,7 @@ def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[T
         sizes = (math.prod(extents[label] for label in group) for group in groups)
         return _arranged(tensor, labels, "".join(groups)).reshape(*sizes)
 
-    product = _contract(matrices(a, x, batch, rows, inner), matrices(b, y, batch, inner, columns))
+    product = ops.contract(matrices(a, x, batch, rows, inner), matrices(b, y, batch, inner, columns))
     return product.reshape(*(extents[label] for label in out)), out
 
 
@@ -335,7 +326,7 @@ def mul_mat(a: Tensor, b: Tensor) -> Tensor:
         b = b.to(a.dtype)
     few, many, lead = _grouped(a.transpose(-1, -2), b)
     out_dtype = "int32" if a.dtype in _NARROW_INTEGERS else "float32" if a.dtype.itemsize <= 4 else a.dtype.name
-    return _contract(many, few, out_dtype).reshape(*lead, b.shape[-2], a.shape[-2])
+    return ops.contract(many, few, out_dtype).reshape(*lead, b.shape[-2], a.shape[-2])
 
 
 @composite(ggml="OUT_PROD")
@@ -346,4 +337,4 @@ def out_prod(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not b.dtype:
         raise DTypeError(f"both operands must have one dtype, not {a.dtype.name} and {b.dtype.name}")
     few, many, lead = _grouped(a, b.transpose(-1, -2))
-    return _contract(many, few).reshape(*lead, b.shape[-1], a.shape[-1])
+    return ops.contract(many, few).reshape(*lead, b.shape[-1], a.shape[-1])

@@ -1,13 +1,8 @@
 """What PyTorch programs say about gradients, of which there are none here, and PyTorch's other spellings.
-
-Every function that makes tensors takes `requires_grad=False`.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
@@ -16,46 +11,11 @@ import numpy as np
 
 from npu_tensor.dtypes import as_dtype, bool_, float32
 from npu_tensor.errors import ArgumentError, DTypeError
-from npu_tensor.functions.register import METHODS, composite, register
-from npu_tensor.tensor import FUNCTIONS, NO_GRADIENTS, Tensor
+from npu_tensor.functions.register import LEAVE_GRADIENTS, composite
+from npu_tensor.ops import registry
+from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
-
-_LEAVE_IT = f"{NO_GRADIENTS}; leave requires_grad False"
-
-
-# --- functions that make tensors
-
-_CREATION = (
-    *("tensor", "as_tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "eye"),
-    *("zeros_like", "ones_like", "empty_like", "full_like"),
-    *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
-)
-_CREATION_METHODS = ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
-
-_REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
-
-
-def _with_pytorchs_arguments(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def made(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-        if requires_grad:
-            raise ArgumentError(f"{function.__name__}: {_LEAVE_IT}")
-        return function(*args, **kwargs)
-
-    made.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), _REQUIRES_GRAD]
-    )
-    return made
-
-
-for _name in _CREATION:
-    register(_name, _with_pytorchs_arguments(FUNCTIONS[_name]), method=False)
-for _name in _CREATION_METHODS:
-    register(_name, _with_pytorchs_arguments(METHODS[_name]), function=False)
-
 
 # --- gradients
 
@@ -89,13 +49,13 @@ def inference_mode(mode: Any = True) -> Any:
 def leave_without_gradients(input: Tensor, requires_grad: bool = True) -> Tensor:
     """The tensor itself if requires_grad is False; ArgumentError otherwise."""
     if requires_grad:
-        raise ArgumentError(_LEAVE_IT)
+        raise ArgumentError(LEAVE_GRADIENTS)
     return input
 
 
 # --- other names
 
-register("nelement", Tensor.numel, function=False)
+registry.publish("nelement", registry.Public(None, Tensor.numel))
 
 
 @composite("type", function=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import Generator, arange, check_device, extents, rand, randn
@@ -14,7 +15,7 @@ from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite, tensor_of
 from npu_tensor.functions.shape import topk
 from npu_tensor.spec import broadcast_shapes
-from npu_tensor.tensor import RECORDERS, Tensor
+from npu_tensor.tensor import Tensor
 
 __all__: list[str] = []
 
@@ -38,7 +39,7 @@ def _drawn(shape: tuple[int, ...], probability: Tensor | float, generator: Gener
         return (rand(shape, generator=generator, dtype=float64) < probability).float()
     p = wide(probability)
     valid = (p >= 0) & (p <= 1)
-    return RECORDERS["where"](valid, (rand(shape, generator=generator, dtype=p.dtype) < p).to(p.dtype), math.nan)
+    return ops.where_op(valid, (rand(shape, generator=generator, dtype=p.dtype) < p).to(p.dtype), math.nan)
 
 
 @composite()
@@ -103,9 +104,9 @@ def multinomial(
         found = topk(_exponential(weights, generator) / weights, num_samples, largest=False).indices
     total = weights.sum(-1, True)
     fine = (weights >= 0).all(-1, True) & (total > 0) & total.isfinite()
-    fine = fine & (RECORDERS["gather_along"](weights, found, -1) > 0)
+    fine = fine & (ops.gather_along(weights, found, -1) > 0)
     # What is wrong becomes an index that is out of range, which `take` refuses when it runs.
-    return RECORDERS["take"](arange(categories), RECORDERS["where"](fine, found, categories), 0, _WRONG_WEIGHTS)
+    return ops.take(arange(categories), ops.where_op(fine, found, categories), 0, _WRONG_WEIGHTS)
 
 
 # --- in place

@@ -8,30 +8,31 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.dtypes import as_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
 from npu_tensor.functions.register import Operand, composite
 from npu_tensor.functions.shape import ValuesIndices, gather, take_along_dim
 from npu_tensor.ops.rules import dimension
-from npu_tensor.tensor import RECORDERS, Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
 
 Dims = int | Sequence[int] | None
 
 
-def _extreme(
-    kind: str, input: Tensor, dim: int | Operand | None, keepdim: bool, other: Operand | None
-) -> Tensor | ValuesIndices:
-    # A NumPy integer is a dimension, as in PyTorch; every other array, scalar and float is an operand.
-    if other is None and isinstance(dim, (Tensor, np.ndarray, np.inexact, np.bool_, float)):
-        other, dim = dim, None
-    if other is not None:
-        return RECORDERS[f"{kind}imum"](input, other)
-    if dim is None:
-        return RECORDERS[f"a{kind}"](input)
-    indices = RECORDERS[f"arg{kind}"](input, dim, True)
-    values = gather(input, dim, indices)  # type: ignore[arg-type]
+def _second_operand(dim: Any, other: Operand | None) -> Operand | None:
+    """The tensor or number that max and min compare with, also where it is in the place of dim.
+
+    A NumPy integer is a dimension, as in PyTorch; every other array, scalar and float is an operand.
+    """
+    is_operand = isinstance(dim, (Tensor, np.ndarray, np.inexact, np.bool_, float))
+    return dim if other is None and is_operand else other
+
+
+def _values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> ValuesIndices:
+    """The elements at indices along dim, where both have the extent 1 unless keepdim."""
+    values = gather(input, dim, indices)
     if keepdim or not input.ndim:
         return ValuesIndices(values, indices)
     place = dimension(dim, input.ndim)
@@ -43,7 +44,9 @@ def maximum_of(
     input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
 ) -> Any:
     """max(input): the largest element. max(input, dim): (values, indices) along dim. max(input, other): maximum."""
-    return _extreme("max", input, dim, keepdim, other)
+    if (second := _second_operand(dim, other)) is not None:
+        return ops.maximum(input, second)
+    return ops.amax(input) if dim is None else _values_at(input, dim, keepdim, ops.argmax(input, dim, True))
 
 
 @composite("min")
@@ -51,15 +54,16 @@ def minimum_of(
     input: Tensor, dim: int | Operand | None = None, keepdim: bool = False, *, other: Operand | None = None
 ) -> Any:
     """min(input): the smallest element. min(input, dim): (values, indices) along dim. min(input, other): minimum."""
-    return _extreme("min", input, dim, keepdim, other)
+    if (second := _second_operand(dim, other)) is not None:
+        return ops.minimum(input, second)
+    return ops.amin(input) if dim is None else _values_at(input, dim, keepdim, ops.argmin(input, dim, True))
 
 
-def _spread(op: str, input: Tensor, dim: Any, unbiased: bool | None, keepdim: bool, correction: float | None) -> Tensor:
-    if isinstance(dim, bool):  # PyTorch's var(unbiased)
+def _freedom(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
+    """dim and correction of PyTorch's older and newer arguments."""
+    if isinstance(dim, bool):  # var(unbiased)
         dim, unbiased = None, dim
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    return RECORDERS[op](input, dim, keepdim, correction=correction)
+    return dim, correction if correction is not None else 1 if unbiased is None or unbiased else 0
 
 
 @composite()
@@ -72,7 +76,8 @@ def var(
     correction: float | None = None,
 ) -> Tensor:
     """Variance over dim (None = all): squared deviations summed, divided by n - correction (default 1)."""
-    return _spread("var", input, dim, unbiased, keepdim, correction)
+    dim, correction = _freedom(dim, unbiased, correction)
+    return ops.var_op(input, dim, keepdim, correction=correction)
 
 
 @composite()
@@ -85,7 +90,8 @@ def std(
     correction: float | None = None,
 ) -> Tensor:
     """Standard deviation over dim: sqrt(var)."""
-    return _spread("std", input, dim, unbiased, keepdim, correction)
+    dim, correction = _freedom(dim, unbiased, correction)
+    return ops.std_op(input, dim, keepdim, correction=correction)
 
 
 @composite()
@@ -144,7 +150,7 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
 @composite()
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over dim (None = all) of what is not NaN."""
-    return RECORDERS["where"](input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
+    return ops.where_op(input.isnan(), 0, input).sum(dim, keepdim, dtype=dtype)
 
 
 @composite()
@@ -172,11 +178,11 @@ _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _at_rank(ordered: Tensor, rank: Tensor, interpolation: str) -> Tensor:
     def taken(number: Tensor) -> Tensor:
-        return RECORDERS["take"](ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+        return ops.take(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
 
     if interpolation in _ROUNDINGS:
         return taken(_ROUNDINGS[interpolation](rank))
-    return RECORDERS["lerp"](taken(rank.floor()), taken(rank.ceil()), _WEIGHTS[interpolation](rank))
+    return ops.lerp(taken(rank.floor()), taken(rank.ceil()), _WEIGHTS[interpolation](rank))
 
 
 @composite()
@@ -211,10 +217,10 @@ def quantile(
     ordered = rows.movedim(place, -1).sort(-1).values
     count = ordered.shape[-1]
     # A q that is wrong becomes a rank that is out of range, which `take` refuses when it runs.
-    rank = RECORDERS["where"]((q >= 0) & (q <= 1), q.to(input.dtype) * (count - 1), float(count))
+    rank = ops.where_op((q >= 0) & (q <= 1), q.to(input.dtype) * (count - 1), float(count))
     result = _at_rank(ordered, rank, interpolation)
     last = ordered[..., -1]
-    result = RECORDERS["where"]((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
+    result = ops.where_op((last.unsqueeze(-1) if rank.ndim else last).isnan(), math.nan, result)
     if rank.ndim:
         result = result.movedim(-1, 0)
     if not keepdim:
@@ -243,7 +249,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if input.is_floating_point():
         missing = input.isnan()
         first = missing.argmax(place, True)
-        middle = RECORDERS["where"](missing.any(place, True), first, middle)
+        middle = ops.where_op(missing.any(place, True), first, middle)
     values = take_along_dim(input, middle, place)
     if keepdim:
         return ValuesIndices(values, middle)

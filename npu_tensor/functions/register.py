@@ -6,18 +6,20 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from npu_tensor._util.user_warnings import user_line
 from npu_tensor.dtypes import DType, bool_
 from npu_tensor.errors import ArgumentError, CaptureError, NpuTensorError, OutOfMemoryError, reworded
-from npu_tensor.graph.nodes import LOCATED, recorded_at
-from npu_tensor.graph.recorders import KEYWORDS, SYNONYMS, given_twice
+from npu_tensor.graph.nodes import located
 from npu_tensor.observe.printing import brief
-from npu_tensor.tensor import FUNCTIONS, Tensor, from_array, internal_files, user_frame
+from npu_tensor.ops import registry
+from npu_tensor.ops.recorders import KEYWORDS, SYNONYMS, given_twice
+from npu_tensor.tensor import NO_GRADIENTS, Tensor, from_array
 
-__all__ = ["GGML_NAMES", "METHODS", "Operand", "composite", "converted", "fitting", "register", "tensor_of"]
+__all__ = ["LEAVE_GRADIENTS", "Operand", "composite", "converted", "fitting", "tensor_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,28 +27,34 @@ R = TypeVar("R")
 Operand = Tensor | np.ndarray[Any, Any] | float
 """What an op takes in the place of a tensor."""
 
-
-METHODS: Final[dict[str, Callable[..., Any]]] = {}
-"""Methods of Tensor that are not ops, by name."""
-
-GGML_NAMES: Final[dict[str, str]] = {}
-"""GGML's operations for public functions that are not ops."""
+LEAVE_GRADIENTS = f"{NO_GRADIENTS}; leave requires_grad False"
+_REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
 
 def composite(
-    name: str = "", *, function: bool = True, method: bool = True, ggml: str = "", view: bool = False
+    name: str = "",
+    *,
+    function: bool = True,
+    method: bool = True,
+    aliases: tuple[str, ...] = (),
+    in_place: bool = False,
+    creates: bool = False,
+    ggml: str = "",
+    view: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make the decorated function public as npu_tensor.<name> and as a method of Tensor.
 
-    The name is the function's own without trailing underscores unless given; several may be given by several
-    decorators. Errors it raises gain its name, its operands and the user's line. view: whether its results share memory
-    with its operands in PyTorch; other functions may use views inside, and their results are tensors of their own.
+    The name is the function's own without trailing underscores unless given. Errors it raises gain its name, its
+    operands and the user's line.
+    in_place: whether there is a method <name>_, too, that writes to its tensor.
+    creates: whether it makes tensors, and takes PyTorch's `requires_grad=False`, too.
+    view: whether its results share memory with its operands in PyTorch; other functions may use views inside, and
+    their results are tensors of their own.
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
         public = name or body.__name__.rstrip("_")
         code = body.__code__
-        internal_files.add(code.co_filename)
         count = code.co_argcount + code.co_kwonlyargcount
         parameters, positional = code.co_varnames[:count], code.co_varnames[: code.co_argcount]
         keywords = KEYWORDS.get(code.co_varnames[count], ()) if code.co_flags & inspect.CO_VARARGS else ()
@@ -58,6 +66,8 @@ def composite(
                 if synonyms[synonym] in kwargs:
                     raise given_twice(synonyms[synonym])
                 kwargs[synonyms[synonym]] = kwargs.pop(synonym)
+            if creates and kwargs and kwargs.pop("requires_grad", False):
+                raise ArgumentError(f"{public}: {LEAVE_GRADIENTS}")
             given = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
             try:
                 result = body(*given, **kwargs)
@@ -72,7 +82,12 @@ def composite(
 
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
-        register(public, wrapper, function=function, method=method, ggml=ggml)
+        if creates:
+            signature = inspect.signature(body)
+            parameters_shown = [*signature.parameters.values(), _REQUIRES_GRAD]
+            wrapper.__signature__ = signature.replace(parameters=parameters_shown)  # type: ignore[attr-defined]
+        entry = registry.Public(wrapper if function else None, wrapper if method else None, None, ggml, in_place)
+        registry.publish(public, entry, aliases)
         return wrapper
 
     return decorate
@@ -91,26 +106,12 @@ def _with_numbers(
     return args
 
 
-def register(
-    name: str, body: Callable[..., Any], *, function: bool = True, method: bool = True, ggml: str = ""
-) -> None:
-    """Enter a function in FUNCTIONS and on Tensor; it replaces the op of that name there."""
-    if function:
-        FUNCTIONS[name] = body
-    if method:
-        METHODS[name] = body
-        setattr(Tensor, name, body)
-    if ggml:
-        GGML_NAMES[name] = ggml
-
-
 def _named(error: NpuTensorError, name: str, arguments: tuple[Any, ...]) -> NpuTensorError:
     """The same error with the function's name in front, and the operands and line unless an op has given them."""
-    message = str(error)
-    if LOCATED in message or isinstance(error, CaptureError):  # which says where in its own words
-        return reworded(error, f"{name}: {message}")
+    if error.recorded_at or isinstance(error, CaptureError):  # which says where in its own words
+        return reworded(error, f"{name}: {error}")
     shown = ", ".join(map(brief, arguments))
-    return reworded(error, f"{name}({shown}): {message}{recorded_at(user_frame(sys._getframe(1)))}")
+    return located(error, f"{name}({shown}): {error}", user_line(sys._getframe(1)))
 
 
 def tensor_of(value: Operand) -> Tensor:
@@ -151,4 +152,17 @@ def converted(value: Operand, dtype: DType) -> Tensor:
     return tensor_of(value).to(dtype)
 
 
-internal_files.add(__file__)
+def _install_in_place(name: str, entry: registry.Public) -> None:
+    """The method <name>_ that writes the result of <name> to its tensor, and so to its views."""
+    function = entry.method
+    if function is None or not entry.in_place:
+        return
+
+    def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return input._assign(function(input, *args, **kwargs))
+
+    method.__doc__ = f"In-place form of `{name}`: the result is written to this tensor, and so to its views."
+    composite(f"{name}_", function=False)(method)
+
+
+registry.watch(_install_in_place)

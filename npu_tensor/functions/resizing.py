@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.register import composite
-from npu_tensor.tensor import RECORDERS, Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
 
 
 def _nearest(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
     if input.ndim == 4 and count == 2 * input.shape[dim]:  # as PyTorch does with two places, whatever the factor
-        return RECORDERS["take"](input, from_array(np.arange(count) // 2), dim)
+        return ops.take(input, from_array(np.arange(count) // 2), dim)
     index = np.minimum(np.floor(np.arange(count, dtype=np.float32) * np.float32(scale)), input.shape[dim] - 1)
-    return RECORDERS["take"](input, from_array(index.astype(np.int64)), dim)
+    return ops.take(input, from_array(index.astype(np.int64)), dim)
 
 
 def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
@@ -32,8 +33,8 @@ def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bo
         place = np.maximum((np.arange(count) + 0.5) * scale - 0.5, 0)
     lower = np.minimum(place.astype(np.int64), extent - 1)
     weight = from_array((place - lower).astype(input.dtype.numpy).reshape(count, *(1 for _ in range(-1 - dim))))
-    low = RECORDERS["take"](input, from_array(lower), dim)
-    high = RECORDERS["take"](input, from_array(np.minimum(lower + 1, extent - 1)), dim)
+    low = ops.take(input, from_array(lower), dim)
+    high = ops.take(input, from_array(np.minimum(lower + 1, extent - 1)), dim)
     return low * (1 - weight) + high * weight
 
 

@@ -14,7 +14,7 @@ from npu_tensor.tensor import Tensor
 __all__: list[str] = []
 
 
-@composite()
+@composite(in_place=True)
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: bool = False) -> Tensor:
     """input with input[indices] replaced by values, or increased by them, those of equal positions by their sum."""
     if accumulate or isinstance(values, Tensor):
@@ -38,26 +38,26 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: 
     return result if shape else result.reshape(shape)
 
 
-@composite()
+@composite(in_place=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at the positions `index` along dim replaced by those of source."""
     return _put_slices(input, dim, index, source)
 
 
-@composite()
+@composite(in_place=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """input with alpha times the slices of source added to those at the positions `index` along dim."""
     added = source if alpha == 1 else source * alpha
     return _put_slices(input, dim, index, added, "add")
 
 
-@composite()
+@composite(in_place=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """input with src[i][j] added to [index[i][j]][j] for dim = 0, and likewise for the others."""
     return scatter(input, dim, index, src, reduce="add")
 
 
-@composite()
+@composite(in_place=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the elements of source, in their order, where mask. Reads the mask."""
     require_mask(mask)

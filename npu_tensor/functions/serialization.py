@@ -23,11 +23,9 @@ import numpy as np
 from npu_tensor.dtypes import DTYPES, bfloat16
 from npu_tensor.errors import ArgumentError, NpuTensorError, written
 from npu_tensor.runtime.store.files import atomic_file
-from npu_tensor.tensor import Tensor, from_array, internal_files
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["load", "save"]
-
-internal_files.add(__file__)
 
 File = str | os.PathLike[str] | BinaryIO
 """A path, or a file that is open for bytes."""

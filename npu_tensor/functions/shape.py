@@ -7,21 +7,16 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from npu_tensor import ops
 from npu_tensor.dtypes import DType, promote
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import extents
-from npu_tensor.functions.register import Operand, composite, fitting, register, tensor_of
-from npu_tensor.ops import OPS
+from npu_tensor.functions.register import Operand, composite, fitting, tensor_of
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
-from npu_tensor.tensor import RECORDERS, Tensor, record
+from npu_tensor.tensor import Tensor
 
 __all__ = ["ValuesIndices", "cut", "joined"]
-
-_select = RECORDERS["select"]
-_slice = RECORDERS["slice"]
-_concat_op = OPS["concat"]
-
 
 class ValuesIndices(NamedTuple):
     """Result of max, min, sort and topk along a dimension."""
@@ -37,14 +32,14 @@ def _promoted(tensors: Sequence[Tensor]) -> DType | None:
 def joined(tensors: Sequence[Tensor], dim: int, dtype: DType | None = None) -> Tensor:
     """Tensors joined along `dim`, in `dtype` or their promoted one."""
     dtype = dtype or _promoted(tensors)
-    return record(_concat_op, [part if part.dtype is dtype else part.to(dtype) for part in tensors], (dim,))
+    return ops.concat_op(*(part if part.dtype is dtype else part.to(dtype) for part in tensors), dim=dim)
 
 
 def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
     """input[start:stop:step] along `dim`, with bounds that are resolved already."""
     bounds = [(0, extent, 1) for extent in input.shape]
     bounds[dim] = (start, stop, step)
-    return _slice(input, tuple(bounds))
+    return ops.slice_(input, tuple(bounds))
 
 
 # --- extents and order of dimensions
@@ -73,7 +68,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return input.reshape(other.shape)
 
 
-@composite(ggml="TRANSPOSE", view=True)
+@composite(aliases=("swapaxes", "swapdims"), ggml="TRANSPOSE", view=True)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Dimensions dim0 and dim1 swapped."""
     dims = list(range(input.ndim))
@@ -81,10 +76,6 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     if dims:
         dims[first], dims[second] = dims[second], dims[first]
     return input.permute(*dims)
-
-
-register("swapaxes", transpose)
-register("swapdims", transpose)
 
 
 @composite(view=True)
@@ -95,23 +86,7 @@ def t(input: Tensor) -> Tensor:
     return input.permute(*reversed(range(input.ndim)))
 
 
-def _reversed(self: Tensor) -> Tensor:
-    """All dimensions in reverse order."""
-    return self.permute(*reversed(range(self.ndim)))
-
-
-def _matrix_transposed(self: Tensor) -> Tensor:
-    """The last two dimensions swapped."""
-    if self.ndim == 1:
-        raise ShapeError("mT needs two dimensions or more, or none")
-    return transpose(self, -2, -1) if self.ndim else self.permute()
-
-
-Tensor.T = property(_reversed)  # type: ignore[assignment]
-Tensor.mT = property(_matrix_transposed)  # type: ignore[assignment]
-
-
-@composite(view=True)
+@composite(aliases=("moveaxis",), view=True)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     sources = [dimension(d, input.ndim) for d in _sequence(source)]
@@ -122,9 +97,6 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     for target, origin in sorted(zip(targets, sources, strict=True)):
         order.insert(target, origin)
     return input.permute(*order[: input.ndim])  # dimension 0 of a zero-dimensional tensor is a name only
-
-
-register("moveaxis", movedim)
 
 
 def _sequence(value: int | Sequence[int]) -> Sequence[int]:
@@ -256,16 +228,12 @@ def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Te
 # --- joining and splitting
 
 
-@composite(method=False, ggml="CONCAT")
+@composite(method=False, aliases=("concat", "concatenate"), ggml="CONCAT")
 def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors joined along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
     parts = [tensor_of(part) for part in tensors]
     filled = [part for part in parts if part.shape != (0,)]
     return joined(filled or parts, dim, _promoted(parts))
-
-
-register("concat", cat, method=False)
-register("concatenate", cat, method=False)
 
 
 @composite(method=False)
@@ -332,7 +300,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along dim, without it."""
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor has no slices")
-    return tuple(_select(input, dim, index) for index in range(input.shape[dimension(dim, input.ndim)]))
+    return tuple(ops.select(input, dim, index) for index in range(input.shape[dimension(dim, input.ndim)]))
 
 
 # --- parts
@@ -361,7 +329,7 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     if not input.ndim:
         return input.clone()
     bounds = ((e - 1, -1, -1) if axis in chosen else (0, e, 1) for axis, e in enumerate(input.shape))
-    return _slice(input, tuple(bounds))
+    return ops.slice_(input, tuple(bounds))
 
 
 @composite()
@@ -409,14 +377,14 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ArgumentError(f"pad {list(pad)} must have two widths for each of at most {input.ndim} dimensions")
     pairs = [(operator.index(pad[i]), operator.index(pad[i + 1])) for i in range(0, len(pad), 2)]
     widths = ((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs))
-    return RECORDERS["pad_widths"](input, widths, mode, 0 if value is None else fitting(value, input.dtype))
+    return ops.pad_widths(input, widths, mode, 0 if value is None else fitting(value, input.dtype))
 
 
 @composite(ggml="DIAG")
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
     if input.ndim == 2:
-        return RECORDERS["diagonal"](input, diagonal)
+        return ops.diagonal(input, diagonal)
     if input.ndim != 1:
         raise ShapeError(f"diag takes one or two dimensions, not {input.ndim}")
     # A column of the vector, then n zero columns: read with rows one longer, the vector lies on the diagonal.
@@ -430,12 +398,12 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 # --- selection by masks and indices
 
 
-@composite()
+@composite(in_place=True)
 def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
     """`value` where mask, else input; keeps the input's dtype."""
     if isinstance(value, (bool, int, float)):
         value = fitting(value, input.dtype)
-    result = RECORDERS["where"](mask, value, input)
+    result = ops.where_op(mask, value, input)
     if result.dtype is input.dtype:
         return result
     if result.dtype.category > input.dtype.category and not (isinstance(value, float) and value.is_integer()):
@@ -448,7 +416,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = input[index[i][j]][j] for dim = 0, and likewise for the others."""
     if not input.ndim and index.ndim <= 1:
         return gather(input.reshape(1), dim, index.reshape(index.numel())).reshape(index.shape)
-    return RECORDERS["gather_along"](input, index, dim)
+    return ops.gather_along(input, index, dim)
 
 
 @composite(ggml="GET_ROWS")
@@ -458,7 +426,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise DimensionError("index must be a vector")
     if not input.ndim:
         return index_select(input.reshape(1), dim, index).reshape(())
-    return RECORDERS["take"](input, index.reshape(index.numel()), dim)
+    return ops.take(input, index.reshape(index.numel()), dim)
 
 
 @composite()
@@ -492,5 +460,5 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the largest; which of equal elements is taken is not defined.
     """
-    indices = RECORDERS["top_indices"](input, k, dim, largest)
+    indices = ops.top_indices(input, k, dim, largest)
     return ValuesIndices(gather(input, dim, indices), indices)

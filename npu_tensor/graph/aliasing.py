@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
+from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
 from npu_tensor.graph.nodes import Data, Node, Watch, current_order, watches
-from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
 from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import allocator
@@ -281,7 +281,7 @@ class Storage:
             if not view.path:
                 base = node
             elif view.covers and view.is_contiguous:
-                call = OPS["reshape"].call((view.spec,), (self._whole.shape,))
+                call = ops.reshape.op.call((view.spec,), (self._whole.shape,))
                 base = view_node(call, node, node.depth + 1, node.where)
             else:
                 base = _written(_zeros(self._whole) if base is None else base, view, node)
@@ -298,12 +298,12 @@ def _name(tensor: Any, node: Node) -> None:
 
 def _zeros(spec: Spec) -> Node:
     """A base of which no element that is not written can be seen."""
-    return Node(OPS["fill"].call((int,), (spec.shape, spec.dtype)), (0,), spec, 1, None)
+    return Node(ops.fill.op.call((int,), (spec.shape, spec.dtype)), (0,), spec, 1, None)
 
 
 def _written(base: Node, view: View, value: Node) -> Node:
     """The base with the elements of a view replaced."""
-    op, (_, strides, offset) = OPS["write_strided"], view.layout
+    op, (_, strides, offset) = ops.write_strided.op, view.layout
     # The offset is an operand, so that a place that changes from turn to turn of a loop is not a new structure.
     call = op.call((base.spec, value.spec, int), (strides,))
     return Node(call, (base, value, offset), base.spec, max(base.depth, value.depth) + 1, value.where)

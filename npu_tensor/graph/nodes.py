@@ -15,11 +15,11 @@ from functools import lru_cache
 from itertools import count
 from operator import attrgetter
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from npu_tensor._util.interrupts import import_whole
-from npu_tensor._util.user_warnings import users_frame
-from npu_tensor.errors import CaptureError
+from npu_tensor._util.user_warnings import user_line
+from npu_tensor.errors import CaptureError, reworded
 from npu_tensor.ops.declare import Call
 from npu_tensor.spec import Spec
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 __all__ = [
-    "LOCATED",
     "PLACEHOLDER",
     "Capture",
     "Data",
@@ -37,25 +36,29 @@ __all__ = [
     "current_order",
     "depends_on_placeholder",
     "digraph",
+    "located",
     "no_value_yet",
     "operands",
     "outside_change",
-    "recorded_at",
     "recorded_for",
     "source_line",
     "source_text",
     "watches",
 ]
 
+E = TypeVar("E", bound=Exception)
+
 
 def no_value_yet() -> CaptureError:
     """The error of asking for a value that depends on an argument of a function while it is captured."""
-    frame, _ = users_frame()
     return CaptureError(
-        "only the structure of the function is captured; there are no values yet, at "
-        f"{source_line(frame.f_code, frame.f_lasti)}: {source_text(frame.f_code, frame.f_lasti)}. "
+        f"only the structure of the function is captured; there are no values yet{_at(user_line(sys._getframe()))}. "
         "Use npu_tensor.where in place of a branch on a value, and read values outside the function"
     )
+
+
+def _at(where: tuple[CodeType, int] | None) -> str:
+    return f", at {source_line(*where)}: {source_text(*where)}" if where else ""
 
 
 class _Placeholder:
@@ -186,9 +189,8 @@ class Watch:
 
 def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
     """The error of a captured function that changes a handle from outside on a line."""
-    line = f", at {source_line(*where)}: {source_text(*where)}" if where else ""
     return CaptureError(
-        f"jit cannot replay a change of a tensor outside the function, or of an argument{line}. "
+        f"jit cannot replay a change of a tensor outside the function, or of an argument{_at(where)}. "
         "Return the new value instead"
     )
 
@@ -215,13 +217,14 @@ def source_text(code: CodeType, offset: int) -> str:
     return linecache.getline(code.co_filename, _line_number(code, offset)).strip()
 
 
-LOCATED = " (recorded at "
-"""What begins the end of a message that says where its op was recorded."""
-
-
-def recorded_at(where: tuple[CodeType, int] | None) -> str:
-    """The end of an error message: " (recorded at file.py:12)", or nothing where the line is not known."""
-    return f"{LOCATED}{source_line(*where)})" if where else ""
+def located(error: E, text: str, where: tuple[CodeType, int] | str | None) -> E:
+    """The same error with another text that ends in the recording line; an error that has it keeps it."""
+    line = source_line(*where) if isinstance(where, tuple) else where
+    if not line:
+        return reworded(error, text)
+    said = reworded(error, f"{text} (recorded at {line})")
+    said.recorded_at = line  # type: ignore[attr-defined]  # also of TypeError and the like
+    return said
 
 
 @lru_cache(maxsize=4096)  # A loop records the ops of its lines again and again.

@@ -28,11 +28,9 @@ from npu_tensor.observe.explain import explain_plans
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.selection import before_reset, current, selection_changed
-from npu_tensor.tensor import Tensor, internal_files
+from npu_tensor.tensor import Tensor
 
 __all__ = ["Jitted", "jit"]
-
-internal_files.add(__file__)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,12 +15,11 @@ from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.schedule import launch_error, out_of_memory
 from npu_tensor.planner.schedule import realize as realize_nodes
-from npu_tensor.tensor import Tensor, internal_files, views_of
+from npu_tensor.tensor import Tensor, views_of
 
 __all__ = ["MISS", "Replay", "compile_replay", "miss"]
 
 FILE_NAME = "<npu_tensor.jit replay>"
-internal_files.add(FILE_NAME)
 
 Replay = Callable[[tuple[Tensor, ...]], Any]
 

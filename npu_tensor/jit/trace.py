@@ -7,21 +7,19 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
 from npu_tensor.graph.nodes import PLACEHOLDER, Capture, Data, Node, Watch, capture, outside_change, watches
 from npu_tensor.jit.trees import flatten, rebuild
-from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.schedule import plan
 from npu_tensor.planner.schedule import realize as realize_nodes
 from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, internal_files, wrap
+from npu_tensor.tensor import Tensor, wrap
 
 __all__ = ["Captured", "capture_call"]
-
-internal_files.add(__file__)
 
 R = TypeVar("R")
 
@@ -182,7 +180,7 @@ def _derived(outputs: list[Tensor], numbers: dict[Node, int], watch: Watch) -> d
         sources += sorted(results, key=lambda result: (len(result[1].path), result[0]))
         for source, seen in sources:
             if view.path[: len(seen.path)] == seen.path:
-                same = OPS["reshape"].call((view.spec,), (view.spec.shape,))
+                same = ops.reshape.op.call((view.spec,), (view.spec.shape,))
                 derived[position] = Derived(source, view.path[len(seen.path) :] or (same,))
                 outputs[position]._node.handle = None  # whose value is not needed
                 break

@@ -10,10 +10,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from npu_tensor.functions import METHODS
-from npu_tensor.tensor import FUNCTIONS, Tensor, internal_files
-
-internal_files.add(__file__)
+from npu_tensor import functions  # noqa: F401 - enters them in the registry
+from npu_tensor.ops import registry
+from npu_tensor.tensor import Tensor
 
 # All of torch.nn.functional, so that a function that npu_tensor gains is here without being named again.
 _PYTORCH: Final = (
@@ -53,10 +52,12 @@ def _with_inplace(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return activation
 
 
+_FUNCTIONS: Final = registry.functions()
+_METHODS: Final = {name: method for name, method in registry.methods().items() if name.endswith("_")}
 _AVAILABLE: Final[dict[str, Callable[..., Any]]] = {
-    name: _with_inplace(FUNCTIONS[name]) if name in _INPLACE else {**METHODS, **FUNCTIONS}[name]
+    name: _with_inplace(_FUNCTIONS[name]) if name in _INPLACE else _FUNCTIONS.get(name) or _METHODS[name]
     for name in _PYTORCH
-    if name in FUNCTIONS or (name.endswith("_") and name in METHODS)
+    if name in _FUNCTIONS or name in _METHODS
 }
 globals().update(_AVAILABLE)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
+from npu_tensor._util.user_warnings import INTERNAL
 from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.aliasing import Storage, View
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, depends_on_placeholder, watches
@@ -119,7 +120,8 @@ def shown(tensor: Shown, caller: FrameType | None) -> str:
     node = tensor._node
     try:
         if not _is_here(node):
-            if _options.get().lazy or _is_ours(caller):  # In a message of ours.
+            in_own_message = caller is not None and INTERNAL[caller.f_code.co_filename]
+            if _options.get().lazy or in_own_message:
                 return _without_values(node)
             if reason := _obstacle(node, caller):
                 return _without_values(node, reason)
@@ -192,21 +194,12 @@ def _obstacle(node: Node, caller: FrameType | None) -> str:
     return ""
 
 
-_PROGRAMS: Final = tuple(f"npu_tensor.{name}" for name in ("__main__", "benchmarks", "cli", "demo", "examples"))
-"""Modules that use the package as a program of a user does."""
-
-
-def _is_ours(frame: FrameType | None) -> bool:
-    name = frame.f_globals.get("__name__", "") if frame is not None else ""
-    return name.startswith("npu_tensor.") and not name.startswith(_PROGRAMS)
-
-
 def _is_at_work(frame: FrameType | None) -> bool:
     """Whether a function of this package is on the stack, which may hold a lock or be half done.
 
     So it is in listeners of events, in signal handlers, and where a debugger has stopped.
     """
-    while frame is not None and not _is_ours(frame):
+    while frame is not None and not INTERNAL[frame.f_code.co_filename]:
         frame = frame.f_back
     return frame is not None
 

@@ -1,17 +1,13 @@
-"""The ops of npu_tensor. Importing this package fills the registry `OPS`."""
+"""The ops of npu_tensor, each a function that records it: `ops.silu(x)`, whose declaration is `ops.silu.op`."""
 
-from npu_tensor.ops import activation, contraction, elementwise, hyperbolic, movement, reduction
-from npu_tensor.ops.declare import OPS, Call, Layout, Op
+# ruff: noqa: F403 - one name for all families
+from npu_tensor.ops.activation import *
+from npu_tensor.ops.contraction import *
+from npu_tensor.ops.declare import Call, Layout, Op
+from npu_tensor.ops.elementwise import *
+from npu_tensor.ops.hyperbolic import *
+from npu_tensor.ops.movement import *
+from npu_tensor.ops.reduction import *
+from npu_tensor.ops.registry import OPS, op
 
-__all__ = [
-    "OPS",
-    "Call",
-    "Layout",
-    "Op",
-    "activation",
-    "contraction",
-    "elementwise",
-    "hyperbolic",
-    "movement",
-    "reduction",
-]
+__all__ = ["OPS", "Call", "Layout", "Op", "op"]  # and every op

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import op
+from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import erf as _erf
 
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)

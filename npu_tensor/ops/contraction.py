@@ -9,7 +9,8 @@ import numpy as np
 from npu_tensor.dtypes import as_dtype, bool_, int8, int16, int32, int64, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import Operand, Resolution, op
+from npu_tensor.ops.declare import Operand, Resolution
+from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import cast, row_sum
 from npu_tensor.spec import Spec, broadcast_shapes
 

@@ -1,13 +1,4 @@
-"""The op registry: `@op` turns one function into everything the package knows of an op.
-
-    @op(kind="map", rule=rules.floating, ggml="SILU")
-    def silu(input, /):
-        '''x * sigmoid(x).'''
-        return input / (1 + np.exp(-input))
-
-Positional-only parameters are tensors (or Python numbers); all others are attributes, with PyTorch's names and
-defaults. The body is the reference meaning. Everything else in the package is a loop over `OPS`.
-"""
+"""What a declared op is: `Op`, and `Call` for one applied to operands of given specs. `@op` is in registry.py."""
 
 from __future__ import annotations
 
@@ -19,7 +10,7 @@ import numpy as np
 
 from npu_tensor.spec import Spec, contiguous_strides
 
-__all__ = ["OPS", "Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep", "op"]
+__all__ = ["Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep"]
 
 Kind = Literal["map", "row", "matmul", "view", "data"]
 """What a kernel for the op looks like.
@@ -118,8 +109,38 @@ def _checked(attribute: Attribute, value: Any) -> Any:
     return value
 
 
+_VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL
+
+
+def _parameters(body: Callable[..., Any]) -> tuple[list[str], list[Attribute]]:
+    """The tensors and the attributes of a body, from its code: inspect.signature would take most of an import."""
+    code, names = body.__code__, body.__code__.co_varnames
+    defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(body.__defaults__ or ()), strict=False))
+    defaults |= body.__kwdefaults__ or {}
+    first_keyword, end = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    kinds = {
+        **dict.fromkeys(names[code.co_posonlyargcount : first_keyword], inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        **(dict.fromkeys(names[end : end + 1], _VARIADIC) if code.co_flags & inspect.CO_VARARGS else {}),
+        **dict.fromkeys(names[first_keyword:end], inspect.Parameter.KEYWORD_ONLY),
+    }
+    attributes = []
+    for name, kind in kinds.items():
+        # A class where the module evaluates annotations, its text where it postpones that.
+        annotation = body.__annotations__.get(name, "Any")
+        annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        attributes.append(Attribute(name, defaults.get(name, inspect.Parameter.empty), kind, annotation))
+    return list(names[: code.co_posonlyargcount]), attributes
+
+
 class Op:
-    """One declared op. `call` is the only thing that recording needs."""
+    """One declared op.
+
+    A body whose name ends in "_op" or "_" declares the op of the name without it: Python or a public function that is
+    made of the op has that name.
+    """
+
+    record: Callable[..., Any]
+    """The function that `@op` gives for it."""
 
     def __init__(
         self,
@@ -133,16 +154,24 @@ class Op:
         layout: Callable[..., Layout | None] | None = None,
         domain: tuple[float, float] = (-4.0, 4.0),
         public: bool = True,
+        aliases: tuple[str, ...] = (),
+        in_place: bool | None = None,
         converts: bool = False,
         computes: bool = True,
         updates: bool = False,
     ) -> None:
-        """public: whether it is a function and a method of its own name. converts: whether it gives its operand in
-        another dtype, to which it rounds also where the value stays in a register. computes: whether the elements of a
-        data op's result are other numbers than those of its operands; False if it only puts them elsewhere. updates:
-        whether the body writes its result over its first operand, which is a copy or memory that nobody else needs."""
+        """
+        public: whether it is a function and a method of its own name and of `aliases`.
+        in_place: whether there is a method <name>_, too, that writes to its tensor; by default for each public map.
+        converts: whether it gives its operand in another dtype, to which it rounds also where the value stays in a
+        register.
+        computes: whether the elements of a data op's result are other numbers than those of its operands; False if it
+        only puts them elsewhere.
+        updates: whether the body writes its result over its first operand, which is a copy or memory that nobody else
+        needs.
+        """
         self.body: Final = body
-        self.name: Final = body.__name__.rstrip("_")
+        self.name: Final = body.__name__.removesuffix("_op").rstrip("_")
         self.doc: Final = inspect.cleandoc(body.__doc__ or "")
         self.kind: Final = kind
         self.rule: Final = rule
@@ -152,21 +181,15 @@ class Op:
         self.layout: Final = layout
         self.domain: Final = domain
         self.public: Final = public
+        self.aliases: Final = aliases
+        self.in_place: Final = public and kind == "map" if in_place is None else in_place
         self.converts: Final = converts
         self.computes: Final = computes
         self.updates: Final = updates
-        operands, attributes = [], []
-        self.variadic = False
-        for parameter in inspect.signature(body).parameters.values():
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                operands.append(parameter.name)
-            elif parameter.kind is parameter.VAR_POSITIONAL and not operands:
-                self.variadic = True
-            else:
-                annotation = parameter.annotation if parameter.annotation is not parameter.empty else "Any"
-                # A class where the module evaluates annotations, its text where it postpones that.
-                annotation = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-                attributes.append(Attribute(parameter.name, parameter.default, parameter.kind, annotation))
+        operands, attributes = _parameters(body)
+        self.variadic: Final = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
+        if self.variadic:
+            del attributes[0]
         self.operands: Final = tuple(operands)
         self.attributes: Final = tuple(attributes)
         self.takes_floats: Final = any(attribute.annotation.startswith("float") for attribute in attributes)
@@ -225,19 +248,3 @@ def keep(table: dict[Key, Value], key: Key, value: Value) -> Value:
     if len(table) >= MOST_KEPT:
         table.clear()
     return table.setdefault(key, value)
-
-
-OPS: Final[dict[str, Op]] = {}
-
-
-def op(**declaration: Any) -> Callable[[Callable[..., Any]], Op]:
-    """Declare an op; see the module's text. Returns the Op and enters it in `OPS` under the function's name."""
-
-    def decorate(body: Callable[..., Any]) -> Op:
-        declared = Op(body, **declaration)
-        if declared.name in OPS:
-            raise ValueError(f"op {declared.name} is declared twice")
-        OPS[declared.name] = declared
-        return declared
-
-    return decorate

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import op
+from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import cast, constant_like
 from npu_tensor.ops.rows import erf as _erf
 
@@ -25,20 +25,20 @@ def add(input, other, /, *, alpha: float = 1):
     return input + (other if alpha == 1 else alpha * other)
 
 
-@op(kind="map", rule=rules.numeric, ggml="SUB", operators=("sub",), ufunc=np.subtract)
+@op(kind="map", rule=rules.numeric, ggml="SUB", operators=("sub",), ufunc=np.subtract, aliases=("subtract",))
 def sub(input, other, /, *, alpha: float = 1):
     """input - alpha * other."""
     return input - (other if alpha == 1 else alpha * other)
 
 
-@op(kind="map", rule=rules.arithmetic, ggml="MUL", operators=("mul",), ufunc=np.multiply)
+@op(kind="map", rule=rules.arithmetic, ggml="MUL", operators=("mul",), ufunc=np.multiply, aliases=("multiply",))
 def mul(input, other, /):
     """input * other."""
     return input & other if input.dtype == "bool" else input * other
 
 
-@op(kind="map", rule=rules.floating, ggml="DIV", operators=("truediv",), ufunc=np.divide)
-def div(input, other, /):
+@op(kind="map", rule=rules.floating, ggml="DIV", operators=("truediv",), ufunc=np.divide, public=False)
+def div_op(input, other, /):
     """input / other, true division: integers give float32."""
     return input / other
 
@@ -71,13 +71,13 @@ def fmin(input, other, /):
     return _less_missing(input, other, np.minimum(input, other))
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_NEG", operators=("neg",), ufunc=np.negative)
+@op(kind="map", rule=rules.numeric, ggml="UNARY_NEG", operators=("neg",), ufunc=np.negative, aliases=("negative",))
 def neg(input, /):
     """-input."""
     return -input
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_ABS", operators=("abs",), ufunc=np.absolute)
+@op(kind="map", rule=rules.numeric, ggml="UNARY_ABS", operators=("abs",), ufunc=np.absolute, aliases=("absolute",))
 def abs_(input, /):
     """Absolute value; the smallest integer wraps to itself."""
     if input.dtype == "uint8":
@@ -140,8 +140,8 @@ def cube(input, /):
     return input * input * input
 
 
-@op(kind="map", rule=rules.floating, operators=("pow",), ufunc=np.power, domain=(0.1, 3.0))
-def pow_(input, exponent, /):
+@op(kind="map", rule=rules.floating, ufunc=np.power, domain=(0.1, 3.0), public=False)
+def pow_op(input, exponent, /):
     """input to the power of exponent, in floats."""
     return np.power(input, exponent)
 
@@ -159,8 +159,8 @@ def scale(input, /, s: float, b: float = 0.0):
     return input * s + b
 
 
-@op(kind="map", rule=rules.numeric, ggml="CLAMP")
-def clamp(input, /, min: float | None = None, max: float | None = None):
+@op(kind="map", rule=rules.numeric, ggml="CLAMP", public=False)
+def clamp_op(input, /, min: float | None = None, max: float | None = None):
     """input limited to [min, max]; NaN stays NaN; max wins where min > max."""
     if min is not None:
         input = np.maximum(input, min)
@@ -197,8 +197,8 @@ def trunc(input, /):
     return np.trunc(input)
 
 
-@op(kind="map", rule=rules.numeric, ufunc=np.rint)
-def round_(input, /):
+@op(kind="map", rule=rules.numeric, ufunc=np.rint, public=False)
+def round_op(input, /):
     """The nearest integer, halves to even, as torch.round."""
     return np.rint(input)
 
@@ -324,31 +324,31 @@ def eq(input, other, /):
     return input == other
 
 
-@op(kind="map", rule=rules.comparison, operators=("ne",), ufunc=np.not_equal)
+@op(kind="map", rule=rules.comparison, operators=("ne",), ufunc=np.not_equal, aliases=("not_equal",))
 def ne(input, other, /):
     """input != other."""
     return input != other
 
 
-@op(kind="map", rule=rules.comparison, operators=("lt",), ufunc=np.less)
+@op(kind="map", rule=rules.comparison, operators=("lt",), ufunc=np.less, aliases=("less",))
 def lt(input, other, /):
     """input < other."""
     return input < other
 
 
-@op(kind="map", rule=rules.comparison, operators=("le",), ufunc=np.less_equal)
+@op(kind="map", rule=rules.comparison, operators=("le",), ufunc=np.less_equal, aliases=("less_equal",))
 def le(input, other, /):
     """input <= other."""
     return input <= other
 
 
-@op(kind="map", rule=rules.comparison, operators=("gt",), ufunc=np.greater)
+@op(kind="map", rule=rules.comparison, operators=("gt",), ufunc=np.greater, aliases=("greater",))
 def gt(input, other, /):
     """input > other."""
     return input > other
 
 
-@op(kind="map", rule=rules.comparison, operators=("ge",), ufunc=np.greater_equal)
+@op(kind="map", rule=rules.comparison, operators=("ge",), ufunc=np.greater_equal, aliases=("greater_equal",))
 def ge(input, other, /):
     """input >= other."""
     return input >= other
@@ -438,8 +438,8 @@ def bitwise_right_shift(input, other, /):
 # --- selection and conversion
 
 
-@op(kind="map", rule=rules.select)
-def where(condition, input, other, /):
+@op(kind="map", rule=rules.select, public=False)
+def where_op(condition, input, other, /):
     """input where condition, else other."""
     return np.where(condition, input, other)
 
@@ -464,14 +464,14 @@ def _require_no_zero(input: np.ndarray, other: np.ndarray) -> None:
         raise ZeroDivisionError("integer division by zero")
 
 
-@op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide)
+@op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide, in_place=True)
 def floor_divide(input, other, /):
     """The quotient rounded down. Integer division by zero raises ZeroDivisionError when it runs."""
     _require_no_zero(input, other)
     return np.floor_divide(input, other)
 
 
-@op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder)
+@op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder, in_place=True)
 def remainder(input, other, /):
     """What floor division leaves; has the sign of the divisor, as a zero that of input."""
     _require_no_zero(input, other)
@@ -481,7 +481,7 @@ def remainder(input, other, /):
     return np.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
 
 
-@op(kind="data", rule=rules.numeric, ufunc=np.fmod)
+@op(kind="data", rule=rules.numeric, ufunc=np.fmod, in_place=True)
 def fmod(input, other, /):
     """What division rounded toward zero leaves; has the sign of input."""
     _require_no_zero(input, other)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import op
+from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import constant_like
 
 # Above this 1 counts nothing beside the square, in float64 as well.
@@ -37,7 +37,7 @@ def cosh(input, /):
     return np.where(magnitude > 88, 0.5 * half * half, 0.5 * whole + 0.5 / whole)
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arcsinh)
+@op(kind="map", rule=rules.floating, ufunc=np.arcsinh, aliases=("arcsinh",))
 def asinh(input, /):
     """Inverse hyperbolic sine."""
     magnitude = abs(input)
@@ -46,7 +46,7 @@ def asinh(input, /):
     return _odd(input, np.where(magnitude > _LARGE, np.log(magnitude) + math.log(2), near))
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arccosh, domain=(1.0, 10.0))
+@op(kind="map", rule=rules.floating, ufunc=np.arccosh, domain=(1.0, 10.0), aliases=("arccosh",))
 def acosh(input, /):
     """Inverse hyperbolic cosine; NaN below 1."""
     beyond = input - 1
@@ -55,26 +55,26 @@ def acosh(input, /):
     return np.where(input < 1, constant_like(input, math.nan), result)
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arctanh, domain=(-0.9, 0.9))
+@op(kind="map", rule=rules.floating, ufunc=np.arctanh, domain=(-0.9, 0.9), aliases=("arctanh",))
 def atanh(input, /):
     """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
     magnitude = abs(input)
     return _odd(input, 0.5 * np.log1p(2 * magnitude / (1 - magnitude)))
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arcsin, domain=(-1.0, 1.0))
+@op(kind="map", rule=rules.floating, ufunc=np.arcsin, domain=(-1.0, 1.0), aliases=("arcsin",))
 def asin(input, /):
     """Inverse sine in radians; NaN beyond -1 and 1."""
     return np.arctan(input / np.sqrt((1 - input) * (1 + input)))
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arccos, domain=(-1.0, 1.0))
+@op(kind="map", rule=rules.floating, ufunc=np.arccos, domain=(-1.0, 1.0), aliases=("arccos",))
 def acos(input, /):
     """Inverse cosine in radians; NaN beyond -1 and 1."""
     return 2 * np.arctan(np.sqrt((1 - input) / (1 + input)))
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arctan)
+@op(kind="map", rule=rules.floating, ufunc=np.arctan, aliases=("arctan",))
 def atan(input, /):
     """Inverse tangent in radians."""
     return np.arctan(input)
@@ -85,7 +85,7 @@ def _is_negative(x):
     return (x < 0) | (1 / x < 0)
 
 
-@op(kind="map", rule=rules.floating, ufunc=np.arctan2)
+@op(kind="map", rule=rules.floating, ufunc=np.arctan2, aliases=("arctan2",))
 def atan2(input, other, /):
     """Angle of the point (x = other, y = input) in radians, from -pi to pi."""
     y, x = abs(input), abs(other)

@@ -13,7 +13,8 @@ import numpy as np
 from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import Layout, Operand, Resolution, op
+from npu_tensor.ops.declare import Layout, Operand, Resolution
+from npu_tensor.ops.registry import op
 from npu_tensor.ops.rules import dimension, require_tensor
 from npu_tensor.spec import Spec, broadcast_shapes, contiguous_strides
 
@@ -267,7 +268,7 @@ def _concat_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> R
 
 
 @op(kind="data", rule=_concat_rule, ggml="CONCAT", public=False, computes=False)
-def concat(*tensors, dim: int = 0):
+def concat_op(*tensors, dim: int = 0):
     """Tensors of one dtype joined along dim."""
     return np.concatenate(tensors, axis=dim)
 
@@ -341,13 +342,13 @@ def _triangle_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) ->
     return Resolution(x, (None,), attributes)
 
 
-@op(kind="data", rule=_triangle_rule, ggml="TRI", computes=False)
+@op(kind="data", rule=_triangle_rule, ggml="TRI", computes=False, in_place=True)
 def tril(input, /, diagonal: int = 0):
     """The part of the last two dimensions on and below the diagonal; zero elsewhere."""
     return np.tril(input, diagonal)
 
 
-@op(kind="data", rule=_triangle_rule, computes=False)
+@op(kind="data", rule=_triangle_rule, computes=False, in_place=True)
 def triu(input, /, diagonal: int = 0):
     """The part of the last two dimensions on and above the diagonal; zero elsewhere."""
     return np.triu(input, diagonal)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from npu_tensor.ops import rules
-from npu_tensor.ops.declare import op
+from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import (
     cast,
     row_argmax,
@@ -75,15 +75,15 @@ def all_(input, /, dim=None, keepdim: bool = False):
     return cast(row_min(cast(input, "uint8")), "bool")
 
 
-@op(kind="row", rule=rules.reduction("float"))
-def var(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
+@op(kind="row", rule=rules.reduction("float"), public=False)
+def var_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
     """Variance over dim (None = all): sum of squared deviations / max(0, n - correction)."""
     deviation = input - row_mean(input)
     return row_sum(deviation * deviation) / np.maximum(row_length(input) - correction, 0)
 
 
-@op(kind="row", rule=rules.reduction("float"))
-def std(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
+@op(kind="row", rule=rules.reduction("float"), public=False)
+def std_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
     """Standard deviation over dim: sqrt(var)."""
     deviation = input - row_mean(input)
     return np.sqrt(row_sum(deviation * deviation) / np.maximum(row_length(input) - correction, 0))

@@ -12,8 +12,8 @@ from npu_tensor._util.interrupts import import_whole
 from npu_tensor._util.units import size
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, OutOfMemoryError, reworded
-from npu_tensor.graph.nodes import LOCATED, PLACEHOLDER, Capture, Node, capture, no_value_yet, recorded_for
+from npu_tensor.errors import BuildError, DeviceError, LaunchError, NpuTensorError, OutOfMemoryError
+from npu_tensor.graph.nodes import PLACEHOLDER, Capture, Node, capture, located, no_value_yet, recorded_for
 from npu_tensor.ops.declare import Call, describe, keep
 from npu_tensor.planner import selection
 from npu_tensor.planner.costs import MARGIN, Costs, DeviceValue
@@ -433,7 +433,7 @@ def _run(made: Plan, values: list[Any], nodes: Sequence[tuple[int, Node]], wait:
         made.run(values, wait, nodes)
     except NpuTensorError as error:
         lines = dict.fromkeys(node.line for _, node in nodes if node.call is error.call)
-        raise reworded(error, f"{error}{LOCATED}{', '.join(lines)})" if lines else str(error)) from error.__cause__
+        raise located(error, str(error), ", ".join(lines)) from error.__cause__
     except MemoryError as error:
         raise out_of_memory(error, made, values, nodes) from error
     except Exception as error:
@@ -451,11 +451,8 @@ def out_of_memory(
     result = max(outputs[failed], key=lambda output: output.nbytes)
     call: Call = made.graph.nodes[result.item]["call"]
     line = next((found.line for item, found in recorded if item == result.item), "")
-    where = f"{LOCATED}{line})" if line else ""
-    return OutOfMemoryError(
-        f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
-        f"{size(call.spec.nbytes)}{where}"
-    )
+    text = f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
+    return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
 
 
 def launch_error(error: Exception, lines: Iterable[str]) -> LaunchError:

@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from npu_tensor import dtypes, errors
-from npu_tensor.functions import METHODS
-from npu_tensor.ops import OPS, Op
-from npu_tensor.tensor import FUNCTIONS, Tensor
+from npu_tensor import (
+    dtypes,
+    errors,
+    functions,  # noqa: F401 - enters them in the registry
+)
+from npu_tensor.ops import Op, registry
+from npu_tensor.tensor import Tensor
 
 __all__ = ["STUBS", "main", "stale"]
 
@@ -99,8 +102,8 @@ def _op_parameters(op: Op) -> tuple[list[inspect.Parameter], list[str]]:
 
 
 def _definition(name: str, function: Callable[..., Any], is_method: bool) -> str:
-    op = OPS.get(name)
-    if op is not None and function.__doc__ == op.doc:
+    op = registry.PUBLIC[name].op
+    if op is not None:
         parameters, annotations = _op_parameters(op)
         returns = "Tensor"
     else:
@@ -132,14 +135,18 @@ def _operators() -> Iterator[str]:
 
 
 def _methods() -> str:
-    names = {name for name, op in OPS.items() if op.public and op.operands} | set(METHODS)
-    body = [_definition(name, getattr(Tensor, name), True) for name in sorted(names)]
+    operators = "".join(_operators())
+    body = [
+        _definition(name, method, True)
+        for name, method in sorted(registry.methods().items())
+        if f"def {name}(" not in operators and not name.startswith("__array")
+    ]
     header = _HEADER.format(
         imports="from npu_tensor.functions.creation import Generator\n"
         "from npu_tensor.functions.shape import ValuesIndices\nfrom npu_tensor.tensor import Tensor",
         ignored="E501",
     )
-    methods = textwrap.indent("".join([*body, *_operators()]), "    ")
+    methods = textwrap.indent("".join([*body, operators]), "    ")
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
 
 
@@ -189,7 +196,7 @@ def _functions() -> str:
         *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
         "\n",
     ]
-    lines += [_definition(name, FUNCTIONS[name], False) for name in sorted(FUNCTIONS)]
+    lines += [_definition(name, function, False) for name, function in sorted(registry.functions().items())]
     return "".join(lines)
 
 

@@ -9,8 +9,10 @@ from comparison import TORCH_DTYPES, to_torch
 import npu_tensor as nt
 import npu_tensor.nn.functional as F
 from npu_tensor.dtypes import DTYPES
-from npu_tensor.functions import METHODS
-from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.ops import registry
+
+FUNCTIONS = registry.functions()
+METHODS = registry.methods()
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 

@@ -13,7 +13,9 @@ from drawing import DTYPES  # noqa: E402
 from expression_table import CALLS, NOT_DRAWN  # noqa: E402
 
 import npu_tensor as nt  # noqa: E402
-from npu_tensor.tensor import FUNCTIONS  # noqa: E402
+from npu_tensor.ops import registry  # noqa: E402
+
+FUNCTIONS = registry.functions()
 
 
 @pytest.mark.parametrize(

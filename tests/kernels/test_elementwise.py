@@ -35,7 +35,7 @@ from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Refusal, Task
-from npu_tensor.tensor import RECORDERS, Tensor
+from npu_tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 ARCHS = ("aie2", "aie2p")
@@ -182,7 +182,7 @@ def case(name: str, dtype: DType) -> Case | None:
     attributes = ATTRIBUTES.get(name, {})
     tensors = [nt.from_numpy(value).realize() for value in values]
     try:
-        result = RECORDERS[name](*tensors, **attributes)
+        result = OPS[name].record(*tensors, **attributes)
     except nt.DTypeError:
         return None
     arguments = {attribute.name: attributes.get(attribute.name, attribute.default) for attribute in op.attributes}
@@ -519,7 +519,7 @@ def test_16_million_elements_take_what_host_memory_takes(name: str, tensors: int
     array = ARRAYS[arch]
     spread = nt.zeros(1, dtype=nt.bfloat16).realize().expand((1 << 24,)).contiguous().realize()
     other = spread.neg().realize()
-    result = RECORDERS[name](*[spread, other][: tensors - 1])
+    result = OPS[name].record(*[spread, other][: tensors - 1])
     prediction = predict(count(claimed(task_of(result), target(arch)).design()), array)
     seconds = tensors * 2 * (1 << 24) / array.ddr_bytes_per_second
     assert seconds / prediction.busy >= 0.8

@@ -11,9 +11,11 @@ import pytest
 
 import npu_tensor as nt
 import npu_tensor.nn.functional as F
-from npu_tensor.functions import METHODS
 from npu_tensor.graph.nodes import capture
-from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.ops import registry
+
+FUNCTIONS = registry.functions()
+METHODS = registry.methods()
 
 THIS_FILE = Path(__file__).name
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DTYPES, DType
-from npu_tensor.ops import OPS, Op, rules
-from npu_tensor.tensor import FUNCTIONS, RECORDERS
+from npu_tensor.ops import OPS, Op, registry, rules
+
+FUNCTIONS = registry.functions()
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 F = torch.nn.functional
@@ -43,25 +44,8 @@ def _integer_power(x: Any, exponent: Any) -> Any:
     return torch.pow(x, exponent)
 
 
-SAME_IN_TORCH = (
-    *("add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "maximum", "minimum", "clamp", "lerp"),
-    *("neg", "abs", "square", "sign", "sqrt", "rsqrt", "reciprocal", "floor", "ceil", "trunc", "round", "frac"),
-    *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh", "erf", "relu", "selu"),
-    *("sigmoid", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or"),
-    *("logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
-    *("bitwise_left_shift", "bitwise_right_shift", "fmax", "fmin", "hypot", "logaddexp"),
-    *("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "atan2"),
-)
-SAME_IN_FUNCTIONAL = (
-    *("relu6", "leaky_relu", "elu", "logsigmoid", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"),
-    *("softplus", "softsign"),
-)
-
-# PyTorch's function of the same name where there is one; formulas for GGML's own.
-MAPS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(torch, name) for name in SAME_IN_TORCH},
-    **{name: getattr(F, name) for name in SAME_IN_FUNCTIONAL},
-    "sgn": torch.sgn,
+# Formulas for the element-wise ops that PyTorch does not have under their names.
+FORMULAS: dict[str, Callable[..., Any]] = {
     "step": lambda x: (x > 0).to(x.dtype),
     "cube": lambda x: x * x * x,
     "scale": lambda x, s=2.0, b=0.0: x * s + b,
@@ -78,27 +62,6 @@ MAPS: dict[str, Callable[..., Any]] = {
     "swiglu_oai_gate": _swiglu_oai,
     "glu_gate": lambda x, gate: x * torch.sigmoid(gate),
     "pow_integer": _integer_power,
-}
-
-# Row-wise ops, with the keyword sets to try on every shape; {dims} stands for None, each dimension and a pair.
-ROWS: dict[str, Callable[..., Any]] = {
-    "sum": torch.sum,
-    "mean": torch.mean,
-    "amax": torch.amax,
-    "amin": torch.amin,
-    "prod": torch.prod,
-    "argmax": torch.argmax,
-    "argmin": torch.argmin,
-    "any": torch.any,
-    "all": torch.all,
-    "var": torch.var,
-    "std": torch.std,
-    "logsumexp": torch.logsumexp,
-    "softmax": torch.softmax,
-    "log_softmax": torch.log_softmax,
-    "l2_norm": lambda x, dim: F.normalize(x, dim=dim),
-    "cumsum": torch.cumsum,
-    "cumprod": torch.cumprod,
 }
 
 # Compared in other files, because their arguments do not come from a loop.
@@ -136,6 +99,18 @@ ELSEWHERE = {
     "random_normal": "test_functional: moments of randn",
     "random_integers": "test_functional: randint",
 }
+
+
+
+def oracles(kind: str, *data_ops: str, **formulas: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """PyTorch's function for each op of a kind, and for ops that are not declared as such; or a formula."""
+    names = [name for name, op in OPS.items() if op.kind == kind and name not in ELSEWHERE]
+    theirs = {name: getattr(torch, name, getattr(F, name, None)) for name in (*names, *data_ops)}
+    return {name: oracle for name, oracle in {**theirs, **formulas}.items() if oracle is not None}
+
+
+MAPS = oracles("map", "floor_divide", "remainder", "fmod", **FORMULAS)
+ROWS = oracles("row", "cumsum", "cumprod", l2_norm=lambda x, dim: F.normalize(x, dim=dim))
 
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "add": [{}, {"alpha": 2}],
@@ -218,7 +193,7 @@ def check(
         dtype, expected = expected_of(oracle, theirs, attributes)
     except (RuntimeError, TypeError, IndexError):
         return False
-    function = FUNCTIONS[name] if OPS[name].public else RECORDERS[name]
+    function = FUNCTIONS.get(name, OPS[name].record)
     refuses_bool = OPS[name].dtypes == rules.numeric.dtypes and name != "clamp"
     if (refuses_bool or name == "pow") and dtypes_of(operands) == {nt.bool}:
         with pytest.raises(nt.DTypeError, match="bool"):  # PyTorch takes bool in some of these and not in others
@@ -287,7 +262,7 @@ def test_dtypes(name: str) -> None:
     assert sum(compared) >= 4
 
 
-BINARY = [name for name in MAPS if len(OPS[name].operands) == 2 and OPS[name].public]
+BINARY = [name for name in MAPS if len(OPS[name].operands) == 2 and name in FUNCTIONS]
 
 
 # Pairs whose result is computed too; every kernel takes some milliseconds to compile.

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.ops import OPS
-from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.ops import OPS, registry
 from npu_tensor.tools import stubs
 
 PACKAGE = Path(nt.__file__).parent
+FUNCTIONS = registry.functions()
 
 
 def test_stubs_are_fresh() -> None:

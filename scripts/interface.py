@@ -12,11 +12,12 @@ import npu_tensor as nt
 from npu_tensor import errors, events
 from npu_tensor.config import Config
 from npu_tensor.dtypes import DTYPES
-from npu_tensor.functions import METHODS
-from npu_tensor.functions.inplace import IN_PLACE
 from npu_tensor.jit import Jitted
 from npu_tensor.observe.explanation import Explanation, Row, Total
-from npu_tensor.tensor import FUNCTIONS
+from npu_tensor.ops import registry
+
+FUNCTIONS: Final = registry.functions()
+IN_PLACE: Final = tuple(name for name, entry in registry.PUBLIC.items() if entry.in_place)
 
 __all__ = ["interface_page", "without_html"]
 
@@ -71,8 +72,7 @@ def interface_page() -> str:
     lines = [
         "# Interface",
         "",
-        "Generated from the docstrings; regenerate with `npu-tensor docs --write`. The functions and methods that "
-        "record ops are in [ops.md](ops.md).",
+        "The functions and methods that record ops are in [ops.md](ops.md).",
     ]
     for heading, documented in _sections().items():
         lines += ["", f"## {heading}"]
@@ -91,7 +91,7 @@ def _left_out() -> Iterator[str]:
     in_place = ", ".join(f"`{name}_`" for name in IN_PLACE)
     yield f"In-place forms write to the tensor, and so to its views: {in_place}."
     yield ""
-    conversions = ", ".join(f"`{name}()`" for name in METHODS if name in SHORT_FORMS)
+    conversions = ", ".join(f"`{name}()`" for name in registry.methods() if name in SHORT_FORMS)
     others = ", ".join(f"`{name}()` for `{said}`" for name, said in OTHER_NAMES.items())
     yield f"Short forms of `to(dtype)`: {conversions}. Other names: {others}."
 

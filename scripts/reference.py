@@ -1,0 +1,104 @@
+"""The reference pages and tables of the documentation, written from the code while the site is built."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from interface import interface_page, without_html
+
+import npu_tensor as nt
+from npu_tensor.cli.ops import COMPOSITE_HEADINGS, INTERNAL, OP_HEADINGS, composite_row, composites, is_internal, op_row
+from npu_tensor.config import Config
+from npu_tensor.ops import OPS
+from npu_tensor.runtime.devices.device_uri import OPTIONS
+
+RECORDED = {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "convert"}
+"""Examples of functions that record an op of another name."""
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """A row of a table, in which `<` begins no HTML."""
+    return "| " + " | ".join(without_html(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _code(words: str) -> str:
+    """Each word of a list in the type of code."""
+    return ", ".join(f"`{word}`" for word in words.split(", ") if word)
+
+
+def _call(name: str) -> str:
+    """A public function with its parameters, without their types."""
+    function = getattr(nt, name, None) or getattr(nt.Tensor, name)
+    signature = inspect.signature(function)
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return f"{name}{signature.replace(parameters=parameters, return_annotation=signature.empty)}"
+
+
+def ops_page() -> str:
+    """The text of docs/ops.md: one table per family of declarations."""
+    examples = ", ".join(f"`{function}` records `{op}`" for function, op in RECORDED.items())
+    lines = [
+        "# Ops",
+        "",
+        "An op is what a function records, and what `explain` and `lazy: ...` in the text of a tensor name. Most have "
+        f"the name of their function. Those marked as {INTERNAL} are recorded by functions of other names: {examples}. "
+        "The last table has the functions that are made of several ops.",
+        "",
+        f"{len(OPS)} ops. An op without a GGML name has no counterpart there. What a kernel family takes depends on "
+        "dtypes and shapes as well; `explain` says why one does not.",
+    ]
+    headings = (*OP_HEADINGS, "meaning")
+    for module, declared in groupby(OPS.values(), key=attrgetter("module")):
+        lines += ["", f"## {module.capitalize()}", "", markdown_row(headings), "|---" * len(headings) + "|"]
+        for op in declared:
+            meaning = op.doc.partition("\n")[0]
+            call = f"`{op.name}` ({INTERNAL})" if is_internal(op) else f"`{_call(op.name)}`"
+            lines.append(markdown_row((call, *op_row(op)[1:], meaning)))
+    lines += [
+        "",
+        "## Functions made of several ops",
+        "",
+        "They record ops of the tables above, which fusion joins again where it can.",
+        "",
+        markdown_row(COMPOSITE_HEADINGS),
+        "|---|---|---|",
+    ]
+    for name in composites():
+        lines.append(markdown_row((f"`{_call(name)}`", *composite_row(name)[1:])))
+    return "\n".join(lines) + "\n"
+
+
+def _settings() -> Iterator[tuple[str, ...]]:
+    for row in Config.table():
+        yield _code(row["variable"]), _code(row["aliases"]), _code(row["default"]), row["doc"]
+
+
+def _device_options() -> Iterator[tuple[str, ...]]:
+    for name, option in OPTIONS.items():
+        default = "" if option.default is None else f"`{option.default}`"
+        yield f"`{name}`", option.allowed.removeprefix("one of "), default, _code(", ".join(option.schemes)), option.doc
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join([markdown_row(headings), "|---" * len(headings) + "|", *map(markdown_row, rows)])
+
+
+PAGES: dict[str, Callable[[], str]] = {"interface.md": interface_page, "ops.md": ops_page}
+
+TABLES: dict[str, Callable[[], str]] = {
+    "<!-- table of settings -->": lambda: _table(("variable", "also", "default", "meaning"), _settings()),
+    "<!-- table of device options -->": lambda: _table(
+        ("option", "values", "default", "devices", "meaning"), _device_options()
+    ),
+}
+"""By the line of docs/settings.md in whose place each stands."""
+
+
+def with_tables(text: str) -> str:
+    """A page with the tables in their places."""
+    for line, table in TABLES.items():
+        text = text.replace(line, table()) if line in text else text
+    return text
