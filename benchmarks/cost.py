@@ -20,13 +20,14 @@ from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.host import host_kernel
 from npu_tensor.tools.calibrate import calibrate
 
-from .report import Outcome, Table, benchmark
+from .report import Outcome, Table, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, interleaved
 
 __all__ = ["Case", "cases", "main", "percentiles"]
 
 PERCENTILES: Final = (5, 25, 50, 75, 95)
 DTYPES: Final = ("float32", "bfloat16")
+RATES: Final = {"predicted": "rates as found", "calibrated": "measured rates"}
 
 
 class Case(NamedTuple):
@@ -143,30 +144,22 @@ def main(quick: bool) -> Outcome:
     """The predicted time of CPU kernels over the measured one: each, and percentiles by kind."""
     with nt.default_device("cpu"):
         rows = measured(QUICK_EFFORT if quick else FULL_EFFORT)
-    times = Table(
-        "cost: predicted and measured microseconds of CPU kernels",
-        ["what", "measured", "predicted", "ratio", "calibrated", "ratio"],
-        [
-            [
-                f"{row['kind']}: {row['what']}",
-                f"{row['measured_us']:,.2f}",
-                *(
-                    text
-                    for key in ("predicted_us", "calibrated_us")
-                    for text in (f"{row[key]:,.2f}", f"{row[key] / row['measured_us']:.2f}")
-                ),
-            ]
-            for row in rows
-        ],
-    )
-    lines = []
+    columns = ("measured = measured_us:,.2f", "predicted = predicted_us:,.2f", "ratio = predicted_ratio:.2f")
+    calibrated = ("calibrated = calibrated_us:,.2f", "ratio = calibrated_ratio:.2f")
+    lines = [
+        row
+        | {"what": f"{row['kind']}: {row['what']}"}
+        | {f"{name}_ratio": row[f"{name}_us"] / row["measured_us"] for name in RATES}
+        for row in rows
+    ]
+    times = table("cost: predicted and measured microseconds of CPU kernels", lines, "what", *columns, *calibrated)
+    ratios = []
     for kind in (*dict.fromkeys(row["kind"] for row in rows), "all"):
-        for key in ("predicted_us", "calibrated_us"):
-            ratios = [row[key] / row["measured_us"] for row in rows if kind in (row["kind"], "all")]
-            name = f"{kind}, {'measured rates' if key == 'calibrated_us' else 'rates as found'}"
-            lines.append([name, len(ratios), *(f"{value:.2f}" for value in percentiles(ratios))])
-    ratios_by_kind = Table("predicted over measured", ["", "cases", *(f"p{value}" for value in PERCENTILES)], lines)
-    return Outcome({"rows": rows}, [times, ratios_by_kind])
+        for name, words in RATES.items():
+            found = [line[f"{name}_ratio"] for line in lines if kind in (line["kind"], "all")]
+            ratios.append([f"{kind}, {words}", len(found), *(f"{value:.2f}" for value in percentiles(found))])
+    by_kind = Table("predicted over measured", ["", "cases", *(f"p{value}" for value in PERCENTILES)], ratios)
+    return Outcome({"rows": rows}, [times, by_kind])
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ __all__ = [
 class Event:
     """The base of all events. when, thread: where it was made, by time.perf_counter and threading.get_ident.
 
-    An NPU's events may be heard later, and in another thread. Those of planning are told while no other plan can be
-    made: a listener must not wait for other threads.
+    An NPU's events may be emitted later, and in another thread. Those of planning are emitted under its lock: a
+    listener must not wait for other threads.
     """
 
     when: float = field(default_factory=time.perf_counter, kw_only=True, repr=False, compare=False)
@@ -191,6 +191,17 @@ class KernelRan(Event):
     lines: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     simulated: KernelSimulated | None = None
+
+    @property
+    def start(self) -> float:
+        """When it began, by time.perf_counter."""
+        return self.when - self.seconds
+
+    @property
+    def placed(self) -> Any:
+        """The task and the kernel of the step; None without a plan."""
+        plan: Any = self.plan
+        return plan.placed[self.step] if plan is not None and self.step < len(plan.placed) else None
 
     def phase(self, name: str) -> float:
         """Seconds of one phase. A kernel without phases only runs."""

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -141,3 +142,30 @@ def test_another_device_is_no_fallback() -> None:
     x = nt.from_numpy(nt.ones(64).numpy())
     with nt.default_device("sim:npu2,sim:npu1?float32=emulate"), config.scope(fallback="error"):
         assert (x + 1).tolist() == [2] * 64
+
+
+# --- parts of events
+
+
+def test_parts_join_what_is_under_way_in_their_thread() -> None:
+    seen: list[events.Event] = []
+    run, fetch = events.Phase("run", "npu", 1.0), events.Phase("sync", "npu", 2.0)
+    with events.listen(seen.append):
+        with events.collect_parts() as parts:
+            with events.collect_parts() as inner:
+                events.emit_part(events.KernelBuilt("add", "cpu", 0.5))
+            events.emit_part(run)
+            other = threading.Thread(target=events.emit_part, args=(fetch,))
+            other.start()
+            other.join()
+        events.emit_part(run)
+    assert (parts, [part.kernel for part in inner.of(events.KernelBuilt)]) == ([run], ["add"])
+    assert parts.of(events.KernelSimulated) == ()
+    assert seen == [fetch, run]
+
+
+def test_a_kernel_without_phases_only_runs() -> None:
+    ran = events.KernelRan("add", "cpu", "", 3.0)
+    assert (ran.phase("run"), ran.phase("sync"), ran.placed) == (3.0, 0.0, None)
+    phases = tuple(events.Phase(name, "npu", 1.0) for name in ("sync", "run", "sync"))
+    assert dataclasses.replace(ran, phases=phases).phase("sync") == 2.0

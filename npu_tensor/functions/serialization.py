@@ -187,16 +187,16 @@ def _array(name: object, value: object) -> Array:
 
 def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
     begin = file.tell()
-    found = np.load(file, allow_pickle=False)
-    if isinstance(found, np.ndarray):
-        return _tensor(found)
-    with found:
-        # By the names of the members: `found["a.npy"]` could be the member of "a" and that of "a.npy".
-        members = found.zip.namelist()
-        first = min((member.header_offset for member in found.zip.infolist()), default=begin)
+    stored = np.load(file, allow_pickle=False)
+    if isinstance(stored, np.ndarray):
+        return _tensor(stored)
+    with stored:
+        # By the names of the members: `stored["a.npy"]` could be the member of "a" and that of "a.npy".
+        members = stored.zip.namelist()
+        first = min((member.header_offset for member in stored.zip.infolist()), default=begin)
         if first != begin:
             raise ValueError(f"of several archives in one file only the last can be read, which begins at byte {first}")
-        tensors = {member.removesuffix(".npy"): _tensor(found[member]) for member in members}
+        tensors = {member.removesuffix(".npy"): _tensor(stored[member]) for member in members}
     if len(tensors) < len(members):
         raise ValueError("two arrays of one name")
     return tensors
@@ -277,10 +277,10 @@ def _require_strings(metadata: Any) -> None:
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) < len(members):
+    unique = dict(members)
+    if len(unique) < len(members):
         raise ValueError("two members of one name in the header")
-    return found
+    return unique
 
 
 class _Entry(NamedTuple):

@@ -25,7 +25,7 @@ _sources: set[Any] = set()
 
 
 def show(event: events.Event) -> None:
-    """Print what `config.debug` asks for; level 5 is that of who runs the compilers, `runtime.build.process`."""
+    """Print what `config.debug` asks for; `runtime.build.process` prints level 5, the output of compilers."""
     level = config.debug
     if level >= 1 and (line := _line(event)):
         _print(line)
@@ -89,10 +89,9 @@ def _ran(event: events.KernelRan) -> str:
     line = f"{event.device} {event.kernel} {event.out} {event.seconds * 1e3:.3f} ms"
     if event.simulated is not None:
         return f"{line} to simulate, predicted for the array: {event.simulated.seconds * 1e3:.3f} ms"
-    placed = _placed(event.plan)
-    if event.step >= len(placed) or not event.seconds:
+    if event.placed is None or not event.seconds:
         return line
-    return f"{line} {placed[event.step].kernel.cost.nbytes / event.seconds / 1e9:.2f} GB/s"
+    return f"{line} {event.placed.kernel.cost.nbytes / event.seconds / 1e9:.2f} GB/s"
 
 
 def _placement(plan: Any) -> Iterator[str]:

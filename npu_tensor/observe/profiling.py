@@ -294,9 +294,9 @@ def profile(tiles: bool = True) -> Iterator[Profile]:
     `Profile.trace`; simulating that run then takes two to four times as long. Profiles may overlap. Every event is
     kept until the profile is dropped, some hundred bytes per kernel that runs.
     """
-    found = Profile()
-    with recorded() if tiles else nullcontext(), events.listen(found.hear):
+    result = Profile()
+    with recorded() if tiles else nullcontext(), events.listen(result.hear):
         try:
-            yield found
+            yield result
         finally:
-            found.end = time.perf_counter()
+            result.end = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from npu_tensor import events
 
@@ -25,24 +25,14 @@ class StepRun(NamedTuple):
         return self.compile_seconds is not None
 
     @property
-    def start(self) -> float:
-        """When it began, by time.perf_counter."""
-        return self.event.when - self.event.seconds
-
-    @property
-    def _placed(self) -> Any:
-        plan: Any = self.event.plan
-        return plan.placed[self.event.step] if plan is not None and self.event.step < len(plan.placed) else None
-
-    @property
     def nbytes(self) -> int | None:
         """Bytes that it reads and writes, None if not known."""
-        return self._placed.kernel.cost.nbytes if self._placed else None
+        return self.event.placed.kernel.cost.nbytes if self.event.placed else None
 
     @property
     def operations(self) -> int | None:
         """Multiplications and additions of a matrix product; what other ops count as is a matter of taste."""
-        placed = self._placed
+        placed = self.event.placed
         return 2 * placed.task.macs if placed and placed.task.kind == "matmul" else None
 
 

@@ -132,9 +132,9 @@ def _host_slices(happened: Spans, threads: Mapping[int, str]) -> Iterator[_Slice
     for run in happened.runs:
         event = run.event
         own = track(2, event.device, event.thread)
-        yield _Slice(own, event.kernel, "cold" if run.cold else "warm", run.start, event.when, _details(run))
+        yield _Slice(own, event.kernel, "cold" if run.cold else "warm", event.start, event.when, _details(run))
         for phase in event.phases:
-            yield _Slice(own, phase.name, "phase", max(run.start, phase.when - phase.seconds), phase.when, {})
+            yield _Slice(own, phase.name, "phase", max(event.start, phase.when - phase.seconds), phase.when, {})
     for phase in happened.fetches:
         own = track(2, phase.device, phase.thread)
         yield _Slice(own, f"fetch: {phase.name}", "phase", phase.when - phase.seconds, phase.when, {})
@@ -170,7 +170,7 @@ def _simulated_slices(happened: Spans) -> Iterator[_Slice]:
         if not isinstance(timeline, Timeline):
             continue
         device = run.event.device
-        start = max(run.start, free.get(device, run.start))
+        start = max(run.event.start, free.get(device, run.event.start))
         free[device] = start + timeline.seconds
         process = f"{device} (simulated time)"
         cycle = timeline.seconds / timeline.cycles if timeline.cycles else 0.0

@@ -107,7 +107,7 @@ def _run(digits: Digits, dtype: str, device: str) -> Result:
 
 def complaints(results: Sequence[Result]) -> list[str]:
     """What is wrong with the results, in words; empty if the job was done."""
-    found = [
+    problems = [
         f"{result.dtype}: accuracy {result.accuracy:.4f} is not above {LEAST_ACCURACY}"
         for result in results
         if not result.accuracy > LEAST_ACCURACY
@@ -119,8 +119,8 @@ def complaints(results: Sequence[Result]) -> list[str]:
             there = len(rows) - len(elsewhere)
             # The reason stands on the last op of a kernel only.
             reason = next((f"; {row.why}" for row in elsewhere if row.why), "")
-            found.append(f"{result.dtype}: only {there} of {len(rows)} ops run on {result.device}{reason}")
+            problems.append(f"{result.dtype}: only {there} of {len(rows)} ops run on {result.device}{reason}")
     accuracies = [result.accuracy for result in results]
     if max(accuracies) - min(accuracies) > LARGEST_DIFFERENCE:
-        found.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")
-    return found
+        problems.append(f"accuracies differ by more than {LARGEST_DIFFERENCE:.1%}")
+    return problems

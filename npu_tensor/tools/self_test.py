@@ -143,14 +143,14 @@ def case_names(
     families: Iterable[str] | None = None, dtypes: Iterable[DType | str] | None = None, quick: bool = False
 ) -> list[str]:
     """Family, variant and dtype, joined by "-", of the cases that `selftest` runs. Raises ArgumentError."""
-    wanted = set(families or FAMILIES)
-    if unknown := wanted.difference(FAMILIES):
+    chosen = set(families or FAMILIES)
+    if unknown := chosen.difference(FAMILIES):
         raise ArgumentError(f"no kernel family {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
     allowed = {as_dtype(dtype).short for dtype in dtypes or representative.ALL}
     if unknown := allowed.difference(representative.ALL):
         raise ArgumentError(f"no kernel takes {', '.join(sorted(unknown))}; there are {', '.join(representative.ALL)}")
     names = []
-    for family in filter(wanted.__contains__, FAMILIES):
+    for family in filter(chosen.__contains__, FAMILIES):
         variants = [variant for variant in representative.VARIANTS if variant.family == family]
         for number, dtype in enumerate(representative.ALL):
             named = [f"{family}-{variant.name}-{dtype}" for variant in variants if dtype in variant.dtypes]

@@ -159,7 +159,7 @@ def _centres(
     for sweep in range(2 * SWEEPS):
         neighbours = both if sweep >= 2 * SWEEPS - 2 else (above, below)[sweep % 2]
         for layer in layers if sweep % 2 == 0 else reversed(layers):
-            wanted = []
+            targets = []
             for box in layer:
                 bent = widths[box] == BEND_WIDTH
                 total = weight = 0.0
@@ -167,19 +167,19 @@ def _centres(
                     part = STRAIGHT[bent + (widths[other] == BEND_WIDTH)]
                     total += centres[other] * part
                     weight += part
-                wanted.append((total / weight, weight) if weight else (centres[box], UNTIED))
-            _spread(layer, widths, centres, wanted)
+                targets.append((total / weight, weight) if weight else (centres[box], UNTIED))
+            _spread(layer, widths, centres, targets)
     left = min((centre - width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
     return [centre - left for centre in centres]
 
 
 def _spread(
-    layer: Sequence[int], widths: Sequence[float], centres: list[float], wanted: Sequence[tuple[float, float]]
+    layer: Sequence[int], widths: Sequence[float], centres: list[float], targets: Sequence[tuple[float, float]]
 ) -> None:
-    """Set the centres of a layer: of all without overlap those with the least squared distance from the wanted ones.
+    """Set the centres of a layer: of all without overlap those with the least squared distance from the targets.
 
     With the least distances taken off this is isotonic regression, solved by pooling neighbours that are out of order.
-    wanted: centres with weights.
+    targets: centres with weights.
     """
     offsets, x = [], 0.0
     for number, box in enumerate(layer):
@@ -187,7 +187,7 @@ def _spread(
             x += (widths[layer[number - 1]] + widths[box]) / 2 + GAP
         offsets.append(x)
     pools: list[tuple[float, float, int]] = []  # mean, weight and number of boxes
-    for (centre, weight), offset in zip(wanted, offsets, strict=True):
+    for (centre, weight), offset in zip(targets, offsets, strict=True):
         mean, boxes = centre - offset, 1
         while pools and pools[-1][0] > mean:
             other, more, others = pools.pop()

@@ -83,10 +83,10 @@ def reduced(picture: Picture, most: int) -> Picture:
         notes.append(f"the last {most} of {len(boxes)} boxes")
         boxes = dict(sorted(boxes.items())[-most:])
     edges = dict.fromkeys((box_of.get(a, a), box_of.get(b, b)) for a, b in picture.edges)
-    kept = [(a, b) for a, b in edges if a != b and a in boxes and b in boxes]
+    links = [(a, b) for a, b in edges if a != b and a in boxes and b in boxes]
     frames = [frame._replace(members=frame.members[-1:]) for frame in picture.frames if frame.members[-1] in boxes]
     note = f"{len(picture.boxes)} ops and values: {'; '.join(notes)}"
-    return Picture(boxes, kept, frames, picture.legend, note)
+    return Picture(boxes, links, frames, picture.legend, note)
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -100,8 +100,8 @@ def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
 
     Raises DeviceError if it is refused or takes several kernels, BuildError.
     """
-    found = structure_of([result._node])
-    tasks = cut(found, device.fusion).tasks
+    graph = structure_of([result._node])
+    tasks = cut(graph, device.fusion).tasks
     if len(tasks) != 1:
         raise DeviceError(f"{device.uri}: what is measured should be one kernel, and is {len(tasks)}")
     (task,) = tasks
@@ -109,7 +109,7 @@ def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
     if isinstance(answer, Refusal):
         raise DeviceError(f"{device.uri} has no kernel for what is measured: {answer.reason}")
     step = answer.bind()
-    values: list[Any] = [None] * (len(found.leaves) + len(found.nodes))
-    for item, leaf in found.leaves:
+    values: list[Any] = [None] * (len(graph.leaves) + len(graph.nodes))
+    for item, leaf in graph.leaves:
         values[item] = leaf.value if isinstance(leaf, Node) else leaf
     return task, answer, lambda: step(values)

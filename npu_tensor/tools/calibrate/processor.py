@@ -83,8 +83,8 @@ def measure_processor(quick: bool = False) -> ProcessorRates:
     from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, flops
 
     device = _cpu_device()
-    found = _cache_bytes(device.threads)
-    sizes = [size * FILLED for size in found] or [level.nbytes for level in processor_rates().levels[:-1]]
+    caches = _cache_bytes(device.threads)
+    sizes = [size * FILLED for size in caches] or [level.nbytes for level in processor_rates().levels[:-1]]
     # In the middle of what each cache holds and the one before it does not, and then beyond the last.
     middle = [math.sqrt(small * large) for small, large in pairwise(sizes)]
     sets = [sizes[0], *middle, sizes[-1] * BEYOND * (1 if quick else 2)]
@@ -139,17 +139,17 @@ def measure_processor(quick: bool = False) -> ProcessorRates:
 
 def _cache_bytes(threads: int) -> list[float]:
     """What one of the threads has of each cache from the second level on; empty if the system does not tell."""
-    found: dict[int, float] = {}
+    by_level: dict[int, float] = {}
     try:
         for cache in CACHES.glob("index[0-9]*"):
             number, kind, size, shared = (
                 (cache / name).read_text("ascii").strip() for name in ("level", "type", "size", "shared_cpu_list")
             )
             if kind != "Instruction" and int(number) > 1 and size.endswith("K"):
-                found[int(number)] = int(size[:-1]) * 1024 // max(1, min(threads, _cores(shared)))
+                by_level[int(number)] = int(size[:-1]) * 1024 // max(1, min(threads, _cores(shared)))
     except (OSError, ValueError):
         return []
-    sizes = [found[number] for number in sorted(found)]
+    sizes = [by_level[number] for number in sorted(by_level)]
     return sizes if sizes == sorted(set(sizes)) else []
 
 
@@ -201,7 +201,7 @@ def _with_reference(rates: ProcessorRates, quick: bool) -> ProcessorRates:
     reference = host_devices()[-1]
     n, side = 1 << 18, 64  # NumPy's BLAS does larger products with threads of its own, which others hold up.
     _, answer, elements = kernel(reference, _add(ADD_BYTES * n))
-    found = typical(
+    seconds = typical(
         {
             "call": kernel(reference, _add(0))[2],
             "elements": elements,
@@ -210,12 +210,12 @@ def _with_reference(rates: ProcessorRates, quick: bool) -> ProcessorRates:
         },
         quick,
     )
-    call = found["call"]
+    call = seconds["call"]
     return replace(
         rates,
         reference_seconds=positive("reference_seconds", call),
-        reference_elements=positive("reference_elements", n * answer.passes / (found["elements"] - call)),
+        reference_elements=positive("reference_elements", n * answer.passes / (seconds["elements"] - call)),
         reference_macs={
-            kind: positive(f"reference_macs[{kind}]", side**3 / (found[kind] - call)) for kind in ("float", "integer")
+            kind: positive(f"reference_macs[{kind}]", side**3 / (seconds[kind] - call)) for kind in ("float", "integer")
         },
     )

@@ -17,15 +17,16 @@ __all__ = ["cache_directory", "host_cxx", "simulated_npu"]
 
 def cache_directory(_system: System) -> Result:
     """Whether compiled kernels are kept, and how much space they take."""
-    wanted = config.cache_dir
+    configured = config.cache_dir
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            directory = writable(wanted)
+            directory = writable(configured)
     except OSError as error:
-        return note(f"nothing can be written to {wanted}: {error}", *_NOT_KEPT)
-    if directory != wanted:
-        return note(next((str(warning.message) for warning in said), f"{directory} instead of {wanted}"), *_NOT_KEPT)
+        return note(f"nothing can be written to {configured}: {error}", *_NOT_KEPT)
+    if directory != configured:
+        found = next((str(warning.message) for warning in caught), f"{directory} instead of {configured}")
+        return note(found, *_NOT_KEPT)
     return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
 
 

@@ -93,17 +93,17 @@ def pyxrt(system: System) -> Result:
 def npus(system: System) -> Result:
     """The NPUs that XRT lists and that this process may use."""
     try:
-        found = system.discover(system.root)
+        discovery = system.discover(system.root)
     except DeviceError as error:
         found_out = f"XRT cannot be asked: {_summary(error)}"
         return problem(found_out, "it opens the NPU", "the problems with XRT and pyxrt above")
-    left_out = "; ".join(map(str, found.left_out))
-    if found.devices and (reason := not_allowed("npu")):
+    left_out = "; ".join(map(str, discovery.left_out))
+    if discovery.devices and (reason := not_allowed("npu")):
         return problem(reason, "it hides every NPU from this process", f"unset {config.origin('backend')}")
-    if found.devices:
-        listed = [f"npu:{device.ordinal} = npu://{device.id}: {device.name}, {device.arch}" for device in found.devices]
+    if discovery.devices:
+        listed = [f"npu:{npu.ordinal} = npu://{npu.id}: {npu.name}, {npu.arch}" for npu in discovery.devices]
         return ok("; ".join([*listed, *([left_out] if left_out else [])]))
-    if found.present:
+    if discovery.present:
         return problem(left_out, "all NPUs are hidden from this process", f"unset {config.origin('visible_devices')}")
     why = next((reason for number, reason in _ERRORS.items() if number in left_out), "")
     if left_out:

@@ -52,7 +52,7 @@ def test_a_launch_converts_syncs_dispatches_and_runs(machine: Machine) -> None:
     for run in found.runs:
         assert run.event.device == "npu"
         assert 0 < sum(phase.seconds for phase in run.event.phases) <= run.event.seconds
-        assert all(run.start <= phase.when <= run.event.when for phase in run.event.phases)
+        assert all(run.event.start <= phase.when <= run.event.when for phase in run.event.phases)
     assert names(found.fetches)[0] == "sync"
     assert all(phase.when > two.event.when for phase in found.fetches)
 
