@@ -1,4 +1,4 @@
-"""Which devices take tasks, by which policy, and the plans that were made for them."""
+"""The devices that take tasks, the policy that chooses between them, and the cache of plans made for both."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Key(NamedTuple):
-    """What was asked for. without_host: whether the host may take nothing."""
+    """What a user asks for. without_host: whether the processor must take nothing."""
 
     uris: str
     policy: Policy
@@ -49,8 +49,8 @@ class Key(NamedTuple):
 class Selection:
     """Devices in order of preference, and the plans made for them.
 
-    accelerators: those before the host's; None until they are first needed. measure: what decides between devices; None
-    for the first one that takes a task. plans: by structure, and by what else a placement depends on.
+    accelerators: those before the host's; None until they are opened. measure: what decides between devices; None for
+    the first one that takes a task. plans: by the key of the structure, and by what else a placement depends on.
     """
 
     key: Key
@@ -82,7 +82,7 @@ def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
     if selection.accelerators is None:
         uris = selection.key.uris or default_device()
         try:
-            _fill(selection, _opened(uris, alone=config.fallback == "error"))
+            _fill(selection, _opened(uris, cpu_allowed=config.fallback != "error"))
         except DeviceError as error:
             raise reworded(error, f"{config.origin('device')}={uris!r}: {error}") from error.__cause__
         assert selection.accelerators is not None
@@ -98,24 +98,24 @@ def _fill(selection: Selection, opened: list[Accelerator]) -> None:
     selection.accelerators = tuple(opened)
 
 
-def _opened(uris: str, alone: bool) -> list[Accelerator]:
-    """The devices that can be had; with a warning for each of the others, unless nothing was named that could take
-    their place. alone: whether the CPU cannot, because it was not named.
+def _opened(uris: str, cpu_allowed: bool) -> list[Accelerator]:
+    """Open devices. One that fails is skipped with a warning if another device, or the CPU, can run the ops.
+
+    Otherwise its error is raised. cpu_allowed: whether the CPU can although it is not among the URIs.
     """
-    wanted = preferred_uris(uris)
-    found: list[Accelerator] = []
-    missing: list[DeviceError] = []
-    for uri in wanted:
+    preferred = preferred_uris(uris)
+    devices: list[Accelerator] = []
+    errors: list[DeviceError] = []
+    for uri in preferred:
         try:
-            found.append(_device_at(uri))
+            devices.append(_device_at(uri))
         except DeviceError as error:
-            missing.append(error)
-    instead = bool(found) or not alone or len(split_uris(uris)) > len(wanted)
-    if missing and not instead:
-        raise missing[0]
-    for left_out in missing:
+            errors.append(error)
+    if errors and not (devices or cpu_allowed or len(split_uris(uris)) > len(preferred)):
+        raise errors[0]
+    for left_out in errors:
         warn(f"left out: {left_out}")
-    return found
+    return devices
 
 
 def _device_at(uri: DeviceUri) -> Accelerator:
@@ -180,12 +180,12 @@ def selection_of(uris: str, policy: Policy | None = None) -> Selection:
 def _selection(key: Key) -> Selection:
     key = key._replace(uris=",".join(split_uris(key.uris)))  # " cpu" shares the plans of "cpu".
     with lock:
-        made = _selections.get(key)
-        if made is None:
-            made = Selection(key)
-            _fill(made, _opened(key.uris, alone=True))
-            _selections[key] = made
-        return made
+        selection = _selections.get(key)
+        if selection is None:
+            selection = Selection(key)
+            _fill(selection, _opened(key.uris, cpu_allowed=False))
+            _selections[key] = selection
+        return selection
 
 
 def reset_plans() -> None:
