@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from npu_tensor.cli.interface import interface_page, without_html
-from npu_tensor.config import Config
+from npu_tensor.config import SETTINGS, as_text
 from npu_tensor.functions import GGML_NAMES
 from npu_tensor.kernels import DATA_OPS
 from npu_tensor.ops import OPS, Op
@@ -140,8 +140,9 @@ def ops_page() -> str:
 
 
 def _settings() -> Iterator[tuple[str, ...]]:
-    for row in Config.table():
-        yield _code(row["variable"]), _code(row["aliases"]), _code(row["default"]), row["doc"]
+    for setting in SETTINGS.values():
+        variable, *aliases = setting.readers
+        yield _code(variable), _code(", ".join(aliases)), _code(as_text(setting.default)), setting.doc
 
 
 def _device_options() -> Iterator[tuple[str, ...]]:

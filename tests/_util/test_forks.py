@@ -22,6 +22,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor._util import forks
 from npu_tensor._util.forks import cached_property, new_lock
+from npu_tensor.config import config
 from npu_tensor.dataflow.design import Builder
 from npu_tensor.errors import DeviceError
 from npu_tensor.ggml_hsa.kernel_log import _Recorder
@@ -157,6 +158,7 @@ def no_pyxrt(directory: Path) -> Case:
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
+    "config": lambda _: Case((config._lock,), lambda: config.reset("debug")),
     "planner.selection": lambda _: Case((selection.lock,), lambda: (nt.ones(3) * 2 + 1).tolist()),
     "ggml_hsa.kernel_log": recorder,
     "runtime.build.progress": bar,

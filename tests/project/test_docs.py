@@ -20,7 +20,7 @@ from paths import ROOT
 import npu_tensor as nt
 from npu_tensor.cli.docs import docs
 from npu_tensor.cli.pages import RECORDED
-from npu_tensor.config import Config
+from npu_tensor.config import SETTINGS
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.runtime.devices.device_uri import OPTIONS
 from npu_tensor.tensor import FUNCTIONS
@@ -108,7 +108,7 @@ def test_generated_tables_are_up_to_date() -> None:
 
 def test_every_setting_and_every_option_has_a_row(pages: Path) -> None:
     first = re.findall(r"^\| `([^`]+)` \|", (pages / "settings.md").read_text("utf-8"), re.MULTILINE)
-    assert [name for name in first if name.startswith("NPU_")] == [row["variable"] for row in Config.table()]
+    assert [name for name in first if name.startswith("NPU_")] == [setting.variable for setting in SETTINGS.values()]
     assert [name for name in first if name in OPTIONS] == [*OPTIONS]
 
 
