@@ -16,14 +16,14 @@ from npu_tensor import events
 from npu_tensor.graph.nodes import capture
 from npu_tensor.planner.schedule import plan
 from npu_tensor.planner.selection import accelerators, current
-from npu_tensor.runtime.build.simulated import HostBackend
-from npu_tensor.runtime.sim.simulated_device import SimulatedKernel
+from npu_tensor.runtime.npu.npu_kernel import NpuKernel
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST
 from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.tools.calibrate.probes import no_garbage_collection
 
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, benchmark, table
 
 __all__ = ["DEVICE", "PLACES", "LookUps", "look_ups", "main", "measured"]
 
@@ -42,7 +42,7 @@ def requests() -> list[Request]:
         for expression in (x + x, (x * x).gelu(approximate="tanh")):
             (placed,) = plan(capture([expression._node])).placed
             kernel = accelerators(current())[0].claim(placed.task)
-            assert isinstance(kernel, SimulatedKernel)
+            assert isinstance(kernel, NpuKernel)
             found.append(kernel.request)
     return found
 
@@ -122,22 +122,9 @@ def main(quick: bool) -> Outcome:
         rows = measured(Path(ready), QUICK_ALTERNATIONS if quick else ALTERNATIONS)
     for row in rows:
         asked = ASKED_MICROSECONDS.get(row["place"])
-        row |= {"asked": asked, "met": asked is None or row["microseconds"] < asked}
-    table = Table(
-        "median of one look-up",
-        ["place", "us", "asked", "met", "rebuilds"],
-        [
-            [
-                row["place"],
-                f"{row['microseconds']:.1f}",
-                "" if row["asked"] is None else f"{row['asked']:.0f}",
-                "" if row["asked"] is None else verdict(row["met"]),
-                row["rebuilds"],
-            ]
-            for row in rows
-        ],
-    )
-    return Outcome({"rows": rows}, [table])
+        row |= {"asked": asked, "met": None if asked is None else row["microseconds"] < asked}
+    columns = ("place", "us = microseconds:.1f", "asked:.0f", "met", "rebuilds")
+    return Outcome({"rows": rows}, [table("median of one look-up", rows, *columns)])
 
 
 if __name__ == "__main__":

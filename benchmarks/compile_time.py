@@ -12,7 +12,7 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor.events import Event, PlanBuilt, listen
 
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, benchmark, table
 
 __all__ = ["EXPRESSIONS", "main", "measured"]
 
@@ -64,15 +64,11 @@ def main(quick: bool) -> Outcome:
         rows = measured(DTYPES[:1] if quick else DTYPES)
     median = statistics.median(row["milliseconds"] for row in rows)
     summary = {"milliseconds": median, "asked": ASKED_MILLISECONDS, "met": median < ASKED_MILLISECONDS}
-    table = Table(
-        "plan and compile, empty cache directory",
-        ["expression", "dtype", "ms", "asked", "met"],
-        [
-            *([row["expression"], row["dtype"], f"{row['milliseconds']:.1f}", "", ""] for row in rows),
-            ["median", "", f"{median:.1f}", f"{ASKED_MILLISECONDS:.1f}", verdict(summary["met"])],
-        ],
+    lines = [*rows, {"expression": "median", "dtype": "", **summary}]
+    columns = ("expression", "dtype", "ms = milliseconds:.1f", "asked:.1f", "met")
+    return Outcome(
+        {"rows": rows, "summary": summary}, [table("plan and compile, empty cache directory", lines, *columns)]
     )
-    return Outcome({"rows": rows, "summary": summary}, [table])
 
 
 if __name__ == "__main__":

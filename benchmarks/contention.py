@@ -17,7 +17,7 @@ from npu_tensor._util.affinity import available_cores
 
 from .cases import Case, cases
 from .ops import contenders
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, medians
 
 __all__ = ["busy_core", "main", "measure"]
@@ -69,26 +69,12 @@ def main(quick: bool) -> Outcome:
     sizes = QUICK_SIZES if quick else SIZES
     effort = QUICK_EFFORT if quick else FULL_EFFORT
     rows = [measure(case, effort) for case in cases(WORKLOADS, sizes) if case.dtype == "float32"]
-    table = Table(
-        "quiet, and beside a process that keeps one core busy: microseconds",
-        ["op", "size", "quiet", "busy", "ratio", "asked", "met", "PyTorch quiet", "busy", "ratio"],
-        [
-            [
-                row["op"],
-                row["size"],
-                f"{row['ours_quiet_us']:.1f}",
-                f"{row['ours_busy_us']:.1f}",
-                f"{row['ratio']:.2f}",
-                f"{row['asked']:.2f}",
-                verdict(row["met"]),
-                f"{row['peer_quiet_us']:.1f}",
-                f"{row['peer_busy_us']:.1f}",
-                f"{row['peer_ratio']:.2f}",
-            ]
-            for row in rows
-        ],
+    columns = (
+        *("op", "size", "quiet = ours_quiet_us:.1f", "busy = ours_busy_us:.1f", "ratio:.2f", "asked:.2f", "met"),
+        *("PyTorch quiet = peer_quiet_us:.1f", "busy = peer_busy_us:.1f", "ratio = peer_ratio:.2f"),
     )
-    return Outcome({"rows": rows}, [table])
+    what = "quiet, and beside a process that keeps one core busy: microseconds"
+    return Outcome({"rows": rows}, [table(what, rows, *columns)])
 
 
 if __name__ == "__main__":

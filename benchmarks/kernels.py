@@ -26,7 +26,7 @@ from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Task
 
 from . import published_gemm
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, Table, benchmark, table
 
 __all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
 
@@ -184,45 +184,22 @@ def _met(arch: str, row: dict[str, Any]) -> bool | None:
 
 
 def _kernels_table(arch: str, columns: int, rows: list[dict[str, Any]]) -> Table:
-    lines = []
-    for row in rows:
-        first = [row["kernel"], row["dtype"], row["shape"]]
-        if row["predicted_us"] is None:
-            lines.append([*first, "", "", "", f"no kernel: {row['refused']}"[:44], "", ""])
-            continue
-        tera = row["tera_per_second"]
-        lines.append(
-            [
-                *first,
-                row["cores"],
-                f"{row['predicted_us']:,.0f}",
-                f"{row['array_us']:,.0f}",
-                row["array_limit"],
-                f"{row['roofline_fraction']:.2f}",
-                f"{tera:.2f}" if tera else "",
-                verdict(row["met"]),
-            ]
-        )
-    headings = ["kernel", "dtype", "shape", "cores", "us", "us of the array", "its limit", "of roofline", "TOPS", "met"]
-    return Table(f"predicted for {arch}, {columns} columns; us with the dispatch", headings, lines)
+    refusals = ({"cores": None, "array_limit": f"no kernel: {row.get('refused')}"[:44]} for row in rows)
+    return table(
+        f"predicted for {arch}, {columns} columns; us with the dispatch",
+        [row | refusal if row["predicted_us"] is None else row for row, refusal in zip(rows, refusals, strict=True)],
+        *("kernel", "dtype", "shape", "cores", "us = predicted_us:,.0f", "us of the array = array_us:,.0f"),
+        *("its limit = array_limit", "of roofline = roofline_fraction:.2f", "TOPS = tera_per_second:.2f", "met"),
+    )
 
 
 def _published_table(rows: list[dict[str, Any]]) -> Table:
-    lines = [
-        [
-            f"{row['arch']} {row['dtype']}",
-            row["shape"],
-            row["tile"],
-            f"{row['published_ms']:.2f}",
-            f"{row['predicted_ms']:.2f}",
-            f"{row['ratio']:.2f}",
-            row["limit"],
-            verdict(row["within"]),
-        ]
-        for row in rows
-    ]
-    headings = ["product", "M x K x N", "tile", "published ms", "predicted ms", "ratio", "limit", "within 25 %"]
-    return Table("the model on published tiles (arXiv 2512.13282)", headings, lines)
+    return table(
+        "the model on published tiles (arXiv 2512.13282)",
+        [row | {"product": f"{row['arch']} {row['dtype']}"} for row in rows],
+        *("product", "M x K x N = shape", "tile", "published ms = published_ms:.2f", "predicted ms = predicted_ms:.2f"),
+        *("ratio:.2f", "limit", "within 25 % = within"),
+    )
 
 
 FITTED: Final = (

@@ -25,7 +25,7 @@ import npu_tensor as nt
 from npu_tensor.planner import selection
 from npu_tensor.runtime.xrt import bindings
 
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["Case", "cases", "main", "measured", "recorded"]
@@ -167,32 +167,17 @@ def measured(effort: Effort, device: str | None) -> list[dict[str, Any]]:
             selection.reset()
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.2f}"
-
-
 @benchmark("Few rounds: to see that it works, not for figures.")
 @click.option("--device", metavar="URI", help="The NPU to measure. Without it: a stand-in that runs nothing.")
 def main(device: str | None, quick: bool) -> Outcome:
     """The cost of a launch to the host: microseconds per launch; calls of pyxrt per plan."""
     rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, device)
     remark = "Nothing here ran on an NPU: this is a stand-in for pyxrt, and its kernels are empty."
-    table = Table(
-        f"launch: microseconds per launch on {device or 'a stand-in'}; calls of pyxrt per plan",
-        ["what", "in all", "of it the stand-in", "asked", "met", "set_arg", "sync", "submissions"],
-        [
-            [
-                row["what"],
-                *(_number(row[key]) for key in ("us", "driver_us", "asked_us")),
-                verdict(row["met"]),
-                row["set_args"],
-                row["syncs"],
-                row["submissions"],
-            ]
-            for row in rows
-        ],
-    )
-    return Outcome({"device": device or "stand-in", "rows": rows}, [table], [] if device else [remark])
+    what = f"launch: microseconds per launch on {device or 'a stand-in'}; calls of pyxrt per plan"
+    times = ("in all = us:,.2f", "of it the stand-in = driver_us:,.2f", "asked = asked_us:,.2f")
+    calls = ("set_arg = set_args", "sync = syncs", "submissions")
+    found = table(what, rows, "what", *times, "met", *calls)
+    return Outcome({"device": device or "stand-in", "rows": rows}, [found], [] if device else [remark])
 
 
 if __name__ == "__main__":

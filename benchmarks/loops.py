@@ -21,7 +21,7 @@ import npu_tensor as nt
 from . import peers
 from .cases import TOLERANCE, disagreement
 from .peers.npu_tensor import NAME, NpuTensor
-from .report import Outcome, Table, benchmark
+from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["Loop", "loops", "main", "measured"]
@@ -139,9 +139,9 @@ def main(quick: bool) -> Outcome:
     """Loops over elements and tokens: time of PyTorch over that of npu_tensor."""
     with tempfile.TemporaryDirectory() as empty, nt.config.scope(cache_path=empty), nt.default_device("cpu"):
         rows = list(measured(loops(quick), QUICK_EFFORT if quick else FULL_EFFORT))
-    lines = [[row["what"], *("" if row[key] is None else f"{row[key]:.2f}" for key in RATIOS)] for row in rows]
-    headings = ["loop", "first pass, speedup", "later passes, speedup", "first over later"]
-    return Outcome({"rows": rows}, [Table("PyTorch's time over npu_tensor's", headings, lines)])
+    headings = ("first pass, speedup", "later passes, speedup", "first over later")
+    columns = (f"{heading} = {key}:.2f" for heading, key in zip(headings, RATIOS, strict=True))
+    return Outcome({"rows": rows}, [table("PyTorch's time over npu_tensor's", rows, "loop = what", *columns)])
 
 
 if __name__ == "__main__":

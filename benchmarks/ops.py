@@ -21,7 +21,7 @@ import npu_tensor as nt
 from .cases import GROUPS, TOLERANCE, Case, cases, disagreement
 from .peers.npu_tensor import Jitted, NpuTensor
 from .peers.torch import PyTorch
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
 __all__ = ["BATCH", "contenders", "main", "measure", "summary"]
@@ -195,25 +195,20 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return found
 
 
-COLUMNS: Final = {
-    "op": "op",
-    "dtype": "dtype",
-    "size": "size",
-    "ours_us": "ours us",
-    "peer_us": "peer us",
-    "speedup": "speedup",
-    "out_us": "out= us",
-    "out_speedup": "speedup",
-    "jit_us": "jit us",
-    "jit_speedup": "speedup",
-    "jit_batch_us": "jit batch us",
-    "jit_batch_speedup": "speedup",
-}
-
-
-def _cell(row: dict[str, Any], column: str) -> str:
-    value = row.get(column, "")
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+COLUMNS: Final = (
+    "op",
+    "dtype",
+    "size",
+    "ours us = ours_us:.2f",
+    "peer us = peer_us:.2f",
+    "speedup:.2f",
+    "out= us = out_us:.2f",
+    "speedup = out_speedup:.2f",
+    "jit us = jit_us:.2f",
+    "speedup = jit_speedup:.2f",
+    "jit batch us = jit_batch_us:.2f",
+    "speedup = jit_batch_speedup:.2f",
+)
 
 
 QUICK_SIZES: Final = ("1024", "1048576", "4096x1024", "256x256", "1024x1024")
@@ -232,19 +227,8 @@ def main(peer: str, only: str | None, quick: bool) -> Outcome:
     with nt.default_device("cpu"):
         rows = [measure(case, effort) for case in track(chosen, "measuring", total=None)]
     found = summary(rows)
-    times = Table(
-        f"npu_tensor and {peer}",
-        list(COLUMNS.values()),
-        [[_cell(row, name) for name in COLUMNS] for row in rows],
-    )
-    goals = Table(
-        "summary (speedups)",
-        ["what", "value", "asked", "met"],
-        [
-            [goal["what"], f"{goal['value']:.2f}", f"{goal['asked']:.2f}", verdict(goal["met"])]
-            for goal in found.values()
-        ],
-    )
+    times = table(f"npu_tensor and {peer}", rows, *COLUMNS)
+    goals = table("summary (speedups)", found.values(), "what", "value:.2f", "asked:.2f", "met")
     return Outcome({"peer": peer, "rows": rows, "summary": found}, [times, goals])
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
+from npu_tensor.dataflow.array import ARRAYS, Arch, Blocks, Tile
 from npu_tensor.dataflow.cost import Channel, Counters, Prediction, host_bytes, predict
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.kernels.gemm.tiles import BLOCK_CYCLES, BLOCKS, LOAD_BYTES, STORE_BYTES, Blocks
+from npu_tensor.kernels.gemm.tiles import BLOCK_CYCLES
 
 __all__ = ["ASKED", "PUBLISHED", "SOURCE", "Published", "comparison", "predicted"]
 
@@ -96,14 +96,15 @@ def predicted(row: Published) -> Prediction:
 
 def _kernel_cycles(row: Published) -> float:
     """Of one m x k x n product: loads, products and stores of a register block one after another."""
-    blocks, macs = BLOCKS[row.arch][row.operand], ARRAYS[row.arch].macs_per_cycle[row.operand]
+    array = ARRAYS[row.arch]
+    blocks, macs = array.blocks[row.operand], array.macs_per_cycle[row.operand]
     if row.arch == "aie2p" and row.operand == "bfloat16":
         blocks, macs = BLOCK_FLOAT, BLOCK_FLOAT_MACS
     r, s, t, rows, columns = blocks
     m, k, n = row.tile
     sums = rows * columns * r * t * SIZES[row.result]
     products = rows * columns * r * s * t / macs * k / s
-    block = products + sums / LOAD_BYTES[row.arch] + sums / STORE_BYTES[row.arch] + BLOCK_CYCLES
+    block = products + sums / array.load_bytes + sums / array.store_bytes + BLOCK_CYCLES
     return m * n / (rows * r * columns * t) * block
 
 

@@ -22,7 +22,7 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.planner.selection import accelerators, selection_of
 from npu_tensor.runtime.devices.system import processor_name
 
-__all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "verdict"]
+__all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "table", "verdict"]
 
 # Cores. An idle system needs less; a process of somebody else that computes needs a whole one.
 MUCH = 0.1
@@ -155,6 +155,22 @@ class Table(NamedTuple):
     title: str
     headings: Sequence[str]
     rows: Iterable[Sequence[object]]
+
+
+def table(title: str, rows: Iterable[Mapping[str, Any]], *columns: str) -> Table:
+    """A table of rows by key. columns: "heading = key:format", with the key as heading if there is no other.
+
+    What a row does not have, or has as None, is an empty cell; a truth value is a verdict.
+    """
+    headings = [column.partition(" = ")[0].partition(":")[0] for column in columns]
+    fields = [column.rpartition(" = ")[2].partition(":") for column in columns]
+    return Table(title, headings, [[_cell(row.get(key), form) for key, _, form in fields] for row in rows])
+
+
+def _cell(value: Any, form: str) -> object:
+    if value is None or isinstance(value, bool):
+        return verdict(value)
+    return format(value, form)
 
 
 class Outcome(NamedTuple):

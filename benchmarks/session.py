@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
-import npu_tensor as nt
 from npu_tensor import events
 
-from .cases import TOLERANCE, disagreement
+from .cases import TOLERANCE, Case, disagreement
+from .model_cases import ModelCase
 from .peers import first_line
 from .peers.library import Lacking, Library
 from .peers.npu_tensor import NAME, Jitted, NpuTensor
@@ -56,42 +56,8 @@ LONGEST_SIMULATION: Final = 1 << 28
 
 Found = Row | LeftOut
 
-
-class Contest(Protocol):
-    """What contenders are compared at: a `Case` or a model."""
-
-    @property
-    def suite(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def dtype(self) -> str: ...
-
-    @property
-    def shapes(self) -> list[list[int]]: ...
-
-    @property
-    def size(self) -> str: ...
-
-    @property
-    def flops(self) -> int: ...
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def expected(self) -> np.ndarray:
-        """The result in float64."""
-        ...
-
-    def recorded(self) -> tuple[nt.Tensor, ...]:
-        """The result, not computed yet, and the operands that are new in every run."""
-        ...
-
-    def contender(self, library: Library) -> Callable[[], Call]:
-        """A function that makes the call which is timed; the operands are there before. Raises Lacking."""
-        ...
+Contest = Case | ModelCase
+"""What contenders are compared at."""
 
 
 class Failed(Lacking):
@@ -234,8 +200,8 @@ def simulated(contest: Contest, uri: str) -> Found:
     seconds: list[float] = []
 
     def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelSimulated):
-            seconds.append(event.seconds)
+        if isinstance(event, events.KernelRan) and event.simulated:
+            seconds.append(event.simulated.seconds)
 
     try:
         make = contest.contender(library)

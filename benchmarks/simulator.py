@@ -14,7 +14,7 @@ import click
 
 import npu_tensor as nt
 
-from .report import Outcome, Table, benchmark, verdict
+from .report import Outcome, benchmark, table
 
 __all__ = ["main", "measure", "workloads"]
 
@@ -71,23 +71,9 @@ def measure(uri: str, runs: int) -> list[dict[str, Any]]:
 def main(quick: bool) -> Outcome:
     """Time of the simulation itself, in bfloat16, on both arrays."""
     rows = [row for uri in URIS for row in measure(uri, QUICK_RUNS if quick else RUNS)]
-    table = Table(
-        "host time of simulated runs in bfloat16",
-        ["workload", "device", "first, s", "median, s", "asked, s", "met", "predicted for the array, us"],
-        [
-            [
-                row["workload"],
-                row["device"],
-                f"{row['first_seconds']:.2f}",
-                f"{row['seconds']:.3f}",
-                "" if row["asked"] is None else f"{row['asked']:.0f}",
-                verdict(row["met"]),
-                f"{row['predicted_us']:.0f}",
-            ]
-            for row in rows
-        ],
-    )
-    return Outcome({"rows": rows}, [table])
+    times = ("first, s = first_seconds:.2f", "median, s = seconds:.3f", "asked, s = asked:.0f", "met")
+    columns = ("workload", "device", *times, "predicted for the array, us = predicted_us:.0f")
+    return Outcome({"rows": rows}, [table("host time of simulated runs in bfloat16", rows, *columns)])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""NPU kernels: one Python file per family (claim and design) with its C++ for the AIE cores in include/nt.
+"""NPU kernels: a folder or file per family (claim, plan, design), with the C++ that its cores share in include/nt.
 
 `claim` finds the family that has a design for a task. Which one is asked follows from what the scheduler calls the
 task's kind and, for data ops, from the op's name. Installed as `npu_tensor.kernels`.
@@ -10,12 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from npu_tensor.kernels import get_rows, rope
-from npu_tensor.kernels.elementwise import family as elementwise
-from npu_tensor.kernels.gemm import family as gemm
-from npu_tensor.kernels.movement import family as movement
+from npu_tensor.kernels import elementwise, gemm, get_rows, movement, rope, rowwise
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.kernels.rowwise import family as rowwise
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["DATA_OPS", "claim"]

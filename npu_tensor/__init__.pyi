@@ -266,7 +266,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 def dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
     """input itself: there is no training here. ArgumentError if training is asked for, or if p is no probability."""
 def einsum(equation: builtins.str, *operands: Any) -> Tensor:
-    """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
+    """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
     operand of integers are int64, products keep its dtype."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 __all__ = [
     "BuildFinished",
@@ -27,6 +27,7 @@ __all__ = [
     "KernelBuilt",
     "KernelRan",
     "KernelSimulated",
+    "Part",
     "Phase",
     "PlanBuilt",
     "PlanRan",
@@ -50,10 +51,24 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Part(Event):
+    """A part of a larger event, which carries it. It is emitted on its own only outside of any such event."""
+
+
+@dataclass(frozen=True)
+class KernelBuilt(Part):
+    """A kernel became executable: compiled, or found in a cache. Part of PlanBuilt."""
+
+    kernel: str
+    device: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class PlanBuilt(Event):
     """A graph of a new structure was planned. `plan` is the finished Plan.
 
-    seconds: in all. compile_seconds: of them, until every kernel was found or compiled.
+    seconds: in all. compile_seconds: of them, until every kernel was found or compiled. kernels: one per step.
     """
 
     nodes: int
@@ -61,15 +76,7 @@ class PlanBuilt(Event):
     seconds: float
     plan: object = field(default=None, repr=False, compare=False)
     compile_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class KernelBuilt(Event):
-    """A kernel became executable: compiled, or found in a cache."""
-
-    kernel: str
-    device: str
-    seconds: float
+    kernels: tuple[KernelBuilt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,10 +129,10 @@ class CacheEvicted(Event):
 
 
 @dataclass(frozen=True)
-class Phase(Event):
-    """A part of a step took the `seconds` until `when`; other parts of the step come before and after it.
+class Phase(Part):
+    """What a device did for a step in the `seconds` until `when`. Part of KernelRan.
 
-    Outside of the steps: a result of another device was fetched by the thread that looks at it.
+    On its own: a thread fetched a result from another device.
 
     name: "convert", between the order of a tensor and that of a kernel; "sync", between caches or memories;
     "dispatch", until the device was asked; "run", until it was done.
@@ -137,32 +144,8 @@ class Phase(Event):
 
 
 @dataclass(frozen=True)
-class KernelRan(Event):
-    """Step number `step` of `plan`, a Plan, has just ended.
-
-    seconds: from launch to the end of its work. lines: where its ops were recorded.
-    """
-
-    kernel: str
-    device: str
-    out: str
-    seconds: float
-    plan: object = field(default=None, repr=False, compare=False)
-    step: int = 0
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PlanRan(Event):
-    """All steps of `plan`, a Plan, have ended. `seconds` is for all of them and what is between them."""
-
-    seconds: float
-    plan: object = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class KernelSimulated(Event):
-    """A design ran on a simulated array, which counted.
+class KernelSimulated(Part):
+    """What a simulated array counted while it ran a design. Part of KernelRan.
 
     cycles: of the busiest core. stream_bytes: through the busiest DMA channel. ddr_bytes: between host memory and
     array. seconds: predicted for the real array; limit: what that time follows from. timeline: what every tile did
@@ -177,6 +160,39 @@ class KernelSimulated(Event):
     seconds: float
     limit: str
     timeline: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class KernelRan(Event):
+    """Step number `step` of `plan`, a Plan, has just ended.
+
+    seconds: from launch to the end of its work. lines: where its ops were recorded. phases: where the time went, as
+    far as the device says. simulated: what a simulated array counted.
+    """
+
+    kernel: str
+    device: str
+    out: str
+    seconds: float
+    plan: object = field(default=None, repr=False, compare=False)
+    step: int = 0
+    lines: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    simulated: KernelSimulated | None = None
+
+    def phase(self, name: str) -> float:
+        """Seconds of one phase. A kernel without phases only runs."""
+        if not self.phases:
+            return self.seconds if name == "run" else 0.0
+        return sum(phase.seconds for phase in self.phases if phase.name == name)
+
+
+@dataclass(frozen=True)
+class PlanRan(Event):
+    """All steps of `plan`, a Plan, have ended. `seconds` is for all of them and what is between them."""
+
+    seconds: float
+    plan: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -229,6 +245,51 @@ def emit(event: Event) -> None:
     """Hand `event` to every listener, in the order in which they subscribed."""
     for listener in tuple(listeners):
         listener(event)
+
+
+P = TypeVar("P", bound=Part)
+
+
+class Parts(list[Part]):
+    """What `collect_parts` has collected."""
+
+    def of(self, kind: type[P]) -> tuple[P, ...]:
+        """The parts of one kind, in order."""
+        return tuple(part for part in self if isinstance(part, kind))
+
+
+class _Collector(threading.local):
+    """The parts of the event that is under way in a thread; None if there is none."""
+
+    parts: Parts | None = None
+
+
+_collector = _Collector()
+
+
+@contextmanager
+def collect_parts() -> Iterator[Parts]:
+    """Collect the parts that this thread emits in a with block, for the event that is emitted afterwards."""
+    outer = _collector.parts
+    parts = _collector.parts = Parts()
+    try:
+        yield parts
+    finally:
+        _collector.parts = outer
+
+
+def collected(part: Event) -> bool:
+    """Add a part to the event that is under way in this thread. Returns whether there is one."""
+    if _collector.parts is None or not isinstance(part, Part):
+        return False
+    _collector.parts.append(part)
+    return True
+
+
+def emit_part(part: Part) -> None:
+    """Add a part to the event that is under way in this thread, or emit it on its own."""
+    if not collected(part):
+        emit(part)
 
 
 def keep_listening(listener: Listener, wanted: bool) -> bool:

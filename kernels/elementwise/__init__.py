@@ -1,1 +1,93 @@
-"""NPU kernels of element-wise ops."""
+"""The element-wise kernel family: fused chains of element-wise ops over operands of any broadcast and stride."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from npu_tensor.dtypes import float16, float32
+from npu_tensor.kernels.codegen import emitter
+from npu_tensor.kernels.codegen.storage import host_dtypes
+from npu_tensor.kernels.codegen.words import word_dtype
+from npu_tensor.kernels.elementwise.cost import PROGRAM_BYTES, cost
+from npu_tensor.kernels.elementwise.design import design
+from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand, collapse, plan
+from npu_tensor.kernels.elementwise.source import Formula
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.task import Refusal, Task
+
+__all__ = ["claim"]
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """A design for a map task, or why there is none."""
+    if task.kind != "map" or task.program is None:
+        return Refusal(f"a {task.kind} task is not element-wise")
+    stored = host_dtypes(task, target)
+    if isinstance(stored, Refusal):
+        return stored
+    reason = emitter.refusal(task.program)
+    if reason is not None:
+        return Refusal(reason)
+    tensors = [number for number, operand in enumerate(task.inputs) if operand.layout is not None]
+    numbers = [number for number, operand in enumerate(task.inputs) if operand.layout is None]
+    words = [(number, word_dtype(task.program, number)) for number in numbers]
+    if any(dtype is None for _, dtype in words):
+        return Refusal("a number that is used as a float and as an integer")
+    layouts = [layout for operand in task.inputs if (layout := operand.layout) is not None]
+    shape, strides = collapse(task.shape, [*layouts, *(output.layout for output in task.outputs)])
+    inputs = tuple(
+        StridedOperand(number, str(stored[number]), steps, layout.offset)
+        for number, layout, steps in zip(tensors, layouts, strides, strict=False)
+    )
+    outputs = tuple(
+        StridedOperand(number, str(stored[len(task.inputs) + number]), steps, output.layout.offset)
+        for number, (output, steps) in enumerate(zip(task.outputs, strides[len(tensors) :], strict=True))
+    )
+    lanes = emitter.lanes(task.program)
+    tiling = plan(shape, inputs, outputs, lanes, target.array, target.columns)
+    if isinstance(tiling, str):
+        return Refusal(tiling)
+    slots = tuple(
+        tensors.index(number) if operand.layout is not None else ~numbers.index(number)
+        for number, operand in enumerate(task.inputs)
+    )
+    formula = Formula(task.name, task.program, slots, lanes, _precision(task, target))
+    arch = target.array.arch
+    predicted = cost(tiling, formula, arch)
+    if predicted.program_bytes > PROGRAM_BYTES:
+        return Refusal(f"about {predicted.program_bytes} bytes of machine code, and a core has {PROGRAM_BYTES} for it")
+    return Offer(
+        "elementwise",
+        _reason(task, tiling),
+        partial(design, arch, tiling, formula, predicted),
+        tiling.host_operands(),
+        tuple((number, dtype) for number, dtype in words if dtype),
+    )
+
+
+def _precision(task: Task, target: Target) -> emitter.Precision:
+    """Half unless a float32 result is asked for that is more exact than its operands."""
+    exact = target.float32 == "emulate" and any(output.dtype is float32 for output in task.outputs)
+    return "full" if exact else "half"
+
+
+def _reason(task: Task, tiling: ElementwisePlan) -> str:
+    """For `explain`: cores and tiles, which operands stay in the cores, what the host converts or copies."""
+    cores = tiling.cores * len(tiling.rounds)
+    parts = [f"{cores} {'core' if cores == 1 else 'cores'}, tiles of {tiling.tile} elements"]
+    names = [f"input {operand.number}" for operand in tiling.inputs]
+    if tiling.resident:
+        parts.append(f"{' and '.join(names[slot] for slot in tiling.resident)} kept in the cores")
+    alternating = [" and ".join(names[slot] for slot in channel) for channel in tiling.channels if channel[1:]]
+    parts += [f"{operands} alternate on one channel" for operands in alternating]
+    if tiling.expanded:
+        parts.append(f"the host lays {' and '.join(names[slot] for slot in tiling.expanded)} out over the shape")
+    if tiling.pitch != tiling.shape[-1]:
+        parts.append(f"the host pads rows of {tiling.shape[-1]} to {tiling.pitch}")
+    rounded = [task.inputs[operand.number].dtype for operand in tiling.inputs if operand.dtype == "bfloat16"]
+    rounded += [task.outputs[operand.number].dtype for operand in tiling.outputs if operand.dtype == "bfloat16"]
+    if float16 in rounded:
+        parts.append("float16 passes through bfloat16")
+    if float32 in rounded:
+        parts.append("float32 operands are rounded to bfloat16")
+    return "; ".join(parts)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles, emitter
-from npu_tensor.kernels.elementwise.plan import Plan
+from npu_tensor.kernels.elementwise.plan import ElementwisePlan
 from npu_tensor.kernels.elementwise.source import Formula, short_loads
 
 __all__ = ["PROGRAM_BYTES", "Cost", "cost"]
@@ -25,7 +25,7 @@ class Cost(NamedTuple):
     program_bytes: int
 
 
-def cost(plan: Plan, formula: Formula, arch: Arch) -> Cost:
+def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> Cost:
     """Of the function for a tile: one step per vector, a loop per row if there are column operands."""
     program, order = formula.program, range(len(formula.program.instructions))
     short = short_loads(plan, formula)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.elementwise.plan import Operand, Plan
+from npu_tensor.kernels.codegen.words import keep_function, runtime_word
+from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand
 from npu_tensor.ops.expression import Program
 
 __all__ = ["Formula", "keep_text", "map_text", "short_loads"]
@@ -33,18 +34,18 @@ class Formula(NamedTuple):
         return sum(slot < 0 for slot in self.slots)
 
 
-def _pointer(operand: Operand, name: str) -> str:
+def _pointer(operand: StridedOperand, name: str) -> str:
     return f"const {emitter.MEMORY[operand.dtype]} *__restrict {name}"
 
 
-def _parameters(plan: Plan, formula: Formula) -> list[str]:
-    """Parameters of the function for a tile, in C++: input channels, kept inputs, outputs, position, words."""
+def _parameters(plan: ElementwisePlan, formula: Formula) -> list[str]:
+    """Parameters of the function for a tile, in C++: input channels, resident inputs, outputs, position, words."""
     inputs = plan.inputs
     declared = [
         _pointer(inputs[channel[0]], f"in{channel[0]}" if len(channel) == 1 else f"channel{number}")
         for number, channel in enumerate(plan.channels)
     ]
-    declared += [_pointer(inputs[kept], f"in{kept}") for kept in plan.kept]
+    declared += [_pointer(inputs[slot], f"in{slot}") for slot in plan.resident]
     declared += [
         f"{emitter.MEMORY[output.dtype]} *__restrict out{number}" for number, output in enumerate(plan.outputs)
     ]
@@ -55,7 +56,7 @@ def _parameters(plan: Plan, formula: Formula) -> list[str]:
     return declared
 
 
-def short_loads(plan: Plan, formula: Formula) -> set[int]:
+def short_loads(plan: ElementwisePlan, formula: Formula) -> set[int]:
     """The loads of numbers that are bfloat16 in memory."""
     return {
         number
@@ -64,7 +65,7 @@ def short_loads(plan: Plan, formula: Formula) -> set[int]:
     }
 
 
-def map_text(plan: Plan, formula: Formula) -> str:
+def map_text(plan: ElementwisePlan, formula: Formula) -> str:
     """The function nt_map: one tile. Column operands put a loop over rows around the loop over vectors."""
     program, lanes = formula.program, formula.lanes
     given: dict[int, str] = {}
@@ -74,7 +75,7 @@ def map_text(plan: Plan, formula: Formula) -> str:
             continue
         slot, dtype = formula.slots[instruction.value], instruction.dtype
         if slot < 0:
-            given[number] = emitter.broadcast(_word(~slot, dtype), dtype, lanes)
+            given[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
             same.add(number)
         elif slot in plan.columns:
             value = f"static_cast<{emitter.REGISTERS[dtype]}>(in{slot}[first + row])"
@@ -115,7 +116,7 @@ def _indented(levels: int, lines: Sequence[str]) -> list[str]:
     return ["  " * levels + line for line in lines]
 
 
-def _views(plan: Plan) -> list[str]:
+def _views(plan: ElementwisePlan) -> list[str]:
     """Pointers to the operands that share an object."""
     lines = []
     for number, channel in enumerate(plan.channels):
@@ -130,32 +131,13 @@ def _views(plan: Plan) -> list[str]:
     return lines
 
 
-def _word(word: int, dtype: str) -> str:
-    if dtype == "float32":
-        return f"__builtin_bit_cast(float, words[{word}])"
-    return f"static_cast<{emitter.REGISTERS[dtype]}>(words[{word}])"
-
-
-def keep_text(plan: Plan, position: int, vectors: int) -> str:
-    """The function that copies a kept input, `vectors` vectors of it, out of the object that brings it.
+def keep_text(plan: ElementwisePlan, slot: int) -> str:
+    """The function that copies a resident input out of the object that brings it.
 
     With column operands it also sets the position among their values at which a core begins.
     """
-    carrier, kept = plan.inputs[plan.channels[plan.carrier][0]], plan.inputs[position]
-    lanes = emitter.VECTOR_BYTES // kept.itemsize
-    state = ", int32 *__restrict position, int32 first_row" if position in plan.columns else ""
-    source = (
-        "object" if kept.dtype == carrier.dtype else f"reinterpret_cast<const {emitter.MEMORY[kept.dtype]} *>(object)"
+    carrier, resident = plan.inputs[plan.channels[plan.carrier][0]], plan.inputs[slot]
+    begin = (
+        (", int32 *__restrict position, int32 first_row", "position[0] = first_row;") if slot in plan.columns else ()
     )
-    return "\n".join(
-        [
-            f'extern "C" void nt_keep{position}({_pointer(carrier, "object")}, '
-            f"{emitter.MEMORY[kept.dtype]} *__restrict kept{state}) {{",
-            f"  {_pointer(kept, 'source')} = {source};",
-            f"  for (unsigned i = 0; i < {vectors * lanes}; i += {lanes})",
-            f"    aie::store_v(kept + i, aie::load_v<{lanes}>(source + i));",
-            *(["  position[0] = first_row;"] if state else []),
-            "}",
-            "",
-        ]
-    )
+    return keep_function(slot, emitter.MEMORY[carrier.dtype], emitter.MEMORY[resident.dtype], *begin)

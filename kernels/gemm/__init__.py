@@ -1,1 +1,202 @@
-"""NPU kernels of matrix products."""
+"""The matrix product family: batches of products with float32 or int32 sums and an element-wise epilogue.
+
+bfloat16, int8 and int16 operands are native; float32 is emulated or rounded to bfloat16, and float16 passes through
+bfloat16, if the target says so. Extents are padded with zeros by the host, which also brings a transposed A into order;
+B is read as it lies, by rows or by columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from npu_tensor.dtypes import DType
+from npu_tensor.kernels.codegen.storage import EXACT
+from npu_tensor.kernels.codegen.words import Word
+from npu_tensor.kernels.gemm.design import MatrixBatch, column_elements, design, row_elements
+from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
+from npu_tensor.kernels.gemm.tiles import GemmProblem, Tiling, search
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Input, Refusal, Task
+
+__all__ = ["claim"]
+
+MOST_TRANSFERS: Final = 1 << 14
+"""Of one run: each takes 120 bytes of instructions."""
+
+
+class Matrices(NamedTuple):
+    """The tensors of a product over a batch: extents of the batch, and layouts over it and the matrix."""
+
+    batch: tuple[int, ...]
+    a: Layout
+    b: Layout
+    result: Layout
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """A design for a matmul task, or why there is none."""
+    if task.kind != "matmul" or task.program is None:
+        return Refusal(f"a {task.kind} task is not a matrix product")
+    if task.prologues != (None, None):
+        return Refusal("a matrix product whose operands are computed on the way")
+    if len(task.outputs) != 1:
+        return Refusal("a matrix product with several results")
+    operand = _operand(task.inputs[0].dtype, target)
+    if isinstance(operand, Refusal):
+        return operand
+    found = epilogue(task, target.array.arch, _SUMS[operand])
+    if isinstance(found, Refusal):
+        return found
+    return _offer(task, target, operand, *found)
+
+
+_OPERANDS: Final = {"bfloat16": "bfloat16", "float16": "bfloat16", "int8": "int8", "uint8": "int16", "int16": "int16"}
+"""What the host converts operands to for the array, float32 aside."""
+
+_SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "int8": "int32", "int16": "int32"}
+"""Dtype of the sums, by that of the operands on the array."""
+
+
+def _operand(dtype: DType | None, target: Target) -> str | Refusal:
+    """The dtype of A and B on the array."""
+    assert dtype is not None
+    if dtype.name in EXACT and target.float32 == "exact":
+        return Refusal(EXACT[dtype.name])
+    if dtype.name == "float32":
+        return "float32" if target.float32 == "emulate" else "bfloat16"
+    return _OPERANDS.get(dtype.name) or Refusal(f"no matrix product of {dtype.name}")
+
+
+def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
+    dtype = task.outputs[0].dtype.name
+    result = _RESULTS.get(dtype)
+    if result is None:
+        return Refusal(f"a matrix product with a result of {dtype}")
+    operands = _folded(task)
+    m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
+    if not k:
+        return Refusal("a sum of no products")
+    transposed = operands.b.strides[-2] < operands.b.strides[-1]
+    problem = GemmProblem(
+        target.array.arch,
+        target.columns,
+        operand,
+        result,
+        m,
+        n,
+        k,
+        math.prod(operands.batch),
+        transposed,
+        len(reads.rows),
+        len(reads.columns),
+        code.vector_cycles,
+    )
+    tiling = search(problem)
+    if tiling is None:
+        return Refusal(f"rows of {n} results lie too far apart for the DMA")
+    transfers = tiling.transfers(problem)
+    if transfers > MOST_TRANSFERS:
+        return Refusal(f"{transfers} transfers in one run; {MOST_TRANSFERS} are the most")
+    padded_m, padded_n, padded_k = tiling.padded(problem)
+    a, b = (_without(layout, layout.strides, 0) for layout in (operands.a, _swapped(operands.b, transposed)))
+    b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
+    word = _SUMS[operand]
+    vectors = [
+        HostOperand(number, False, _vector(task.inputs[number], dim), (elements,), word)
+        for numbers, dim, elements in (
+            (reads.rows, -1, row_elements(problem, tiling)),
+            (reads.columns, -2, column_elements(problem, tiling)),
+        )
+        for number in numbers
+    ]
+    return Offer(
+        "gemm",
+        _reason(task, problem, tiling),
+        partial(design, problem, tiling, code, _batch(operands)),
+        (
+            HostOperand(0, False, a, (*a.shape[:-2], padded_m, padded_k), operand),
+            HostOperand(1, False, b, (*b.shape[:-2], *b_padded), operand),
+            *vectors,
+            HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result),
+        ),
+        tuple((number, word) for number in reads.scalars),
+    )
+
+
+_RESULTS: Final = {
+    **{name: name for name in ("float32", "bfloat16", "int32", "int16", "int8", "uint8")},
+    "bool": "uint8",
+    "float16": "float32",
+}
+"""Dtype of a result in its host buffer."""
+
+
+def _folded(task: Task) -> Matrices:
+    """The operands without batch dimensions of extent 1, and with those that are more rows of A joined to its rows."""
+    left, right = (operand.layout for operand in task.inputs[:2])
+    assert left is not None
+    assert right is not None
+    a, b, result = (_without(layout, layout.shape, 1) for layout in (left, right, task.outputs[0].layout))
+    while len(a.shape) > 2 and b.strides[-3] == 0 and _joins(a) and _joins(result):
+        a, result = _joined(a), _joined(result)
+        b = Layout((*b.shape[:-3], *b.shape[-2:]), (*b.strides[:-3], *b.strides[-2:]), b.offset)
+    return Matrices(a.shape[:-2], a, b, result)
+
+
+def _without(layout: Layout, values: Sequence[int], value: int) -> Layout:
+    """Without the batch dimensions whose entry in `values` is `value`."""
+    dims = [d for d in range(len(layout.shape)) if d >= len(layout.shape) - 2 or values[d] != value]
+    return Layout(tuple(layout.shape[d] for d in dims), tuple(layout.strides[d] for d in dims), layout.offset)
+
+
+def _joins(layout: Layout) -> bool:
+    """Whether the last batch dimension continues the rows."""
+    return layout.shape[-2] == 1 or layout.strides[-3] == layout.shape[-2] * layout.strides[-2]
+
+
+def _joined(layout: Layout) -> Layout:
+    *batch, more, rows, columns = layout.shape
+    stride = layout.strides[-2] if rows > 1 else layout.strides[-3]
+    return Layout((*batch, more * rows, columns), (*layout.strides[:-3], stride, layout.strides[-1]), layout.offset)
+
+
+def _swapped(layout: Layout, transposed: bool) -> Layout:
+    """The layout of the transposed matrix, if it is stored so."""
+    (*batch, rows, columns), (*steps, down, right) = layout.shape, layout.strides
+    if not transposed:
+        return layout
+    return Layout((*batch, columns, rows), (*steps, right, down), layout.offset)
+
+
+def _batch(operands: Matrices) -> MatrixBatch:
+    """Which matrix of A and of B belongs to each product."""
+    strides = []
+    for layout in (operands.a, operands.b):
+        shape = [extent if stride else 1 for extent, stride in zip(operands.batch, layout.strides, strict=False)]
+        steps = zip(contiguous_strides(tuple(shape)), layout.strides, strict=False)
+        strides.append(tuple(step if stride else 0 for step, stride in steps))
+    return MatrixBatch(operands.batch, *strides)
+
+
+def _vector(operand: Input, dim: int) -> Layout:
+    """An operand of the epilogue along one dimension of the result."""
+    assert operand.layout is not None
+    return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)
+
+
+def _reason(task: Task, problem: GemmProblem, tiling: Tiling) -> str:
+    """For `explain`: cores, tiles, what the host converts or copies."""
+    cores = tiling.rows * tiling.columns
+    parts = [f"{problem.operand} products on {cores} {'core' if cores == 1 else 'cores'}"]
+    parts.append(f"tiles of {tiling.m} x {tiling.k} x {tiling.n} per core")
+    if tiling.padded(problem) != (problem.m, problem.n, problem.k):
+        parts.append("the host pads to {} x {} x {}".format(*tiling.padded(problem)))
+    stored = task.inputs[0].dtype
+    if stored is not None and stored.name != problem.operand:
+        parts.append(f"{stored.name} operands become {problem.operand}")
+    return "; ".join(parts)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
+from npu_tensor.dataflow.columns import Step, core_tiles, pipeline
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -28,7 +29,7 @@ from npu_tensor.kernels.codegen.emitter import REGISTERS
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiles import (
     STACK,
-    Problem,
+    GemmProblem,
     Tiling,
     clear_cycles,
     multiply_cycles,
@@ -36,7 +37,7 @@ from npu_tensor.kernels.gemm.tiles import (
     store_cycles,
 )
 
-__all__ = ["Batch", "column_elements", "design", "row_elements"]
+__all__ = ["MatrixBatch", "column_elements", "design", "row_elements"]
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 MULTIPLY_BYTES: Final = 3072
@@ -44,7 +45,7 @@ SMALL_BYTES: Final = 256
 """Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
 
 
-class Batch(NamedTuple):
+class MatrixBatch(NamedTuple):
     """Extents of the batch, and for each dimension how many matrices of A and of B one step goes on; 0 if none."""
 
     extents: tuple[int, ...] = ()
@@ -52,10 +53,10 @@ class Batch(NamedTuple):
     b: tuple[int, ...] = ()
 
 
-SINGLE: Final = Batch()
+SINGLE: Final = MatrixBatch()
 
 
-def source(problem: Problem, tiling: Tiling, epilogue: Epilogue) -> Source:
+def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     """The functions of a core."""
     r, s, t, rows, columns = problem.blocks
     operand, result = C_TYPES[problem.operand], C_TYPES[problem.result]
@@ -114,7 +115,7 @@ extern "C" void nt_gemm_spread_column(const {operand} *__restrict slice, {total}
     return Source("nt_gemm", text)
 
 
-def _sum_type(problem: Problem) -> str:
+def _sum_type(problem: GemmProblem) -> str:
     return "float" if problem.operand in ("bfloat16", "float32") else "int32"
 
 
@@ -123,19 +124,19 @@ def _matrices(extents: tuple[int, ...], steps: tuple[int, ...]) -> int:
     return 1 + sum(step * (extent - 1) for extent, step in zip(extents, steps, strict=True))
 
 
-def row_elements(problem: Problem, tiling: Tiling) -> int:
+def row_elements(problem: GemmProblem, tiling: Tiling) -> int:
     """Words of the host buffer of a row operand: every object of B's fifo reads on behind its first words."""
     _, n, _ = tiling.padded(problem)
-    return n + tiling.k * tiling.stretch * tiling.n * problem.sizes[0] // 4
+    return int(n + tiling.memtile_k * tiling.n * problem.sizes[0] // 4)
 
 
-def column_elements(problem: Problem, tiling: Tiling) -> int:
+def column_elements(problem: GemmProblem, tiling: Tiling) -> int:
     """Words of the host buffer of a column operand: every row of an object of A's fifo reads on behind its first."""
     m, _, _ = tiling.padded(problem)
-    return m + tiling.k * tiling.stretch * problem.sizes[0] // 4
+    return int(m + tiling.memtile_k * problem.sizes[0] // 4)
 
 
-def design(problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch = SINGLE) -> Design:
+def design(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch = SINGLE) -> Design:
     """Host buffers: A [.., M, K], B [.., K, N] or [.., N, K], row operands, column operands, C [batch, M, N].
 
     All extents are padded.
@@ -149,20 +150,22 @@ def design(problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch = 
 class _Maker:
     """The parts of one design.
 
-    m, n, k: padded extents. gathered: elements of K in an object of a memtile; a_run: in one of A.
+    m, n, k: padded extents. groups: memtiles that serve the cores with A.
     """
 
-    def __init__(self, problem: Problem, tiling: Tiling, epilogue: Epilogue, batch: Batch) -> None:
+    def __init__(self, problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch) -> None:
         self.problem, self.tiling, self.epilogue, self.batch = problem, tiling, epilogue, batch
         self.m, self.n, self.k = tiling.padded(problem)
-        self.gathered = tiling.k * tiling.stretch
         self.groups = tiling.rows // tiling.shared
-        self.a_run = self.gathered if tiling.shared == 1 else tiling.k
         word = "float32" if _sum_type(problem) == "float" else "int32"
         self.sums = ObjectType(word, (tiling.m * tiling.n,))
         self.row = ObjectType(word, (tiling.n // problem.blocks.t * 16,))
         self.column = ObjectType(word, (tiling.m * problem.blocks.t,))
         self.cursor = ObjectType("int32", (1,))
+        self.slice_rows = problem.blocks.rows * problem.blocks.r
+        self.a_type = ObjectType(problem.operand, (self.slice_rows * tiling.k,))
+        self.b_type = ObjectType(problem.operand, (tiling.k * tiling.n,))
+        self.c_type = ObjectType(problem.result, (tiling.store_rows(problem.blocks) * tiling.n,))
         self.builder = d = Builder("gemm", problem.arch, problem.columns)
         self.a = d.host_buffer("a", problem.operand, _matrices(batch.extents, batch.a) * self.m * self.k)
         self.b = d.host_buffer("b", problem.operand, _matrices(batch.extents, batch.b) * self.k * self.n)
@@ -187,25 +190,23 @@ class _Maker:
 
     def _a_fifos(self, group: int) -> list[ObjectFifo]:
         """From the host through one memtile to `shared` rows of cores."""
-        d, tiling, (r, s, _, rows, _) = self.builder, self.tiling, self.problem.blocks
+        d, tiling, s, operand = self.builder, self.tiling, self.problem.blocks.s, self.problem.operand
         column = group * tiling.columns // self.groups
         memtile = Tile(column, 1)
-        slice_rows, operand = rows * r, self.problem.operand
         # A slice arrives row by row, and lies in the core as [k/s][rows][s].
-        stored = [(slice_rows, s), (tiling.k // s, slice_rows * s), (s, 1)]
-        piece = ObjectType(operand, (slice_rows * tiling.k,))
+        stored = [(self.slice_rows, s), (tiling.k // s, self.slice_rows * s), (s, 1)]
         parts = []
         for i in range(tiling.shared):
             row = [Tile(column, 2 + group * tiling.shared + i) for column in range(tiling.columns)]
-            parts.append(d.fifo(f"a{group}_{i}", piece, memtile, row, dims_from_stream=[stored] * len(row)))
+            parts.append(d.fifo(f"a{group}_{i}", self.a_type, memtile, row, dims_from_stream=[stored] * len(row)))
         if tiling.shared > 1:
-            whole = ObjectType(operand, (tiling.shared * slice_rows * tiling.k,))
+            whole = ObjectType(operand, (tiling.shared * self.a_type.elements,))
             source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile])
             d.split(source, parts)
         else:
             # Rows of K/k steps arrive, and lie in the memtile as [K/k][m][k].
-            steps = [(tiling.m, tiling.k), (tiling.stretch, tiling.m * tiling.k), (tiling.k, 1)]
-            whole = ObjectType(operand, (tiling.m * self.gathered,))
+            steps = [(tiling.m, tiling.k), (tiling.steps, tiling.m * tiling.k), (tiling.k, 1)]
+            whole = ObjectType(operand, (tiling.m * tiling.memtile_k,))
             source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile], dims_from_stream=[steps])
             d.forward(source, parts[0])
         self.a_in.append(source)
@@ -214,14 +215,14 @@ class _Maker:
     def _b_fifo(self, column: int) -> ObjectFifo:
         """From the host through the memtile, which stores the blocks in the core's order, to all cores of a column."""
         d, tiling, (_, s, t, _, _) = self.builder, self.tiling, self.problem.blocks
-        n, k, operand = tiling.n, self.gathered, self.problem.operand
+        n, k, operand = tiling.n, tiling.memtile_k, self.problem.operand
         blocks = [(k // s, s * n), (s, t), (n // t, s * t), (t, 1)]
         if self.problem.transposed:
             blocks = [(n, s), (k // s, n * s), (s, 1)]
         memtile = Tile(column, 1)
-        whole, piece = ObjectType(operand, (k * n,)), ObjectType(operand, (tiling.k * n,))
+        whole = ObjectType(operand, (k * n,))
         source = d.fifo(f"b{column}", whole, Tile(column, 0), [memtile], dims_from_stream=[blocks])
-        result = d.fifo(f"b{column}_0", piece, memtile, [Tile(column, 2 + row) for row in range(tiling.rows)])
+        result = d.fifo(f"b{column}_0", self.b_type, memtile, core_tiles(column, tiling.rows))
         d.forward(source, result)
         self.b_in.append(source)
         return result
@@ -230,12 +231,12 @@ class _Maker:
         """From the cores of a column through the memtile to the host."""
         d, tiling, (r, _, t, _, _) = self.builder, self.tiling, self.problem.blocks
         rows, n = tiling.store_rows(self.problem.blocks), tiling.n
-        piece = ObjectType(self.problem.result, (rows * n,))
         whole = ObjectType(self.problem.result, (tiling.rows * rows * n,))
-        walk = [(rows // r, r * n), (r, t), (n // t, r * t), (t, 1)]
+        order = [(rows // r, r * n), (r, t), (n // t, r * t), (t, 1)]
         memtile = Tile(column, 1)
-        parts = [d.fifo(f"c{column}_{i}", piece, Tile(column, 2 + i), [memtile]) for i in range(tiling.rows)]
-        result = d.fifo(f"c{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=walk)
+        cores = core_tiles(column, tiling.rows)
+        parts = [d.fifo(f"c{column}_{i}", self.c_type, core, [memtile]) for i, core in enumerate(cores)]
+        result = d.fifo(f"c{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=order)
         d.join(parts, result)
         self.c_out.append(result)
         return parts
@@ -243,36 +244,32 @@ class _Maker:
     def _functions(self) -> dict[str, KernelFunction]:
         problem, tiling = self.problem, self.tiling
         code = source(problem, tiling, self.epilogue)
-        stored = tiling.store_rows(problem.blocks)
-        a = ObjectType(problem.operand, (problem.blocks.rows * problem.blocks.r * tiling.k,))
-        b = ObjectType(problem.operand, (tiling.k * tiling.n,))
-        c = ObjectType(problem.result, (stored * tiling.n,))
         extra = [self.row] * problem.row_operands + [self.column] * problem.column_operands
         if self.epilogue.scalars:
             extra.append(ObjectType("int32", (self.epilogue.scalars,)))
-
-        def declare(name: str, arguments: list[ObjectType], cycles: float, program_bytes: int) -> KernelFunction:
-            return self.builder.function(f"nt_gemm_{name}", arguments, code, int(cycles), program_bytes)
-
-        found = {
-            "clear": declare("clear", [self.sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
-            "multiply": declare(
-                "multiply", [a, b, self.sums, self.cursor], multiply_cycles(problem, tiling.n, tiling.k), MULTIPLY_BYTES
+        sums, cursor, stored = self.sums, self.cursor, tiling.store_rows(problem.blocks)
+        functions = {
+            "clear": ([sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
+            "multiply": (
+                [self.a_type, self.b_type, sums, cursor],
+                multiply_cycles(problem, tiling.n, tiling.k),
+                MULTIPLY_BYTES,
             ),
-            "store": declare(
-                "store",
-                [self.sums, self.cursor, *extra, c],
+            "store": (
+                [sums, cursor, *extra, self.c_type],
                 store_cycles(problem, stored, tiling.n),
                 self.epilogue.program_bytes,
             ),
         }
         if problem.row_operands:
-            found["spread_row"] = declare("spread_row", [b, self.row], spread_cycles(tiling.n), SMALL_BYTES)
+            functions["spread_row"] = ([self.b_type, self.row], spread_cycles(tiling.n), SMALL_BYTES)
         if problem.column_operands:
-            rows = problem.blocks.rows * problem.blocks.r
-            arguments = [a, self.column, self.cursor]
-            found["spread_column"] = declare("spread_column", arguments, spread_cycles(rows), SMALL_BYTES)
-        return found
+            cycles = spread_cycles(self.slice_rows)
+            functions["spread_column"] = ([self.a_type, self.column, cursor], cycles, SMALL_BYTES)
+        return {
+            name: self.builder.function(f"nt_gemm_{name}", arguments, code, int(cycles), program_bytes)
+            for name, (arguments, cycles, program_bytes) in functions.items()
+        }
 
     def _worker(
         self, tile: Tile, a: ObjectFifo, b: ObjectFifo, c: ObjectFifo, functions: dict[str, KernelFunction]
@@ -286,7 +283,7 @@ class _Maker:
         extra: list[Any] = [*rows, *columns]
         if self.epilogue.scalars:
             extra.append(d.parameter(f"words{name}", tile, self.epilogue.scalars))
-        slices = tiling.m // (problem.blocks.rows * problem.blocks.r)
+        slices = tiling.m // self.slice_rows
         stores = tiling.m // tiling.store_rows(problem.blocks)
 
         def body(a: Any, b: Any, c: Any) -> None:
@@ -306,14 +303,14 @@ class _Maker:
             for row in rows:
                 functions["spread_row"](b.acquire(1), row)
                 b.release(1)
-                for _ in range_(tiling.stretch - 1):
+                for _ in range_(tiling.steps - 1):
                     b.acquire(1)
                     b.release(1)
             for column in columns:
                 for _ in range_(slices):
                     functions["spread_column"](a.acquire(1), column, cursor)
                     a.release(1)
-                for _ in range_((self.a_run // tiling.k - 1) * slices):
+                for _ in range_((tiling.a_run // tiling.k - 1) * slices):
                     a.acquire(1)
                     a.release(1)
             for _ in range_(stores):
@@ -326,18 +323,8 @@ class _Maker:
 
     def transfers(self) -> None:
         """One array tile after another; as many are under way as the queues of the channels take."""
-        under_way = QUEUE_DEPTH // (1 + max(self.problem.row_operands, self.problem.column_operands))
-        groups: list[int] = []
-        for a, b, c, i, j in self._array_tiles():
-            group = self.builder.group()
-            groups.append(group)
-            self._fill(a, b, i, j, group)
-            for column in range(self.tiling.columns):
-                self.builder.drain(self.c_out[column], self.c, self._c_pattern(c, i, j, column), group)
-            if len(groups) == under_way:
-                self.builder.finish(groups.pop(0))
-        for group in groups:
-            self.builder.finish(group)
+        in_flight = QUEUE_DEPTH // (1 + max(self.problem.row_operands, self.problem.column_operands))
+        pipeline(self.builder, (self._steps(*tile) for tile in self._array_tiles()), in_flight)
 
     def _array_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Numbers of the matrices A, B, C, and first row and column."""
@@ -348,27 +335,28 @@ class _Maker:
                 for j in range(0, self.n, tiling.columns * tiling.n):
                     yield a, b, c, i, j
 
-    def _fill(self, a: int, b: int, i: int, j: int, group: int) -> None:
-        d, tiling, step = self.builder, self.tiling, self.a_run
+    def _steps(self, a: int, b: int, c: int, i: int, j: int) -> Iterator[Step]:
+        """The transfers of one array tile."""
+        tiling, step = self.tiling, self.tiling.a_run
         rows = tiling.shared * tiling.m
         for number, fifo in enumerate(self.a_in):
             top = i + number * rows
             start = (a * self.m + top) * self.k
-            d.fill(fifo, self.a, AccessPattern(start, (1, self.k // step, rows, step), (0, step, self.k, 1)), group)
-            for column in self.columns:
-                d.fill(fifo, column, self._begin_rows(top, rows, step), group)
+            yield Step(fifo, self.a, AccessPattern(start, (1, self.k // step, rows, step), (0, step, self.k, 1)))
+            yield from (Step(fifo, column, self._begin_rows(top, rows, step)) for column in self.columns)
         for number, fifo in enumerate(self.b_in):
             left = j + number * tiling.n
-            d.fill(fifo, self.b, self._b_pattern(b, left), group)
-            for row in self.rows:
-                d.fill(fifo, row, self._row_pattern(left), group)
+            yield Step(fifo, self.b, self._b_pattern(b, left))
+            yield from (Step(fifo, row, self._row_pattern(left)) for row in self.rows)
+        for column, fifo in enumerate(self.c_out):
+            yield Step(fifo, self.c, self._c_pattern(c, i, j + column * tiling.n))
 
     def _begin_rows(self, first: int, rows: int, elements: int) -> AccessPattern:
         """As many rows of A or B, each of which begins with one word of a vector and reads on behind it."""
         return AccessPattern(first, (1, 1, rows, elements * self.problem.sizes[0] // 4), (0, 0, 1, 1))
 
     def _b_pattern(self, b: int, j: int) -> AccessPattern:
-        k, n, step = self.k, self.tiling.n, self.gathered
+        k, n, step = self.k, self.tiling.n, self.tiling.memtile_k
         if self.problem.transposed:
             return AccessPattern((b * self.n + j) * k, (1, k // step, n, step), (0, step, k, 1))
         return AccessPattern(b * k * self.n + j, (1, k // step, step, n), (0, step * self.n, self.n, 1))
@@ -376,14 +364,14 @@ class _Maker:
     def _row_pattern(self, j: int) -> AccessPattern:
         """An object of B's fifo: its rows begin with one word each, or the words lie one after another."""
         if self.problem.transposed:
-            return self._begin_rows(j, self.tiling.n, self.gathered)
-        return AccessPattern.linear(self.gathered * self.tiling.n * self.problem.sizes[0] // 4, j)
+            return self._begin_rows(j, self.tiling.n, self.tiling.memtile_k)
+        return AccessPattern.linear(self.tiling.memtile_k * self.tiling.n * self.problem.sizes[0] // 4, j)
 
-    def _c_pattern(self, c: int, i: int, j: int, column: int) -> AccessPattern:
+    def _c_pattern(self, c: int, i: int, j: int) -> AccessPattern:
         tiling = self.tiling
         rows = tiling.store_rows(self.problem.blocks)
         return AccessPattern(
-            (c * self.m + i) * self.n + j + column * tiling.n,
+            (c * self.m + i) * self.n + j,
             (tiling.m // rows, self.groups, tiling.shared * rows, tiling.n),
             (tiling.shared * rows * self.n, tiling.shared * tiling.m * self.n, self.n, 1),
         )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import cycles, emitter
+from npu_tensor.kernels.codegen.words import Word, runtime_word
 from npu_tensor.task import Input, Refusal, Task
 
-__all__ = ["Epilogue", "Reads", "Word", "epilogue"]
-
-Word = Literal["int32", "float32"]
+__all__ = ["Epilogue", "Reads", "epilogue"]
 
 LANES: Final = 16
 """Sums are read in vectors of 16 words."""
@@ -56,10 +55,10 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     """The code for a matmul task with sums of dtype `word`, or why there is none."""
     program = task.program
     assert program is not None
-    found = _given(task, word)
-    if isinstance(found, Refusal):
-        return found
-    given, reads = found
+    operands = _operands(task, word)
+    if isinstance(operands, Refusal):
+        return operands
+    given, reads = operands
     reason = emitter.refusal(program, given)
     if reason is not None:
         return Refusal(reason)
@@ -82,7 +81,7 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     )
 
 
-def _given(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
+def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
     """C++ for the program's operands by number of the instruction, and which inputs of the task they are."""
     assert task.program is not None
     rows: list[int] = []
@@ -100,8 +99,7 @@ def _given(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
             given[number] = _load("sums + j", word, instruction.dtype)
         elif instruction.primitive == "scalar":
             place = _place(scalars, slot)
-            words = "words" if word == "int32" else "reinterpret_cast<const float *>(words)"
-            given[number] = emitter.broadcast(f"{words}[{place}]", instruction.dtype, LANES)
+            given[number] = emitter.broadcast(runtime_word("words", place, instruction.dtype), instruction.dtype, LANES)
         elif _is_row(task.inputs[slot]):
             given[number] = _load(f"row{_place(rows, slot)} + across", word, instruction.dtype)
         elif _is_column(task.inputs[slot]):

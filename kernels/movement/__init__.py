@@ -1,1 +1,223 @@
-"""NPU kernels that only move data."""
+"""Copies: transpose, permute, contiguous, repeat, slices and concat, by DMA and without arithmetic.
+
+A lane is one of the two pairs of shim channels of a column. What it fills passes through the column's memtile, which
+can turn boxes of 32-bit words on the way, or through a core where smaller elements are transposed, and is drained to
+its place. Elements move as the bytes they are, so every dtype and every float32 policy is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
+from npu_tensor.dtypes import DType
+from npu_tensor.kernels.movement.copies import Copy, CopyLoop, collapse, in_words
+from npu_tensor.kernels.movement.design import LANES_PER_COLUMN, design
+from npu_tensor.kernels.movement.plan import MOST_MOVES, CopyPlan, plan, plan_subword
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Input, Refusal, Task
+
+__all__ = ["claim", "claim_concat", "is_copy"]
+
+SPARSEST: Final = 8
+"""A source is not sent to the device if less than one in so many of its elements is wanted."""
+MOST_SOURCES: Final = HOST_BUFFERS - 1
+"""One is the result."""
+SMALLEST_OBJECT: Final = 8
+"""Words of the objects that operands of different shapes share."""
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """An offer for a task that only moves the elements of one operand to a contiguous result."""
+    if not is_copy(task):
+        return Refusal("movement: the task is no copy")
+    itemsize = task.outputs[0].dtype.itemsize
+    source, result = _span(task.inputs[0], 0), _result(task)
+    if source is None:
+        return Refusal(f"movement: less than 1 in {SPARSEST} elements of the source is wanted")
+    copy = _copy(task.inputs[0], source, contiguous_strides(task.shape), 0)
+    lanes = LANES_PER_COLUMN * target.columns
+    words = in_words(copy, itemsize) or _whole_words(copy, itemsize)
+    planned = plan(words, lanes) if words else plan_subword(copy, itemsize, lanes)
+    if isinstance(planned, str) and not words:
+        padded = _padded(copy, source, result, 4 // itemsize)
+        if padded is not None:
+            copy, source, result = padded
+            planned = plan_subword(copy, itemsize, lanes)
+    if isinstance(planned, str):
+        return Refusal(f"movement: {planned}")
+    return _offer(task, target, [(planned, 0)], [source, result])
+
+
+def claim_concat(task: Task, target: Target) -> Offer | Refusal:
+    """An offer for `concat`: one copy for each operand."""
+    assert task.call is not None
+    itemsize = task.outputs[0].dtype.itemsize
+    strides, dim = contiguous_strides(task.shape), task.call.attributes["dim"]
+    sources: list[HostOperand] = []
+    copies: list[tuple[int, Copy]] = []
+    start = 0
+    for number, operand in enumerate(task.inputs):
+        assert operand.layout is not None
+        extent = operand.layout.shape[dim]
+        if math.prod(operand.layout.shape):
+            source = _span(operand, number)
+            if source is None:
+                return Refusal(f"movement: less than 1 in {SPARSEST} elements of operand {number} is wanted")
+            same = (other for other, known in enumerate(sources) if _shares(task, source, known))
+            position = next(same, len(sources))
+            if position == len(sources):
+                sources.append(source)
+            words = in_words(_copy(operand, source, strides, start * strides[dim]), itemsize)
+            if words is None:
+                return Refusal(f"movement: operand {number} has {itemsize}-byte elements that would leave their words")
+            copies.append((position, words))
+        start += extent
+    if len(sources) > MOST_SOURCES:
+        return Refusal(f"movement: {len(sources)} operands, more than {MOST_SOURCES}")
+    planned = _plans([copy for _, copy in copies], LANES_PER_COLUMN * target.columns)
+    if isinstance(planned, str):
+        return Refusal(f"movement: {planned}")
+    pieces = [(one, position) for (position, _), one in zip(copies, planned, strict=True)]
+    return _offer(task, target, pieces, [*sources, _result(task)])
+
+
+def is_copy(task: Task) -> bool:
+    """Whether a task only moves the elements of one operand to a contiguous result."""
+    if task.program is None or len(task.inputs) != 1 or len(task.outputs) != 1:
+        return False
+    (source,), (result,) = task.inputs, task.outputs
+    instructions = task.program.instructions
+    return (
+        len(instructions) == 1
+        and instructions[0].primitive == "load"
+        and task.program.outputs == (0,)
+        and source.dtype is result.dtype
+        and source.layout is not None
+        and result.layout.strides == contiguous_strides(task.shape)
+    )
+
+
+# --- host buffers
+
+
+def _span(source: Input, number: int) -> HostOperand | None:
+    """The part of a tensor's buffer that an operand reads, in whole words; None if little of it is wanted."""
+    assert source.layout is not None
+    assert source.dtype is not None
+    shape, strides, offset = source.layout
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = offset + sum(step for step in reach if step < 0)
+    span = sum(map(abs, reach)) + 1
+    wanted = math.prod(extent for extent, stride in zip(shape, strides, strict=True) if stride)
+    if span > SPARSEST * wanted:
+        return None
+    return HostOperand(number, False, Layout((span,), (1,), low), (_rounded(span, source.dtype),), source.dtype.name)
+
+
+def _result(task: Task) -> HostOperand:
+    """The whole result."""
+    _, dtype, layout, _, _ = task.outputs[0]
+    size = math.prod(layout.shape)
+    return HostOperand(0, True, Layout((size,), (1,), layout.offset), (_rounded(size, dtype),), dtype.name)
+
+
+def _rounded(elements: int, dtype: DType) -> int:
+    """Elements that fill whole words."""
+    per_word = max(4 // dtype.itemsize, 1)
+    return -(-elements // per_word) * per_word
+
+
+def _shares(task: Task, source: HostOperand, other: HostOperand) -> bool:
+    """Whether two operands are the same part of the same tensor."""
+    assert source.number is not None
+    assert other.number is not None
+    return source.layout == other.layout and task.inputs[source.number].item == task.inputs[other.number].item
+
+
+def _padded(
+    copy: Copy, source: HostOperand, result: HostOperand, per_word: int
+) -> tuple[Copy, HostOperand, HostOperand] | None:
+    """The same transpose between host buffers whose rows are filled up to whole words; None if it has none.
+
+    The source must lie in memory as a tensor of the same loops in another order, with gaps or without.
+    """
+    ordered = sorted(copy.loops, key=lambda loop: -loop.source)
+    inner = zip(ordered, [*ordered[1:], CopyLoop(1, 1, 1)], strict=True)
+    if any(loop.source < max(1, later.extent * later.source) for loop, later in inner):
+        return None
+    column, row = ordered[-1], copy.loops[-1]
+    extents = {
+        loop: -(-loop.extent // per_word) * per_word if loop in (column, row) else loop.extent for loop in copy.loops
+    }
+
+    def filled(operand: HostOperand, loops: Sequence[CopyLoop], strides: tuple[int, ...], offset: int) -> HostOperand:
+        layout = Layout(tuple(loop.extent for loop in loops), strides, offset)
+        return operand._replace(layout=layout, padded=tuple(extents[loop] for loop in loops))
+
+    begin = source.layout.offset + copy.source
+    source = filled(source, ordered, tuple(loop.source for loop in ordered), begin)
+    targets = tuple(loop.target for loop in copy.loops)
+    result = filled(result, copy.loops, targets, result.layout.offset + copy.target)
+    steps = dict(zip(ordered, contiguous_strides(source.padded), strict=True))
+    loops = tuple(
+        CopyLoop(extents[loop], steps[loop], stride)
+        for loop, stride in zip(copy.loops, contiguous_strides(result.padded), strict=True)
+    )
+    return Copy(loops, 0, 0), source, result
+
+
+# --- copies
+
+
+def _copy(source: Input, operand: HostOperand, strides: tuple[int, ...], target: int) -> Copy:
+    """From an operand's host buffer to a place in the result's, whose strides are given."""
+    assert source.layout is not None
+    loops = map(CopyLoop, source.layout.shape, source.layout.strides, strides)
+    return collapse(Copy(tuple(loops), source.layout.offset - operand.layout.offset, target))
+
+
+def _whole_words(copy: Copy, itemsize: int) -> Copy | None:
+    """A copy of neighbours to the whole result, with what fills the last word."""
+    if len(copy.loops) > 1 or any(loop.source != 1 for loop in copy.loops):
+        return None
+    return Copy((CopyLoop(-(-copy.elements * itemsize // 4), 1, 1),), 0, 0)
+
+
+def _plans(copies: Sequence[Copy], lanes: int) -> list[CopyPlan] | str:
+    """Plans for several copies at once. Each has lanes of its own, or shares one with others of the same objects."""
+    elements = sum(copy.elements for copy in copies)
+    spare = lanes - len(copies)
+    found: list[CopyPlan] = []
+    for copy in copies:
+        planned = plan(copy, 1 + spare * copy.elements // elements if spare > 0 else 1)
+        if isinstance(planned, str):
+            return planned
+        found.append(planned)
+    moves = sum(one.moves for one in found)
+    if moves > MOST_MOVES:
+        return f"it would take {moves} transfers, more than {MOST_MOVES}"
+    if len({(one.words, one.dims) for one in found}) > lanes:
+        # Without an order of their own the objects may be cut anywhere.
+        words = math.gcd(*(one.words for one in found))
+        if words < SMALLEST_OBJECT or any(one.dims for one in found):
+            return f"{len(copies)} operands of different shapes on {lanes} pairs of shim channels"
+        found = [one._replace(words=words) for one in found]
+    return found
+
+
+def _offer(task: Task, target: Target, pieces: list[tuple[CopyPlan, int]], operands: list[HostOperand]) -> Offer:
+    """pieces: planned copies, each with the number of the host buffer that it reads."""
+    lanes = LANES_PER_COLUMN * target.columns
+    used = min(sum(len(planned.lanes) for planned, _ in pieces), lanes)
+    box = pieces[0][0].transpose
+    how = f"cores transpose boxes of {box.rows} x {box.columns}" if box else "DMA only"
+    dtype = task.outputs[0].dtype
+    words = [math.prod(operand.padded) * dtype.itemsize // 4 for operand in operands]
+    make = partial(design, task.name, target, pieces, words, dtype.itemsize)
+    return Offer("movement", f"{how}, on {used} of {lanes} pairs of shim channels", make, tuple(operands))

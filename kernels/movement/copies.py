@@ -1,4 +1,4 @@
-"""Strided copies as nested loops, and the access patterns of shim tiles that walk them."""
+"""Strided copies as nested loops, and the access patterns of shim tiles for them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
+from npu_tensor.ops.layouts import merged
 
-__all__ = ["LONGEST_RUN", "Copy", "Loop", "collapse", "in_words", "joined", "largest_divisor", "pattern"]
+__all__ = ["LONGEST_RUN", "Copy", "CopyLoop", "collapse", "in_words", "largest_divisor", "pattern"]
 
 LONGEST_RUN: Final = LIMITS["shim"].wrap
 """Largest size of either of the two inner dimensions of an access pattern, in words."""
 
 
-class Loop(NamedTuple):
+class CopyLoop(NamedTuple):
     """One loop of a copy: how often, and the step in the source and in the target. A source step of 0 repeats."""
 
     extent: int
@@ -29,7 +28,7 @@ class Loop(NamedTuple):
 class Copy(NamedTuple):
     """Nested loops, outermost first, and where both sides begin; in elements."""
 
-    loops: tuple[Loop, ...]
+    loops: tuple[CopyLoop, ...]
     source: int
     target: int
 
@@ -41,29 +40,19 @@ class Copy(NamedTuple):
 
 def collapse(copy: Copy) -> Copy:
     """The same copy with as few loops as possible: none of one round, none that continues its neighbour."""
-    loops: list[Loop] = []
-    for loop in copy.loops:
-        if loop.extent == 1:
-            continue
-        if loops and loops[-1].source == loop.source * loop.extent and loops[-1].target == loop.target * loop.extent:
-            loop = Loop(loops.pop().extent * loop.extent, loop.source, loop.target)
-        loops.append(loop)
-    return copy._replace(loops=tuple(loops))
-
-
-def joined(layout: Layout) -> Layout:
-    """The same elements in the same order with as few dimensions as possible, one at least."""
-    steps = contiguous_strides(layout.shape)
-    loops = collapse(Copy(tuple(map(Loop, layout.shape, layout.strides, steps)), 0, 0)).loops or (Loop(1, 1, 1),)
-    return Layout(tuple(loop.extent for loop in loops), tuple(loop.source for loop in loops), layout.offset)
+    extents, (sources, targets) = merged(
+        [loop.extent for loop in copy.loops],
+        [[loop.source for loop in copy.loops], [loop.target for loop in copy.loops]],
+    )
+    return copy._replace(loops=tuple(map(CopyLoop, extents, sources, targets)))
 
 
 def in_words(copy: Copy, itemsize: int) -> Copy | None:
     """A collapsed copy counted in words of 4 bytes; None if parts of words would have to move."""
     if itemsize >= 4:
         words = itemsize // 4
-        loops = [Loop(loop.extent, loop.source * words, loop.target * words) for loop in copy.loops]
-        return collapse(Copy((*loops, Loop(words, 1, 1)), copy.source * words, copy.target * words))
+        loops = [CopyLoop(loop.extent, loop.source * words, loop.target * words) for loop in copy.loops]
+        return collapse(Copy((*loops, CopyLoop(words, 1, 1)), copy.source * words, copy.target * words))
     per_word = 4 // itemsize
     if not copy.loops or copy.loops[-1].source != 1 or copy.loops[-1].target != 1:
         return None
@@ -71,10 +60,10 @@ def in_words(copy: Copy, itemsize: int) -> Copy | None:
     steps = [step for loop in outer for step in (loop.source, loop.target)]
     if any(number % per_word for number in (copy.source, copy.target, run.extent, *steps)):
         return None
-    loops = [Loop(loop.extent, loop.source // per_word, loop.target // per_word) for loop in outer]
+    loops = [CopyLoop(loop.extent, loop.source // per_word, loop.target // per_word) for loop in outer]
     return collapse(
         Copy(
-            (*loops, Loop(run.extent // per_word, 1, 1)),
+            (*loops, CopyLoop(run.extent // per_word, 1, 1)),
             copy.source // per_word,
             copy.target // per_word,
         )
@@ -83,30 +72,23 @@ def in_words(copy: Copy, itemsize: int) -> Copy | None:
 
 def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> AccessPattern | None:
     """An access pattern in words for nested (extent, step) loops over elements; None if the DMA has none for them."""
-    merged: list[tuple[int, int]] = []
-    for extent, step in loops:
-        if extent == 1:
-            continue
-        if merged and merged[-1][1] == extent * step:
-            extent *= merged.pop()[0]
-        merged.append((extent, step))
-    if not merged:
-        merged = [(1, 1)]
+    extents, (steps,) = merged([extent for extent, _ in loops], [[step for _, step in loops]])
+    dims = list(zip(extents, steps, strict=True)) or [(1, 1)]
     if per_word > 1:
-        *outer, (extent, step) = merged
+        *outer, (extent, step) = dims
         if step != 1 or any(number % per_word for number in (offset, extent, *(step for _, step in outer))):
             return None
         offset //= per_word
-        merged = [*((extent, step // per_word) for extent, step in outer), (extent // per_word, 1)]
-    if len(merged) == 1 and merged[0][1] == 1:
-        return AccessPattern.linear(merged[0][0], offset)
-    if merged[-1][1] == 1 and merged[-1][0] > LONGEST_RUN:
-        extent = merged.pop()[0]
+        dims = [*((extent, step // per_word) for extent, step in outer), (extent // per_word, 1)]
+    if len(dims) == 1 and dims[0][1] == 1:
+        return AccessPattern.linear(dims[0][0], offset)
+    if dims[-1][1] == 1 and dims[-1][0] > LONGEST_RUN:
+        extent = dims.pop()[0]
         piece = largest_divisor(extent, LONGEST_RUN)
-        merged += [(extent // piece, piece), (piece, 1)]
-    for slots in combinations((3, 2, 1, 0), len(merged)):
+        dims += [(extent // piece, piece), (piece, 1)]
+    for slots in combinations((3, 2, 1, 0), len(dims)):
         sizes, strides = [1, 1, 1, 1], [0, 0, 0, 1]
-        for slot, (extent, step) in zip(reversed(slots), merged, strict=True):
+        for slot, (extent, step) in zip(reversed(slots), dims, strict=True):
             sizes[slot], strides[slot] = extent, step
         if _allowed(sizes, strides):
             a, b, c, d = zip(sizes, strides, strict=True)
@@ -115,7 +97,7 @@ def pattern(offset: int, loops: Sequence[tuple[int, int]], per_word: int) -> Acc
 
 
 def _allowed(sizes: list[int], strides: list[int]) -> bool:
-    """Whether a shim's DMA walks so; dataflow.checks.patterns has the reasons."""
+    """Whether a shim's DMA can do it; dataflow.checks.patterns has the reasons."""
     return (
         sizes[0] <= ITERATIONS
         and sizes[2] <= LONGEST_RUN

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npu_tensor.kernels.movement.copies import joined
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
 
 __all__ = ["Dims", "RowLayout", "row_layout"]
 

@@ -1,19 +1,20 @@
-"""C++ for the cores from a `RowProgram`: rows that lie in a core's memory, and rows that pass through it in parts.
+"""C++ for the cores from a `RowProgram`: rows that lie in a core's memory, and rows that pass through it in chunks.
 
-`rows_source` has one function that takes several whole rows. `parts_source` has one function per walk, which takes a
-part of a row and keeps what it knows of the row in a core buffer, and those that turn it into results. Lengths are
+`rows_source` has one function that takes several whole rows. `chunks_source` has one function per pass, which takes a
+chunk of a row and keeps its partial results in a core buffer, and those that turn them into results. Lengths are
 arguments, so that one object file serves all shapes. Numbers of a row are vectors with the number in every lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from textwrap import indent
 from typing import Final
 
 from npu_tensor.dataflow.design import Source
 from npu_tensor.kernels.codegen import emitter
+from npu_tensor.kernels.codegen.words import keep_function, runtime_word
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
     Operand,
@@ -27,14 +28,7 @@ from npu_tensor.kernels.rowwise.program import (
 )
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
-__all__ = [
-    "carrier_slot",
-    "part_inputs",
-    "parts_source",
-    "rows_source",
-    "state_bytes",
-    "totals_bytes",
-]
+__all__ = ["chunks_source", "first_stream", "partial_bytes", "pass_inputs", "rows_source", "state_bytes"]
 
 HEAD: Final = """#include <aie_api/aie.hpp>
 
@@ -47,7 +41,7 @@ BEGIN: Final = "aie::set_rounding(aie::rounding_mode::conv_even);"
 
 
 class _Code:
-    """What both forms share: the statements of a walk, from expressions for its operands."""
+    """What both forms share: the statements of a pass, from expressions for its operands."""
 
     def __init__(self, row: RowProgram, whole: bool) -> None:
         self.row = row
@@ -58,6 +52,8 @@ class _Code:
         self.short = short_loads(row)
         self.rough = rough_values(row)
         self.row_values = row_values(row)
+        self.per_row = [number for number, output in enumerate(row.outputs) if output.access == "row"]
+        self.words = ["const int32 *parameters"] if row.numbers else []
 
     def stored(self, operand: Operand) -> str:
         """The C++ type of an operand's elements in memory."""
@@ -73,39 +69,40 @@ class _Code:
     def register(self, number: int) -> str:
         """The C++ type of an instruction's value."""
         dtype = self.program.instructions[number].dtype
-        return (
-            f"aie::mask<{self.lanes}>" if dtype == "bool" else f"aie::vector<{emitter.REGISTERS[dtype]}, {self.lanes}>"
-        )
+        type = "aie::mask<" if dtype == "bool" else f"aie::vector<{emitter.REGISTERS[dtype]}, "
+        return f"{type}{self.lanes}>"
 
-    def given(self, places: Mapping[int, str], start: str, known: Iterable[int]) -> tuple[dict[int, str], list[int]]:
+    def operands(self, places: Mapping[int, str], start: str, known: Iterable[int]) -> tuple[dict[int, str], list[int]]:
         """Expressions for what is not computed by the program, and which of them are the same all along a row.
 
         places: address of an input's vector, by slot. start: position in the row. known: values of the row.
         """
-        given, invariant = {number: f"row{number}" for number in known}, list(known)
+        expressions, invariant = {number: f"row{number}" for number in known}, list(known)
         for number, (primitive, _, dtype, value) in enumerate(self.program.instructions):
             if primitive == "index":
-                given[number] = f"nt::positions<{self.lanes}>({start})"
+                expressions[number] = f"nt::positions<{self.lanes}>({start})"
             elif primitive == "load" and value in places:
-                given[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {self.lanes}>({places[value]})"
+                expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {self.lanes}>({places[value]})"
                 if self.row.inputs[value].access == "row":
                     invariant.append(number)
             elif primitive == "scalar":
                 invariant.append(number)
-                given[number] = self.number(value, dtype)
-        return given, invariant
+                expressions[number] = self.number(value, dtype)
+        return expressions, invariant
 
     def number(self, slot: int, dtype: str) -> str:
         """A scalar in every lane: the length of a row, or a word of the runtime parameters."""
         if slot == ROW_LENGTH_SLOT:
             length = emitter.broadcast("length", "int32", self.lanes)
             return length if dtype == "int32" else f"nt::cast<{emitter.REGISTERS[dtype]}>({length})"
-        word = f"parameters[{self.row.numbers.index(slot)}]"
-        if dtype == "float32":
-            word = f"__builtin_bit_cast(float, {word})"
-        else:
-            word = f"static_cast<{emitter.REGISTERS[dtype]}>({word})"
-        return emitter.broadcast(word, dtype, self.lanes)
+        return emitter.broadcast(runtime_word("parameters", self.row.numbers.index(slot), dtype), dtype, self.lanes)
+
+    def statements(
+        self, roots: Sequence[int], given: Mapping[int, str], invariant: Collection[int], prefix: str = "v"
+    ) -> emitter.Statements:
+        """What computes `roots`, roughly where small errors vanish."""
+        precision: emitter.Precision = "half" if self.rough.issuperset(roots) else "full"
+        return emitter.statements(self.program, given, self.lanes, precision, roots, invariant, self.short, prefix)
 
     def walk(
         self,
@@ -114,18 +111,16 @@ class _Code:
         start: str,
         count: str,
         known: Iterable[int],
-        found: Iterable[int] = (),
-        kept: Iterable[int] = (),
+        loaded: Iterable[int] = (),
+        stored: Iterable[int] = (),
     ) -> str:
-        """The loop of a walk over `count` elements; adds to `total<n>` and stores to `places[-1 - output]`.
+        """The loop of a pass over `count` elements; adds to `total<n>` and stores to `places[-1 - output]`.
 
-        found: values that an earlier walk stored in `value<n>`. kept: those that this one stores there.
+        loaded: values that an earlier pass stored in `value<n>`. stored: those that this one stores there.
         """
-        given, invariant = self.given(places, start, known)
-        given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in found})
-        roots = walk_roots(self.program, walk.reductions, walk.outputs)
-        precision: emitter.Precision = "half" if self.rough.issuperset(roots) else "full"
-        code = emitter.statements(self.program, given, self.lanes, precision, roots, invariant, self.short)
+        given, invariant = self.operands(places, start, known)
+        given.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
+        code = self.statements(walk_roots(self.program, walk.reductions, walk.outputs), given, invariant)
         lines = [*code.hoisted, f"{self.loop}({count}, [&](int32 start, auto lanes) {{"]
         lines += ["  " + line for line in code.body]
         for reduction in walk.reductions:
@@ -134,39 +129,40 @@ class _Code:
             if self.program.instructions[operand].dtype == "bool":
                 value = f"nt::cast<int32>({value})"
             lines.append(f"  total{reduction}.add({value}, {start}, lanes);")
-        lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in kept]
+        lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in stored]
         for output in walk.outputs:
             lines.append(f"  nt::store({places[-1 - output]}, {code.values[self.program.outputs[output]]});")
         return "\n".join([*lines, "});"])
 
     def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:
-        """Declarations of the values of a row that are known after a walk, whose states are in `state`."""
+        """Declarations of the values of a row that are known after a pass, whose states are in `state`."""
         walk = self.walks[number]
         lines = [f"const auto row{reduction} = {state}total{reduction}.value();" for reduction in walk.reductions]
         new = [value for value in self.row_values[number] if value not in walk.reductions]
         if new:
-            given, invariant = self.given(places, "0", [*known, *walk.reductions])
-            precision: emitter.Precision = "half" if self.rough.issuperset(new) else "full"
-            code = emitter.statements(
-                self.program, given, self.lanes, precision, new, invariant, self.short, f"w{number}_"
-            )
+            given, invariant = self.operands(places, "0", [*known, *walk.reductions])
+            code = self.statements(new, given, invariant, f"w{number}_")
             lines += _called([*code.hoisted, *code.body])
             lines += [f"const auto row{value} = {code.values[value]};" for value in new]
         return "\n".join(lines)
 
     def store_rows(self, places: Mapping[int, str], known: Iterable[int]) -> str:
         """Statements that store the outputs with one element per row."""
-        stored = [number for number, output in enumerate(self.row.outputs) if output.access == "row"]
-        if not stored:
+        if not self.per_row:
             return ""
-        given, invariant = self.given(places, "0", known)
-        roots = [self.program.outputs[number] for number in stored]
+        given, invariant = self.operands(places, "0", known)
+        roots = [self.program.outputs[number] for number in self.per_row]
         code = emitter.statements(self.program, given, self.lanes, "full", roots, invariant, self.short)
         lines = _called([*code.hoisted, *code.body])
-        for output in stored:
+        for output in self.per_row:
             value = code.values[self.program.outputs[output]]
             lines.append(f"nt::store_partial({places[-1 - output]}, {value}, 1);")
         return "{\n" + indent("\n".join(lines), "  ") + "\n}"
+
+    def keep(self, carrier: int) -> list[str]:
+        """The functions that load resident inputs."""
+        source = self.stored(self.row.inputs[carrier])
+        return [keep_function(slot, source, self.stored(self.row.inputs[slot])) for slot in self.row.kept]
 
     def pointers(self, slots: Iterable[int], outputs: Iterable[int]) -> list[str]:
         """Parameters of a function for inputs, and for outputs."""
@@ -184,25 +180,14 @@ def _function(name: str, parameters: Iterable[str], body: str) -> str:
     return f'extern "C" void {name}({", ".join(parameters)}) {{\n{indent(body, "  ")}\n}}\n'
 
 
-def _keep(code: _Code, slot: int, carrier: int) -> str:
-    """nt_keep<slot>(object, kept, bytes, at): copies what stays in the core out of the object that brings it."""
-    own = code.stored(code.row.inputs[slot])
-    parameters = [f"const {code.stored(code.row.inputs[carrier])} *__restrict object", f"{own} *__restrict kept"]
-    body = ["const auto *from = reinterpret_cast<const int32 *>(object);"]
-    body.append("auto *to = reinterpret_cast<int32 *>(kept) + at / 4;")
-    body.append("for (int32 i = 0; i < bytes / 4; i += 16)")
-    body.append("  aie::store_v(to + i, aie::load_v<16>(from + i));")
-    return _function(f"nt_keep{slot}", [*parameters, "int32 bytes", "int32 at"], "\n".join(body))
-
-
 @lru_cache(maxsize=1024)
 def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, ...]) -> Source:
     """nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot): whole rows, one after the other.
 
-    nt_keep<slot>(object, kept, bytes, at): copies an input that is the same for all rows out of objects of `carrier`.
+    nt_keep<slot>: takes an input that is the same for all rows out of objects of `carrier`.
     Inputs and outputs are in order; numbers are words of `parameters`. pitch: elements from row to row. slot: bytes
     from one output with one element per row to the next. An input of that kind has it in every lane of a vector.
-    values: instructions whose values the first walk that has them keeps for the others. whole: whether the length is
+    values: instructions whose values the first pass that has them keeps for the others. whole: whether the length is
     always a multiple of the lanes.
     """
     code = _Code(row, whole)
@@ -214,46 +199,43 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
     for number, operand in enumerate(row.outputs):
         step = "row * pitch + start" if operand.access == "full" else f"row * (slot / {operand.itemsize})"
         places[-1 - number] = f"out{number} + {step}"
-    body, known, found = [], list[int](), list[int]()
+    body, known, kept = [], list[int](), list[int]()
     for number, walk in enumerate(code.walks):
         evaluated = emitter.needed(row.program, walk_roots(row.program, walk.reductions, walk.outputs), known)
-        kept = [value for value in values if value in evaluated and value not in found]
+        stored = [value for value in values if value in evaluated and value not in kept]
         body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-        body += ["{", indent(code.walk(walk, places, "start", "length", known, found, kept), "  "), "}"]
-        found += kept
+        body += ["{", indent(code.walk(walk, places, "start", "length", known, kept, stored), "  "), "}"]
+        kept += stored
         body.append(code.after(number, places, known, ""))
         known += [*walk.reductions, *code.row_values[number]]
     body.append(code.store_rows(places, known))
     loop = "for (int32 row = 0; row < rows; ++row) {\n" + indent("\n".join(body), "  ") + "\n}"
     slots = [slot for slot, operand in enumerate(row.inputs) if operand.access != "number"]
-    numbers = ["const int32 *parameters"] if row.numbers else []
     arguments = [
         *code.pointers(slots, range(len(row.outputs))),
         *(f"float *__restrict value{number}" for number in values),
-        *numbers,
+        *code.words,
         *("int32 rows", "int32 length", "int32 pitch", "int32 slot"),
     ]
-    copies = [_keep(code, slot, carrier) for slot in row.kept]
-    return Source("rows", "\n".join([HEAD, *copies, _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
+    return Source("rows", "\n".join([HEAD, *code.keep(carrier), _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
 
 
-def totals_bytes(row: RowProgram, walk: Walk) -> int:
+def partial_bytes(row: RowProgram, walk: Walk) -> int:
     """Bytes of the state of a walk's reductions, a power of two."""
     units = sum(1 + row.program.instructions[number].primitive.startswith("row_arg") for number in walk.reductions)
     return VECTOR_BYTES << (max(units, 1) - 1).bit_length()
 
 
 @lru_cache(maxsize=1024)
-def parts_source(row: RowProgram, whole: bool) -> Source:
-    """Functions for rows that pass through a core in parts, and are known only by their state between these.
+def chunks_source(row: RowProgram, whole: bool) -> Source:
+    """Functions for rows that pass through a core in chunks, with their partial results in `state`.
 
-    nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): the next `count` elements of the core's
-    part of a row, which begins at `begin` of `length`; the one after them begins `step` further on. Inputs that are the
-    same for all rows lie in memory as a whole. nt_total<w>(in..., state, parameters, length):
-    completes the reductions of a walk. Where several
-    cores have parts of a row, nt_give<w>(state, out) hands the state of a walk over, and
-    nt_merge<w>(in, state, count) takes in that of `count` others. nt_store(in..., out..., state, parameters, length):
-    the outputs with one element per row. whole: whether lengths are multiples of the lanes.
+    nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
+    The core's first chunk begins at `begin` of `length`, each of the others `step` further on. Resident inputs lie in
+    memory as a whole. nt_total<w>(in..., state, parameters, length): completes the reductions of a pass. Where cores
+    share a row, nt_give<w>(state, out) hands over the partial results of a pass, and nt_merge<w>(in, state, count) adds
+    those of `count` cores. nt_store(in..., out..., state, parameters, length): the outputs with one element per row.
+    whole: whether lengths are multiples of the lanes.
     """
     code = _Code(row, whole)
     lines = ["namespace {"]
@@ -261,49 +243,44 @@ def parts_source(row: RowProgram, whole: bool) -> Source:
         members = "".join(f"  {code.state(reduction)} total{reduction};\n" for reduction in walk.reductions)
         lines.append(f"struct Totals{number} {{\n{members}}};")
         if walk.reductions:
-            lines.append(f"static_assert(sizeof(Totals{number}) <= {totals_bytes(row, walk)});")
+            lines.append(f"static_assert(sizeof(Totals{number}) <= {partial_bytes(row, walk)});")
     fields = ["  int32 position;\n"]
     fields += [f"  Totals{number} totals{number};\n" for number in range(len(code.walks))]
     fields += [f"  {code.register(value)} row{value};\n" for values in code.row_values for value in values]
     lines += [f"struct Row {{\n{''.join(fields)}}};", f"static_assert(sizeof(Row) <= {state_bytes(row)});"]
     lines += ["} // namespace", ""]
-    lines += [_keep(code, slot, carrier_slot(row)) for slot in row.kept]
+    lines += code.keep(first_stream(row))
     known: list[int] = []
     for number, walk in enumerate(code.walks):
         lines += _walk_functions(code, number, walk, known)
         known += code.row_values[number]
-    stored = [number for number, output in enumerate(row.outputs) if output.access == "row"]
-    if stored:
+    if code.per_row:
         slots = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
-        places = {**{slot: f"in{slot}" for slot in slots}, **{-1 - output: f"out{output}" for output in stored}}
+        places = {**{slot: f"in{slot}" for slot in slots}, **{-1 - output: f"out{output}" for output in code.per_row}}
         text = "\n".join([BEGIN, "const Row &row = *reinterpret_cast<const Row *>(state);", *_rows_known(known)])
         text += "\n" + code.store_rows(places, known)
-        parameters = [*code.pointers(slots, stored), "const int32 *state", *_parameters(row), "int32 length"]
+        parameters = [*code.pointers(slots, code.per_row), "const int32 *state", *code.words, "int32 length"]
         lines.append(_function("nt_store", parameters, text))
-    return Source("parts", HEAD + "\n".join(lines))
+    return Source("chunks", HEAD + "\n".join(lines))
 
 
-def carrier_slot(row: RowProgram) -> int:
-    """The input whose stream brings whatever else a core needs: the first with elements of its own."""
+def first_stream(row: RowProgram) -> int:
+    """The first input with elements of its own for each row; its stream also brings whatever else a core needs."""
     return next(slot for slot, operand in enumerate(row.inputs) if operand.access == "full")
 
 
-def part_inputs(row: RowProgram, walk: Walk) -> list[int]:
-    """The inputs that a walk over parts takes; one stream at least, which it waits for."""
+def pass_inputs(row: RowProgram, walk: Walk) -> list[int]:
+    """The inputs of a pass over chunks; one stream at least, which it waits for."""
     slots = set(walk.inputs)
     if all(row.inputs[slot].access != "full" for slot in slots):
-        slots.add(carrier_slot(row))
+        slots.add(first_stream(row))
     return sorted(slots)
 
 
 def state_bytes(row: RowProgram) -> int:
-    """Bytes of what a core knows of a row between its parts."""
-    found = [totals_bytes(row, walk) for walk in walks(row)]
-    return 2 * VECTOR_BYTES + sum(found) + VECTOR_BYTES * sum(map(len, row_values(row)))
-
-
-def _parameters(row: RowProgram) -> list[str]:
-    return ["const int32 *parameters"] if row.numbers else []
+    """Bytes of what a core knows of a row between its chunks."""
+    partial = [partial_bytes(row, walk) for walk in walks(row)]
+    return 2 * VECTOR_BYTES + sum(partial) + VECTOR_BYTES * sum(map(len, row_values(row)))
 
 
 def _rows_known(known: Iterable[int]) -> list[str]:
@@ -312,7 +289,7 @@ def _rows_known(known: Iterable[int]) -> list[str]:
 
 def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> list[str]:
     row = code.row
-    slots = part_inputs(row, walk)
+    slots = pass_inputs(row, walk)
     places = {-1 - output: f"out{output} + start" for output in walk.outputs}
     for slot in slots:
         step = {"full": " + start", "same": " + row.position + start", "row": ""}[row.inputs[slot].access]
@@ -321,44 +298,33 @@ def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> l
     body = [BEGIN, state, "const int32 first = begin + row.position;"]
     body += _rows_known(known)
     body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-    body += [
-        "{",
-        indent(
-            code.walk(walk, places, "first + start", "(length - first < count ? length - first : count)", known), "  "
-        ),
-        "}",
-    ]
+    count = "(length - first < count ? length - first : count)"
+    body += ["{", indent(code.walk(walk, places, "first + start", count, known), "  "), "}"]
     if walk.reductions:
         totals = f"row.totals{number}"
         merges = " ".join(f"{totals}.total{r}.merge(total{r});" for r in walk.reductions)
         copies = " ".join(f"{totals}.total{r} = total{r};" for r in walk.reductions)
         body += ["if (row.position == 0) {", f"  {copies}", "} else {", f"  {merges}", "}"]
     body.append("row.position += step;")
-    parameters = [*code.pointers(slots, walk.outputs), "int32 *state", *_parameters(row)]
+    parameters = [*code.pointers(slots, walk.outputs), "int32 *state", *code.words]
     parameters += ["int32 begin", "int32 step", "int32 length", "int32 count"]
     functions = [_function(f"nt_walk{number}", parameters, "\n".join(body))]
     rows = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
-    total = [
-        BEGIN,
-        state,
-        *_rows_known(known),
-        code.after(number, {slot: f"in{slot}" for slot in rows}, known, f"row.totals{number}."),
-    ]
+    values = code.after(number, {slot: f"in{slot}" for slot in rows}, known, f"row.totals{number}.")
+    total = [BEGIN, state, *_rows_known(known), values]
     total += [f"row.row{value} = row{value};" for value in code.row_values[number]]
-    parameters = [*code.pointers(rows, ()), "int32 *state", *_parameters(row), "int32 length"]
+    parameters = [*code.pointers(rows, ()), "int32 *state", *code.words, "int32 length"]
     functions.append(_function(f"nt_total{number}", parameters, "\n".join([*total, "row.position = 0;"])))
     if walk.reductions:
-        totals = f"row.totals{number}"
         give = [state, f"*reinterpret_cast<Totals{number} *>(out) = {totals};", f"{totals} = Totals{number}();"]
         parameters = ["int32 *state", f"{code.stored(row.outputs[0])} *out"]
         functions.append(_function(f"nt_give{number}", parameters, "\n".join(give)))
-        carrier = code.stored(row.inputs[carrier_slot(row)])
+        carrier = code.stored(row.inputs[first_stream(row)])
         merge = [state, "const char *part = reinterpret_cast<const char *>(in);"]
-        merge.append(f"for (int32 i = 0; i < count; ++i, part += {totals_bytes(row, walk)}) {{")
+        merge.append(f"for (int32 i = 0; i < count; ++i, part += {partial_bytes(row, walk)}) {{")
         merge.append(f"  const auto &other = *reinterpret_cast<const Totals{number} *>(part);")
         merge += [f"  {totals}.total{r}.merge(other.total{r});" for r in walk.reductions]
         merge.append("}")
-        functions.append(
-            _function(f"nt_merge{number}", [f"const {carrier} *in", "int32 *state", "int32 count"], "\n".join(merge))
-        )
+        parameters = [f"const {carrier} *in", "int32 *state", "int32 count"]
+        functions.append(_function(f"nt_merge{number}", parameters, "\n".join(merge)))
     return functions

@@ -54,7 +54,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
             nt.profile,
             profiling.Profile,
             profiling.Table,
-            ("profiling.Row", profiling.Row),
+            profiling.ProfileRow,
             Timeline,
             Span,
         ),

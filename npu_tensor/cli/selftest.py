@@ -14,7 +14,7 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.runtime.store.files import write_atomically
 
 if TYPE_CHECKING:
-    from npu_tensor.tools.self_test import Row
+    from npu_tensor.tools.self_test import CaseRow
 
 __all__ = ["selftest"]
 
@@ -44,7 +44,7 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
     from npu_tensor.tools.self_test import HEADINGS, Report, case_names, run_cases
 
     names = case_names(families, dtypes, quick)
-    rows: list[Row] = []
+    rows: list[CaseRow] = []
     interrupted = False
     with device_errors():
         machine = machine_information(device)
@@ -66,7 +66,7 @@ def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], qu
         raise SystemExit(1)
 
 
-def _collect(rows: list[Row], found: Iterable[Row], total: int) -> None:
+def _collect(rows: list[CaseRow], found: Iterable[CaseRow], total: int) -> None:
     """Add the rows as they come, and say so on stderr: lines, which the bar of the builds leaves alone."""
     for row in found:
         rows.append(row)

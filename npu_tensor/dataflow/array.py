@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 
-__all__ = ["ARRAYS", "ARRAY_NAMES", "Arch", "Array", "Tile", "TileKind", "arch_of", "configured_arch"]
+__all__ = ["ARRAYS", "ARRAY_NAMES", "Arch", "Array", "Blocks", "Tile", "TileKind", "arch_of", "configured_arch"]
 
 Arch = Literal["aie2", "aie2p"]
 TileKind = Literal["shim", "memtile", "core"]
@@ -36,19 +36,38 @@ class Tile(NamedTuple):
         return f"{self.kind} ({self.column},{self.row})"
 
 
+class Blocks(NamedTuple):
+    """What a core multiplies at once, r x s by s x t, and how many results it keeps in registers, rows x columns."""
+
+    r: int
+    s: int
+    t: int
+    rows: int
+    columns: int
+
+
 @dataclass(frozen=True)
 class Array:
     """One generation of the array.
 
     macs_per_cycle: multiply-accumulates of one core per cycle by operand dtype; float32 is emulated with bfloat16
-    products. clock_hz: of cores and streams. ddr_bytes_per_second: what all columns together get from host memory,
-    as published for matrix products. dispatch_seconds: host time around one run, measured from C++.
+    products. blocks: of matrix products by operand dtype, those of aie_api for two operands of one type; the sums of
+    one register block fill 8192 bits. block_cycles: of a product of 4x8x4 bfloat16, as float32 is emulated with.
+    vector_bytes: of whose multiples the address of the widest vector must be one (aie_api, ld_st.hpp). load_bytes,
+    store_bytes: per cycle of one core, two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and
+    streams. ddr_bytes_per_second: what all columns together get from host memory, as published for matrix products.
+    dispatch_seconds: host time around one run, measured from C++.
     """
 
     arch: Arch
     device: str
     columns: int
     macs_per_cycle: Mapping[str, int]
+    blocks: Mapping[str, Blocks]
+    block_cycles: int
+    vector_bytes: int
+    load_bytes: int
+    store_bytes: int
     clock_hz: float
     ddr_bytes_per_second: float
     dispatch_seconds: float
@@ -69,6 +88,18 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             "npu1",
             columns=4,
             macs_per_cycle=MappingProxyType({"int8": 256, "int16": 64, "bfloat16": 128, "int32": 16, "float32": 14}),
+            blocks=MappingProxyType(
+                {
+                    "bfloat16": Blocks(4, 8, 4, 4, 4),
+                    "int8": Blocks(4, 8, 8, 4, 2),
+                    "int16": Blocks(4, 4, 4, 4, 2),
+                    "float32": Blocks(4, 8, 4, 2, 2),
+                }
+            ),
+            block_cycles=1,
+            vector_bytes=32,
+            load_bytes=64,
+            store_bytes=32,
             clock_hz=1.0e9,
             ddr_bytes_per_second=15e9,
             dispatch_seconds=260e-6,
@@ -78,6 +109,18 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             "npu2",
             columns=8,
             macs_per_cycle=MappingProxyType({"int8": 512, "int16": 128, "bfloat16": 256, "int32": 32, "float32": 28}),
+            blocks=MappingProxyType(
+                {
+                    "bfloat16": Blocks(4, 8, 8, 4, 2),
+                    "int8": Blocks(8, 8, 8, 2, 2),
+                    "int16": Blocks(4, 4, 8, 2, 2),
+                    "float32": Blocks(4, 8, 4, 2, 2),
+                }
+            ),
+            block_cycles=8,  # aie_api's products of 32 lanes, half of them unused
+            vector_bytes=64,
+            load_bytes=128,
+            store_bytes=64,
             clock_hz=1.5e9,
             ddr_bytes_per_second=50e9,
             dispatch_seconds=110e-6,

@@ -5,27 +5,14 @@ The same `Counters` come from `count`, which reads the design, and from the simu
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array, Tile
-from npu_tensor.dataflow.design import (
-    AccessPattern,
-    Acquire,
-    Call,
-    Design,
-    KernelFunction,
-    Link,
-    Loop,
-    ObjectFifo,
-    Release,
-    Statement,
-    Transfer,
-    Worker,
-)
+from npu_tensor.dataflow.checks.balance import Flow
+from npu_tensor.dataflow.checks.index import Index, walk
+from npu_tensor.dataflow.design import AccessPattern, Call, Design, KernelFunction, Loop, Statement
 
 __all__ = [
     "CALL_CYCLES",
@@ -38,7 +25,6 @@ __all__ = [
     "count",
     "host_bytes",
     "predict",
-    "uses_dma",
 ]
 
 CALL_CYCLES: Final = 20
@@ -115,19 +101,6 @@ def predict(counters: Counters, array: Array) -> Prediction:
     )
 
 
-def uses_dma(fifo: ObjectFifo) -> bool:
-    """Whether the objects travel: one consumer on a neighbouring core reads them where the producer wrote them.
-
-    Unless a DMA has to change their order.
-    """
-    if len(fifo.consumers) != 1 or fifo.producer.kind != "core" or fifo.consumers[0].kind != "core":
-        return True
-    if fifo.dims_to_stream or any(fifo.dims_from_stream):
-        return True
-    consumer = fifo.consumers[0]
-    return abs(consumer.column - fifo.producer.column) + abs(consumer.row - fifo.producer.row) > 1
-
-
 def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
     """Bytes that a transfer costs the host memory: contiguous runs count as SHORT_RUN_BYTES at least.
 
@@ -142,88 +115,29 @@ def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
     return (runs - 1) * max(run * itemsize, SHORT_RUN_BYTES) + run * itemsize
 
 
-class _Pass(NamedTuple):
-    """One pass of a worker's body: cycles, and how many objects of each fifo it gives on."""
-
-    cycles: int
-    released: Counter[str]
-
-
-def _pass(statements: Iterable[Statement], functions: Mapping[str, KernelFunction]) -> _Pass:
-    cycles, released = 0, Counter[str]()
-    for statement in statements:
-        match statement:
-            case Call(function, _):
-                cycles += CALL_CYCLES + functions[function].cycles
-            case Loop(rounds, body):
-                inner = _pass(body, functions)
-                cycles += rounds * inner.cycles
-                released.update({fifo: rounds * objects for fifo, objects in inner.released.items()})
-            case Release(fifo, objects):
-                cycles += LOCK_CYCLES
-                released[fifo] += objects
-            case Acquire():
-                cycles += LOCK_CYCLES
-    return _Pass(cycles, released)
-
-
 def count(design: Design) -> Counters:
     """The counters of one run, from the design alone: the transfers tell how often every worker repeats its body."""
-    fifos = {fifo.name: fifo for fifo in design.fifos}
+    flow = Flow(Index(design))
     functions = {function.symbol: function for function in design.functions}
-    passes = {worker.tile: _pass(worker.body, functions) for worker in design.workers}
-    buffers = {buffer.name: buffer for buffer in design.host_buffers}
-    transfers = [step for step in design.sequence if isinstance(step, Transfer)]
-    objects: dict[str, Fraction] = {}
-    for transfer in transfers:
-        nbytes = transfer.pattern.elements * buffers[transfer.buffer].type.itemsize
-        objects[transfer.fifo] = objects.get(transfer.fifo, Fraction(0)) + Fraction(
-            nbytes, fifos[transfer.fifo].type.nbytes
-        )
-    rounds = _spread(objects, fifos, design.links, design.workers, passes)
+    cycles = {}
+    for worker in design.workers:
+        body = sum(_cycles(statement, functions) * repeats for statement, repeats in walk(worker.body))
+        rounds, _ = flow.rounds.get(worker.tile, (0, ""))
+        cycles[worker.tile] = int(rounds * body)
     stream_bytes = {}
-    for name, number in objects.items():
-        fifo = fifos[name]
-        if uses_dma(fifo):
-            nbytes = int(number * fifo.type.nbytes)
-            stream_bytes[Channel(fifo.producer, name, "out")] = nbytes
-            stream_bytes.update({Channel(tile, name, "in"): nbytes for tile in fifo.consumers})
-    return Counters(
-        {tile: int(rounds.get(tile, 0) * one.cycles) for tile, one in passes.items()},
-        stream_bytes,
-        sum(host_bytes(transfer.pattern, buffers[transfer.buffer].type.itemsize) for transfer in transfers),
-        len(transfers),
-    )
+    for fifo in design.fifos:
+        if fifo.name in flow.objects and fifo.shared_memory is None:
+            nbytes = int(flow.objects[fifo.name][0] * fifo.type.nbytes)
+            stream_bytes[Channel(fifo.producer, fifo.name, "out")] = nbytes
+            stream_bytes.update({Channel(tile, fifo.name, "in"): nbytes for tile in fifo.consumers})
+    itemsizes = {buffer.name: buffer.type.itemsize for buffer in design.host_buffers}
+    transfers = flow.index.transfers
+    ddr_bytes = sum(host_bytes(transfer.pattern, itemsizes[transfer.buffer]) for transfer in transfers)
+    return Counters(cycles, stream_bytes, ddr_bytes, len(transfers))
 
 
-def _spread(
-    objects: dict[str, Fraction],
-    fifos: Mapping[str, ObjectFifo],
-    links: Iterable[Link],
-    workers: Iterable[Worker],
-    passes: Mapping[Tile, _Pass],
-) -> dict[Tile, Fraction]:
-    """Complete `objects`, how many pass each fifo in a run, through links and workers. The passes of each worker."""
-    rounds: dict[Tile, Fraction] = {}
-    known = -1
-    while known != len(objects):
-        known = len(objects)
-        for link in links:
-            ends = (*link.inputs, *link.outputs)
-            seen = next((name for name in ends if name in objects), None)
-            if seen is None:
-                continue
-            # A split or join passes one object of every fifo; a forward passes bytes, whatever the objects are.
-            for name in ends:
-                scale = Fraction(1)
-                if link.kind == "forward":
-                    scale = Fraction(fifos[seen].type.nbytes, fifos[name].type.nbytes)
-                objects.setdefault(name, objects[seen] * scale)
-        for worker in workers:
-            released = passes[worker.tile].released
-            seen = next((name for name in worker.fifos if name in objects and released[name]), None)
-            if seen is not None:
-                rounds[worker.tile] = objects[seen] / released[seen]
-                for name in worker.fifos:
-                    objects.setdefault(name, rounds[worker.tile] * released[name])
-    return rounds
+def _cycles(statement: Statement, functions: Mapping[str, KernelFunction]) -> int:
+    """Of one statement, without those of a loop's body."""
+    if isinstance(statement, Call):
+        return CALL_CYCLES + functions[statement.function].cycles
+    return 0 if isinstance(statement, Loop) else LOCK_CYCLES

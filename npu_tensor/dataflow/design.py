@@ -143,6 +143,24 @@ class ObjectFifo:
     dims_to_stream: Dims = ()
     dims_from_stream: tuple[Dims, ...] = ()
 
+    @property
+    def shared_memory(self) -> Tile | None:
+        """The core whose memory holds the objects, if they need no DMA; else None.
+
+        That is so between one producer and one consumer whose cores reach a common memory, unless a DMA has to reorder.
+        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's is taken
+        if both can reach it.
+        """
+        if len(self.consumers) != 1 or self.dims_to_stream or any(self.dims_from_stream):
+            return None
+        producer, consumer = self.producer, self.consumers[0]
+        if producer.kind != "core" or consumer.kind != "core":
+            return None
+        step = (consumer.column - producer.column, consumer.row - producer.row)
+        if step in ((0, 0), (1, 0), (0, 1), (0, -1)):
+            return producer
+        return consumer if step == (-1, 0) else None
+
 
 @dataclass(frozen=True)
 class Link:
@@ -543,34 +561,31 @@ class Builder:
         self._sequence.append(Finish(group))
 
     def fill(
-        self,
-        fifo: ObjectFifo,
-        buffer: HostBuffer,
-        pattern: AccessPattern,
-        group: int | None = None,
-        wait: bool = False,
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = False
     ) -> None:
         """Send a part of a host buffer into a fifo. Without a group it belongs to the one that `build` ends."""
-        self._transfer(fifo, buffer, pattern, group, wait)
+        self.transfer(fifo, buffer, pattern, group, wait)
 
     def drain(
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = True
+    ) -> None:
+        """Write what comes out of a fifo to a part of a host buffer."""
+        self.transfer(fifo, buffer, pattern, group, wait)
+
+    def transfer(
         self,
         fifo: ObjectFifo,
         buffer: HostBuffer,
         pattern: AccessPattern,
         group: int | None = None,
-        wait: bool = True,
+        wait: bool | None = None,
     ) -> None:
-        """Write what comes out of a fifo to a part of a host buffer."""
-        self._transfer(fifo, buffer, pattern, group, wait)
-
-    def _transfer(
-        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None, wait: bool
-    ) -> None:
+        """A fill or a drain, as the fifo goes. wait: None for a drain only."""
         if group is None:
             if self._open is None:
                 self._open = self.group()
             group = self._open
+        wait = fifo.producer.kind != "shim" if wait is None else wait
         self._sequence.append(Transfer(fifo.name, buffer.name, pattern, group, wait))
 
     def build(self) -> Design:

@@ -192,39 +192,28 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 # --- Einstein summation
 
 
-def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str, dict[str, int]]:
-    """One label per dimension of each operand and of the result; an ellipsis becomes capital Greek letters."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
+def _labels(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
+    """One label per dimension of each operand and of the result. Raises ArgumentError, ShapeError."""
+    from opt_einsum.parser import parse_einsum_input
+
+    if not all(letter.isalpha() or letter in " .,->" for letter in str(equation)):
+        raise ArgumentError(f"labels of {equation!r} must be letters")
+    shapes = [tensor.shape for tensor in tensors]
+    try:
+        left, result, _ = parse_einsum_input((equation, *shapes), shapes=True)
+    except ValueError as error:
+        raise ArgumentError(f"{equation!r}: {error}") from None
     terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise ArgumentError(f"{equation!r} has {len(terms)} operands, {len(tensors)} tensors were given")
-    spare = max((t.ndim - len(term.replace("...", "")) for term, t in zip(terms, tensors, strict=True)), default=0)
-    ellipsis = "".join(chr(ord("\u0391") + i) for i in range(max(spare, 0)))
-    labelled: list[str] = []
     extents: dict[str, int] = {}
-    for term, tensor in zip(terms, tensors, strict=True):
-        dots = tensor.ndim - len(term.replace("...", ""))
-        labels = term.replace("...", ellipsis[len(ellipsis) - dots :] if dots > 0 else "")
-        if len(labels) != tensor.ndim or (dots and "..." not in term):
-            raise ShapeError(f"{term!r} in {equation!r} does not name the {tensor.ndim} dimensions")
-        if not all(label.isalpha() for label in labels):
-            raise ArgumentError(f"labels of {equation!r} must be letters")
-        for label, extent in zip(labels, tensor.shape, strict=True):
-            if extent != tensor.shape[labels.index(label)]:
-                raise ShapeError(f"label {label!r} is repeated in {term!r} with different extents")
-        labelled.append(labels)
-        for label, extent in zip(labels, tensor.shape, strict=True):
-            if extents.get(label, 1) != 1 and extent not in (1, extents[label]):
+    for term, shape in zip(terms, shapes, strict=True):
+        if len(term) != len(shape):
+            raise ShapeError(f"{term!r} in {equation!r} does not name the dimensions of shape {list(shape)}")
+        for label, extent in zip(term, shape, strict=True):
+            if extent != shape[term.index(label)]:
+                raise ShapeError(f"label {label!r} is repeated in {term!r} with different extents, {list(shape)}")
+            if extent != 1 and extents.setdefault(label, extent) != extent:
                 raise ShapeError(f"label {label!r} in {equation!r} has extents {extents[label]} and {extent}")
-            extents[label] = max(extent, extents.get(label, 0)) if extent != 0 else 0
-    if arrow:
-        result = right.replace("...", ellipsis)
-        if len(set(result)) != len(result) or not set(result) <= set(extents):
-            raise ArgumentError(f"the result of {equation!r} must name labels of the operands, each once")
-    else:
-        once = sorted(label for label in extents if "".join(labelled).count(label) == 1)
-        result = ellipsis + "".join(label for label in once if label not in ellipsis)
-    return labelled, result, extents
+    return terms, result
 
 
 def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
@@ -238,67 +227,74 @@ def _diagonals(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
     return tensor, labels
 
 
+def _squeezed(tensor: Tensor, labels: str) -> tuple[Tensor, str]:
+    """Without the dimensions of extent 1: those are broadcast, as if the operand did not have them."""
+    pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
+    return tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)
+
+
 def _arranged(tensor: Tensor, labels: str, order: str) -> Tensor:
     """The dimensions in the order of `order`, with extent 1 where the tensor has no such label."""
+    extents = dict(zip(labels, tensor.shape, strict=True))
     present = [labels.index(label) for label in order if label in labels]
-    return tensor.permute(*present).reshape(
-        *(tensor.shape[labels.index(label)] if label in labels else 1 for label in order)
-    )
+    return tensor.permute(*present).reshape(*(extents.get(label, 1) for label in order))
 
 
 def _summed(tensor: Tensor, labels: str, keep: set[str], widen: bool = False) -> tuple[Tensor, str]:
-    """Without the labels that nobody needs any more. widen: integers are summed in int64."""
-    gone = tuple(i for i, label in enumerate(labels) if label not in keep)
-    if gone:
-        tensor = tensor.sum(gone, dtype=None if widen else tensor.dtype)
+    """The sum over all labels but those to keep. widen: integers are summed in int64."""
+    dims = tuple(i for i, label in enumerate(labels) if label not in keep)
+    if dims:
+        tensor = tensor.sum(dims, dtype=None if widen else tensor.dtype)
     return tensor, "".join(label for label in labels if label in keep)
 
 
 def _contracted(a: Tensor, x: str, b: Tensor, y: str, keep: set[str]) -> tuple[Tensor, str]:
-    """Contract two operands: labels in both that nobody needs are summed by a matrix product."""
+    """Contract two operands: labels in both that are not kept are summed by a matrix product."""
     a, x = _summed(a, x, keep | set(y))
     b, y = _summed(b, y, keep | set(x))
     batch = "".join(label for label in x if label in y and label in keep)
     inner = "".join(label for label in x if label in y and label not in keep)
-    sizes = {label: max(a.shape[x.index(label)], b.shape[y.index(label)]) for label in batch + inner}
-    if any(0 in (a.shape[x.index(label)], b.shape[y.index(label)]) for label in sizes):
-        sizes = {
-            label: 0 if 0 in (a.shape[x.index(label)], b.shape[y.index(label)]) else size
-            for label, size in sizes.items()
-        }
-    a = a.expand(*(sizes.get(label, extent) for label, extent in zip(x, a.shape, strict=True)))
-    b = b.expand(*(sizes.get(label, extent) for label, extent in zip(y, b.shape, strict=True)))
     rows = "".join(label for label in x if label not in y)
     columns = "".join(label for label in y if label not in x)
     out = batch + rows + columns
     if not inner:
         return _arranged(a, x, out) * _arranged(b, y, out), out
-    extent = {**dict(zip(x, a.shape, strict=True)), **dict(zip(y, b.shape, strict=True))}
+    extents = dict(zip(x + y, a.shape + b.shape, strict=True))
 
-    def size(labels: str) -> int:
-        return math.prod(extent[label] for label in labels)
+    def matrices(tensor: Tensor, labels: str, *groups: str) -> Tensor:
+        sizes = (math.prod(extents[label] for label in group) for group in groups)
+        return _arranged(tensor, labels, "".join(groups)).reshape(*sizes)
 
-    left = _arranged(a, x, batch + rows + inner).reshape(size(batch), size(rows), size(inner))
-    right = _arranged(b, y, batch + inner + columns).reshape(size(batch), size(inner), size(columns))
-    return _contract(left, right).reshape(*(extent[label] for label in out)), out
+    product = _contract(matrices(a, x, batch, rows, inner), matrices(b, y, batch, inner, columns))
+    return product.reshape(*(extents[label] for label in out)), out
 
 
 @composite(method=False)
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Einstein summation, as einsum("bij,bjk->bik", a, b); operands are contracted from left to right.
+    """Einstein summation, as einsum("bij,bjk->bik", a, b); more than two operands in the order that costs least.
 
     An ellipsis stands for broadcast dimensions; a label repeated inside one operand for the diagonal. Sums of a single
     operand of integers are int64, products keep its dtype.
     """
     tensors = [tensor_of(operand) for operand in unpacked(operands)]
-    labelled, result, _ = _parse(equation, tensors)
-    parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, labelled, strict=True)]
-    current, labels = parts[0]
-    for position in range(1, len(parts)):
-        keep = set(result).union(*labelled[position + 1 :])
-        current, labels = _contracted(current, labels, *parts[position], keep)
-    current, labels = _summed(current, labels, set(result), widen=len(parts) == 1)
-    return current.permute(*(labels.index(label) for label in result))
+    terms, result = _labels(equation, tensors)
+    parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, terms, strict=True)]
+    if len(parts) == 1:
+        return _arranged(*_summed(*parts[0], set(result), widen=True), result)
+    parts = [_squeezed(*part) for part in parts]
+    for first, second in _order(terms, result, tensors):
+        b, a = parts.pop(second), parts.pop(first)
+        parts.append(_contracted(*a, *b, set(result).union(*(labels for _, labels in parts))))
+    return _arranged(*_summed(*parts[0], set(result)), result)
+
+
+def _order(terms: Sequence[str], result: str, tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """Which two operands to contract next, ascending; their product becomes the last operand."""
+    from opt_einsum import contract_path
+
+    shapes = [tensor.shape for tensor in tensors]
+    path, _ = contract_path(f"{','.join(terms)}->{result}", *shapes, shapes=True)
+    return [(min(pair), max(pair)) for pair in path]
 
 
 # --- GGML's products

@@ -216,6 +216,8 @@ def _tensor(stored: object) -> Tensor:
 
 
 # --- safetensors
+#
+# Written here, as safetensors.numpy knows no bfloat16, and safe_open maps only what has a path, not an open file.
 
 
 def _write_safetensors(arrays: dict[str, Array], f: File) -> None:

@@ -27,7 +27,7 @@ from npu_tensor._util.version import VERSION
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.build.simulated import HostBackend
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.files import file_record, write_atomically
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST, read_manifest

@@ -20,9 +20,6 @@ from npu_tensor.config import config
 
 __all__ = ["follow", "show", "show_code"]
 
-_simulated: dict[int, events.KernelSimulated] = {}
-"""By thread, of the step that has yet to end."""
-
 _sources: set[Any] = set()
 """C++ that was printed; kernels of many shapes share it."""
 
@@ -33,12 +30,8 @@ def show(event: events.Event) -> None:
     if level >= 1 and (line := _line(event)):
         _print(line)
     match event:
-        case events.KernelSimulated():
-            _simulated[event.thread] = event
-        case events.KernelRan():
-            simulated = _simulated.pop(event.thread, None)
-            if level >= 2:
-                _print(_ran(event, simulated))
+        case events.KernelRan() if level >= 2:
+            _print(_ran(event))
         case events.PlanBuilt() if level >= 3:
             _print("\n".join(_placement(event.plan)))
             for source in _new_sources(event.plan):
@@ -92,10 +85,10 @@ def _placed(plan: Any) -> Any:
     return () if plan is None else plan.placed
 
 
-def _ran(event: events.KernelRan, simulated: events.KernelSimulated | None) -> str:
+def _ran(event: events.KernelRan) -> str:
     line = f"{event.device} {event.kernel} {event.out} {event.seconds * 1e3:.3f} ms"
-    if simulated is not None:
-        return f"{line} to simulate, predicted for the array: {simulated.seconds * 1e3:.3f} ms"
+    if event.simulated is not None:
+        return f"{line} to simulate, predicted for the array: {event.simulated.seconds * 1e3:.3f} ms"
     placed = _placed(event.plan)
     if event.step >= len(placed) or not event.seconds:
         return line

@@ -10,14 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from npu_tensor.graph.nodes import Capture, Node, capture, digraph, recorded_for
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
-from npu_tensor.planner.plan import Placed, Plan, Timings
+from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.planner.schedule import plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.task import Refusal
@@ -82,20 +81,9 @@ def explain_plans(found: Capture, planned: Sequence[tuple[Capture, Plan]], chose
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
     items, edges = [item for item, _ in found.nodes], list(digraph(found).edges)
-    times = _Times(tuple(made.timings for _, made in planned))
-    work = Work(items, leaves(found), edges, members, placed, times, switching)
+    timings = [made.timings for _, made in planned]
+    work = Work(items, leaves(found), edges, members, placed, timings, switching)
     return Explanation(rows, work)
-
-
-class _Times(NamedTuple):
-    """The times of several plans, as those of one."""
-
-    parts: tuple[Timings, ...]
-
-    @property
-    def seconds(self) -> list[float | None]:
-        """By step, of all plans one after the other."""
-        return [seconds for part in self.parts for seconds in part.seconds]
 
 
 def _kernel_row(start: Row, placed: Placed, places: Sequence[str]) -> Row:

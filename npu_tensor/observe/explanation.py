@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, cast, overload
+from typing import Any, Final, NamedTuple, cast, overload
 
 from npu_tensor._util.units import duration, size
 from npu_tensor.errors import ArgumentError, written
@@ -16,7 +16,7 @@ from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, mermaid, page,
 from npu_tensor.planner.plan import Placed, Timings
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
-__all__ = ["Explanation", "Row", "Total", "Work", "renamed", "with_device_names"]
+__all__ = ["Explanation", "Row", "Total", "Work"]
 
 NO_DEVICE: Final = "-"
 """In place of the URI of what needs no kernel."""
@@ -69,22 +69,13 @@ class Total(NamedTuple):
     switching: float
 
 
-class Timed(Protocol):
-    """Whose steps are timed: a plan, or several."""
-
-    @property
-    def seconds(self) -> Sequence[float | None]:
-        """By step, of the latest run that was timed; None before that."""
-        ...
-
-
 @dataclass(frozen=True)
 class Work:
     """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
 
     items: of the rows. leaves: boxes of values from outside, by item. edges: between items. members: rows of each
-    kernel. placed, timings: of the plan, or of those of all parts. switching: by device, seconds of a change of the
-    context. names: what the user calls devices, by URI, where that is another name.
+    kernel. placed: the steps of all plans. timings: of each plan, whose runs go on to write them. switching: by device,
+    seconds of a change of the context.
     """
 
     items: Sequence[int] = ()
@@ -92,9 +83,13 @@ class Work:
     edges: Sequence[tuple[int, int]] = ()
     members: Sequence[Sequence[int]] = ()
     placed: Sequence[Placed] = ()
-    timings: Timed = field(default_factory=lambda: Timings([]))
+    timings: Sequence[Timings] = ()
     switching: Mapping[str, float] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> list[float | None]:
+        """By step, of the latest run that was timed; None before that."""
+        return [seconds for plan in self.timings for seconds in plan.seconds]
 
 
 class Explanation(Sequence[Row]):
@@ -120,7 +115,7 @@ class Explanation(Sequence[Row]):
 
     def _now(self) -> tuple[Row, ...]:
         """The rows with the times measured so far."""
-        seconds, steps = self._work.timings.seconds, self._steps
+        seconds, steps = self._work.seconds, self._steps
         return tuple(
             row._replace(measured=seconds[steps[number]]) if number in steps else row
             for number, row in enumerate(self._rows)
@@ -134,7 +129,7 @@ class Explanation(Sequence[Row]):
     @property
     def totals(self) -> list[Total]:
         """What all kernels of a device take together, for each device that has any."""
-        placed, seconds = self._work.placed, self._work.timings.seconds
+        placed, seconds = self._work.placed, self._work.seconds
         found = []
         for device in dict.fromkeys(entry.kernel.device for entry in placed):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
@@ -145,7 +140,7 @@ class Explanation(Sequence[Row]):
             switches = sum(a != b for a, b in zip(contexts, [*contexts[1:], contexts[0]], strict=True))
             found.append(
                 Total(
-                    self._work.names.get(device, device),
+                    device,
                     len(steps),
                     sum(cost.expense.seconds for cost in costs),
                     sum(times) if len(times) == len(steps) else None,
@@ -234,19 +229,6 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
         ".json": lambda made: json.dumps(made.rows, indent=1) + "\n",
     }
 )
-
-
-def with_device_names(made: Explanation, names: Mapping[str, str]) -> Explanation:
-    """The same, with the devices whose URIs are in `names` called what stands there."""
-    rows = (row._replace(device=names.get(row.device, row.device), why=renamed(row.why, names)) for row in made._rows)
-    return Explanation(rows, replace(made._work, names=names))
-
-
-def renamed(words: str, names: Mapping[str, str]) -> str:
-    """The words with other names of devices, by their URIs, in them."""
-    for uri, name in names.items():
-        words = words.replace(uri, name)
-    return words
 
 
 def _kind(device: str) -> Kind:

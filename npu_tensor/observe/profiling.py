@@ -25,14 +25,14 @@ from npu_tensor import events
 from npu_tensor._util.units import duration
 from npu_tensor.errors import ArgumentError
 from npu_tensor.observe.drawing import page, text
-from npu_tensor.observe.spans import Observed, PlanMade, StepRun, observed
+from npu_tensor.observe.spans import Spans, StepRun, spans
 from npu_tensor.observe.trace_file import write_trace
 from npu_tensor.runtime.sim.timeline import recorded
 
-__all__ = ["Profile", "Row", "Table", "profile"]
+__all__ = ["Profile", "ProfileRow", "Table", "profile"]
 
 
-class Row(NamedTuple):
+class ProfileRow(NamedTuple):
     """What is known of all runs with one name on one device; times in seconds, of all runs together.
 
     name: op, line, device or plan. start: "cold", of the first run of a plan that was made under this profile, or
@@ -68,13 +68,14 @@ _RATES: Final = {"bytes_per_second": "GB/s", "operations_per_second": "GFLOP/s"}
 LEAST_RATE: Final = 0.01
 """The least GB/s or GFLOP/s that is shown: kernels that do less are done with their launch."""
 _SHOWN: Final = ("name", "device", "start", "runs", *_TIMES, *_RATES)
+_ALWAYS_SHOWN: Final = ("name", "device", "start", "runs", "total")
 _FIGURES: Final = frozenset(("runs", *_TIMES, *_RATES.values()))
 
 
 NOTHING: Final = "nothing ran"
 
 
-class Table(tuple[Row, ...]):
+class Table(tuple[ProfileRow, ...]):
     """Rows, those that took most first. Prints as a table; `rows` has them as dicts."""
 
     @property
@@ -97,7 +98,7 @@ class Table(tuple[Row, ...]):
     def _columns(self) -> list[list[str]]:
         """Headings and cells as text, without the columns in which there is nothing."""
         columns = [(name, [_text(name, getattr(row, name)) for row in self]) for name in _SHOWN]
-        return [[_RATES.get(name, name), *cells] for name, cells in columns if any(cells) or name in Row._fields[:5]]
+        return [[_RATES.get(name, name), *cells] for name, cells in columns if any(cells) or name in _ALWAYS_SHOWN]
 
     def _notes(self) -> list[str]:
         if all(row.predicted is None for row in self):
@@ -131,7 +132,7 @@ class Profile:
         self.start = time.perf_counter()
         self.end: float | None = None
         self._heard: list[events.Event] = []
-        self._put_together: tuple[int, Observed] = 0, Observed()
+        self._sorted: tuple[int, Spans] = 0, Spans()
         self._threads: dict[int, str] = {}
 
     def hear(self, event: events.Event) -> None:
@@ -141,14 +142,12 @@ class Profile:
             self._threads[event.thread] = threading.current_thread().name
 
     @property
-    def _found(self) -> Observed:
-        """What was heard until now, put together."""
-        count, found = self._put_together
-        if count != len(self._heard):
+    def _spans(self) -> Spans:
+        """What was heard until now."""
+        if self._sorted[0] != len(self._heard):
             heard = tuple(self._heard)
-            found = observed(heard)
-            self._put_together = len(heard), found
-        return found
+            self._sorted = len(heard), spans(heard)
+        return self._sorted[1]
 
     @property
     def seconds(self) -> float:
@@ -161,14 +160,14 @@ class Profile:
         "(plan)" is what cannot be told apart by step: making plans, and compiling several kernels at once. "(fetch)"
         is bringing results of other devices to the one who looks at them. Raises ArgumentError.
         """
-        found = self._found
+        happened = self._spans
         if what == "plan":
-            rows = [*_plans(found)]
+            rows = [*_plans(happened)]
         elif what in _KEYS:
-            rows = [*_steps(found.runs, _KEYS[what]), *_planning(found.plans)]
+            rows = [*_steps(happened.runs, _KEYS[what]), *_planning(happened.plans)]
         else:
             raise ArgumentError(f"a profile is by {', '.join(_KEYS)}, plan, not by {what!r}")
-        return Table(sorted((*rows, *_fetching(found.fetches)), key=lambda row: -row.total))
+        return Table(sorted((*rows, *_fetching(happened.fetches)), key=lambda row: -row.total))
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -186,21 +185,23 @@ class Profile:
     @property
     def heading(self) -> str:
         """All times in one line."""
-        found = self._found
-        plan = sum(made.plan_seconds for made in found.plans)
-        compiling = sum(made.event.compile_seconds for made in found.plans)
-        kernels = sum(run.event.seconds for run in found.runs)
-        told = f"{duration(self.seconds)}: planning {duration(plan)}, compiling {duration(compiling)}, "
-        runs = "run" if len(found.runs) == 1 else "runs"
-        built = f"; built: {len(found.builds)}" if found.builds else ""
-        return f"{told}kernels {duration(kernels)} in {len(found.runs)} {runs}{built}"
+        happened = self._spans
+        compiling = sum(built.compile_seconds for built in happened.plans)
+        plan = sum(built.seconds for built in happened.plans) - compiling
+        kernels = sum(run.event.seconds for run in happened.runs)
+        runs = "run" if len(happened.runs) == 1 else "runs"
+        builds = f"; built: {len(happened.builds)}" if happened.builds else ""
+        return (
+            f"{duration(self.seconds)}: planning {duration(plan)}, compiling {duration(compiling)}, "
+            f"kernels {duration(kernels)} in {len(happened.runs)} {runs}{builds}"
+        )
 
     def trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ui.perfetto.dev or chrome://tracing, as JSON. See `trace.trace_events`."""
-        write_trace(path, self._found, self._threads, self.start)
+        """Write a trace for ui.perfetto.dev or chrome://tracing, as JSON. See `trace_file.trace_events`."""
+        write_trace(path, self._spans, self._threads, self.start)
 
 
-def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[Row]:
+def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[ProfileRow]:
     """Of kernels, one row per key, device and start."""
     groups: defaultdict[tuple[str, str, bool], list[StepRun]] = defaultdict(list)
     for run in runs:
@@ -209,14 +210,17 @@ def _steps(runs: Sequence[StepRun], key: Key) -> Iterator[Row]:
         yield _row(name, device, cold, members)
 
 
-def _planning(plans: Sequence[PlanMade]) -> Iterator[Row]:
+def _planning(plans: Sequence[events.PlanBuilt]) -> Iterator[ProfileRow]:
+    """compile: of kernels, besides what the cold runs of their steps account for."""
     if plans:
-        each = [made.plan_seconds + made.compile_seconds for made in plans]
-        plan, compiling = (sum(column) for column in zip(*(made[1:] for made in plans), strict=True))
-        yield _empty("(plan)", "cpu", "cold", each)._replace(plan=plan, compile=compiling)
+        planning = [built.seconds - built.compile_seconds for built in plans]
+        kernels = [sum(kernel.seconds for kernel in built.kernels) for built in plans]
+        rest = [max(0.0, built.compile_seconds - sum_) for built, sum_ in zip(plans, kernels, strict=True)]
+        each = [plan + compiling for plan, compiling in zip(planning, rest, strict=True)]
+        yield _empty("(plan)", "cpu", "cold", each)._replace(plan=sum(planning), compile=sum(rest))
 
 
-def _fetching(fetches: Sequence[events.Phase]) -> Iterator[Row]:
+def _fetching(fetches: Sequence[events.Phase]) -> Iterator[ProfileRow]:
     by_device: defaultdict[str, list[events.Phase]] = defaultdict(list)
     for phase in fetches:
         by_device[phase.device].append(phase)
@@ -227,16 +231,16 @@ def _fetching(fetches: Sequence[events.Phase]) -> Iterator[Row]:
         yield _empty("(fetch)", device, "warm", [phase.seconds for phase in phases])._replace(**times)
 
 
-def _plans(found: Observed) -> Iterator[Row]:
+def _plans(happened: Spans) -> Iterator[ProfileRow]:
     """Of whole runs, one row per plan and start. What is between the kernels is in the total only."""
-    made = {id(each.event.plan): each.event for each in found.plans}
+    built = {id(each.plan): each for each in happened.plans}
     steps: defaultdict[tuple[int, bool], list[StepRun]] = defaultdict(list)
-    for run in found.runs:
+    for run in happened.runs:
         steps[id(run.event.plan), run.cold].append(run)
     groups: defaultdict[tuple[int, bool], list[events.PlanRan]] = defaultdict(list)
-    for ran in found.plan_runs:
+    for ran in happened.plan_runs:
         plan = id(ran.plan)
-        groups[plan, plan in made and (plan, True) not in groups].append(ran)
+        groups[plan, plan in built and (plan, True) not in groups].append(ran)
     for (plan, cold), runs in groups.items():
         members = steps[plan, cold]
         names = list(dict.fromkeys(run.event.kernel for run in members))
@@ -247,23 +251,22 @@ def _plans(found: Observed) -> Iterator[Row]:
             row = _row(name, devices, cold, members)
             whole = row._replace(runs=whole.runs, total=whole.total, p50=whole.p50, p95=whole.p95)
         if cold:
-            planning = made[plan].seconds - made[plan].compile_seconds
-            total = whole.total + made[plan].seconds
-            whole = whole._replace(total=total, plan=planning, compile=made[plan].compile_seconds)
+            seconds, compiling = built[plan].seconds, built[plan].compile_seconds
+            whole = whole._replace(total=whole.total + seconds, plan=seconds - compiling, compile=compiling)
         yield whole
 
 
-def _empty(name: str, device: str, start: Literal["cold", "warm"], each: Sequence[float]) -> Row:
+def _empty(name: str, device: str, start: Literal["cold", "warm"], each: Sequence[float]) -> ProfileRow:
     """A row without phases of what took `each` seconds."""
     p50, p95 = np.percentile(each, (50, 95)).tolist()
-    return Row(name, device, start, len(each), sum(each), 0, 0, 0, 0, 0, 0, p50, p95, None, None, None, None)
+    return ProfileRow(name, device, start, len(each), sum(each), 0, 0, 0, 0, 0, 0, p50, p95, None, None, None, None)
 
 
-def _row(name: str, device: str, cold: bool, runs: Sequence[StepRun]) -> Row:
+def _row(name: str, device: str, cold: bool, runs: Sequence[StepRun]) -> ProfileRow:
     row = _empty(name, device, "cold" if cold else "warm", [run.event.seconds for run in runs])
-    phases: dict[str, Any] = {name: sum(run.phase(name) for run in runs) for name in _PHASES}
-    compiling = sum(run.compile_seconds for run in runs)
-    counted = [run.simulated.seconds for run in runs if run.simulated is not None]
+    phases: dict[str, Any] = {name: sum(run.event.phase(name) for run in runs) for name in _PHASES}
+    compiling = sum(run.compile_seconds or 0.0 for run in runs)
+    counted = [run.event.simulated.seconds for run in runs if run.event.simulated is not None]
     known = [run for run in runs if run.nbytes is not None]
     return row._replace(
         **phases,
@@ -278,8 +281,8 @@ def _row(name: str, device: str, cold: bool, runs: Sequence[StepRun]) -> Row:
 
 def _rate(runs: Sequence[StepRun], amount: Callable[[StepRun], int | None]) -> float | None:
     """What was done per second while it ran; None where an array was simulated, which takes any time."""
-    runs = [run for run in runs if run.simulated is None]
-    seconds = sum(run.phase("run") for run in runs)
+    runs = [run for run in runs if run.event.simulated is None]
+    seconds = sum(run.event.phase("run") for run in runs)
     return sum(amount(run) or 0 for run in runs) / seconds if seconds else None
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor import events
 from npu_tensor.errors import written
-from npu_tensor.observe.spans import Observed, StepRun
+from npu_tensor.observe.spans import Spans, StepRun
 from npu_tensor.runtime.sim.timeline import Timeline
 
 __all__ = ["trace_events", "write_trace"]
@@ -43,19 +43,19 @@ class _Slice(NamedTuple):
     details: dict[str, object]
 
 
-def write_trace(path: str | os.PathLike[str], found: Observed, threads: Mapping[int, str], origin: float) -> None:
+def write_trace(path: str | os.PathLike[str], happened: Spans, threads: Mapping[int, str], origin: float) -> None:
     """Write `trace_events` as a file that trace viewers open."""
-    content = {"traceEvents": trace_events(found, threads, origin), "displayTimeUnit": "ms"}
+    content = {"traceEvents": trace_events(happened, threads, origin), "displayTimeUnit": "ms"}
     with written(path):
         Path(path).write_text(json.dumps(content), "utf-8")
 
 
-def trace_events(found: Observed, threads: Mapping[int, str], origin: float) -> list[dict[str, object]]:
+def trace_events(happened: Spans, threads: Mapping[int, str], origin: float) -> list[dict[str, object]]:
     """Complete events ("X"), and metadata ("M") that names processes and tracks. Times are microseconds.
 
     threads: names by number; origin: time.perf_counter at the start.
     """
-    slices = [*_host_slices(found, threads), *_simulated_slices(found)]
+    slices = [*_host_slices(happened, threads), *_simulated_slices(happened)]
     origin = min([origin, *(slice.start for slice in slices)])  # What ran when the profile began may have begun before.
     processes = {name: number for number, name in enumerate(dict.fromkeys(slice.track.process for slice in slices), 1)}
     on_track: defaultdict[_Track, list[_Slice]] = defaultdict(list)
@@ -107,8 +107,8 @@ def _nested(slices: list[_Slice], origin: float) -> Iterator[tuple[int, int, _Sl
         yield start, end, each
 
 
-def _host_slices(found: Observed, threads: Mapping[int, str]) -> Iterator[_Slice]:
-    first = _first_thread(found)
+def _host_slices(happened: Spans, threads: Mapping[int, str]) -> Iterator[_Slice]:
+    first = _first_thread(happened)
 
     def track(order: int, name: str, thread: int) -> _Track:
         where = "" if thread == first else f" ({threads.get(thread, f'thread {thread}')})"
@@ -121,28 +121,29 @@ def _host_slices(found: Observed, threads: Mapping[int, str]) -> Iterator[_Slice
         own = track(1, "compile", event.thread)
         return _Slice(own, event.kernel, kind, event.when - event.seconds, event.when, details)
 
-    for made in found.plans:
-        yield plan("plan", made.event, ops=made.event.nodes, kernels=made.event.steps)
-    for ran in found.plan_runs:
+    for built in happened.plans:
+        yield plan("plan", built, ops=built.nodes, kernels=built.steps)
+        for kernel in built.kernels:
+            yield build("compile", kernel, device=kernel.device)
+    for ran in happened.plan_runs:
         yield plan("run the plan", ran)
-    for kernel in found.kernels:
-        yield build("compile", kernel, device=kernel.device)
-    for built in found.builds:
-        yield build("build", built, backend=built.backend, key=built.key, error=built.error)
-    for run in found.runs:
-        own = track(2, run.event.device, run.event.thread)
-        yield _Slice(own, run.event.kernel, "cold" if run.cold else "warm", run.start, run.end, _details(run))
-        for phase in run.phases:
+    for compiled in happened.builds:
+        yield build("build", compiled, backend=compiled.backend, key=compiled.key, error=compiled.error)
+    for run in happened.runs:
+        event = run.event
+        own = track(2, event.device, event.thread)
+        yield _Slice(own, event.kernel, "cold" if run.cold else "warm", run.start, event.when, _details(run))
+        for phase in event.phases:
             yield _Slice(own, phase.name, "phase", max(run.start, phase.when - phase.seconds), phase.when, {})
-    for phase in found.fetches:
+    for phase in happened.fetches:
         own = track(2, phase.device, phase.thread)
         yield _Slice(own, f"fetch: {phase.name}", "phase", phase.when - phase.seconds, phase.when, {})
 
 
-def _first_thread(found: Observed) -> int | None:
+def _first_thread(happened: Spans) -> int | None:
     """The thread of the first thing that happened; the tracks of others say their name."""
-    happened = [*(made.event for made in found.plans), *(run.event for run in found.runs)]
-    return min(happened, key=lambda event: event.when).thread if happened else None
+    both = [*happened.plans, *(run.event for run in happened.runs)]
+    return min(both, key=lambda event: event.when).thread if both else None
 
 
 def _details(run: StepRun) -> dict[str, object]:
@@ -151,12 +152,12 @@ def _details(run: StepRun) -> dict[str, object]:
         details["bytes"] = run.nbytes
     if run.operations is not None:
         details["operations"] = run.operations
-    if run.simulated is not None:
-        details["predicted microseconds on the array"] = run.simulated.seconds * 1e6
+    if run.event.simulated is not None:
+        details["predicted microseconds on the array"] = run.event.simulated.seconds * 1e6
     return details
 
 
-def _simulated_slices(found: Observed) -> Iterator[_Slice]:
+def _simulated_slices(happened: Spans) -> Iterator[_Slice]:
     """What tiles did, at the pace of the array. A launch begins when it did, or after the one before it.
 
     Columns have every launch. What is below them is the same whenever a design runs, and drawn once: it may be
@@ -164,8 +165,8 @@ def _simulated_slices(found: Observed) -> Iterator[_Slice]:
     """
     free: dict[str, float] = {}
     drawn: set[tuple[str, int]] = set()
-    for run in found.runs:
-        timeline = run.simulated.timeline if run.simulated is not None else None
+    for run in happened.runs:
+        timeline = run.event.simulated.timeline if run.event.simulated is not None else None
         if not isinstance(timeline, Timeline):
             continue
         device = run.event.device

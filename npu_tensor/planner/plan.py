@@ -103,18 +103,23 @@ class Plan:
         lines = {item: found.line for item, found in recorded} if events.listeners else {}
         for number, ((step, dying), placed) in enumerate(zip(self.steps, self.placed, strict=True)):
             start = time.perf_counter()
-            step(values)
-            for device in self.asynchronous:
-                device.synchronize()  # so that the time is that of this step
+            with events.collect_parts() as parts:
+                step(values)
+                for device in self.asynchronous:
+                    device.synchronize()  # so that the time is that of this step
             end = time.perf_counter()
             seconds = self.timings.seconds[number] = end - start
             task = placed.task
             if events.listeners:
                 out = ", ".join(f"{o.dtype.short}{list(o.layout.shape)}" for o in task.outputs)
                 where = tuple(dict.fromkeys(lines[item] for item in task.items if lines.get(item)))
-                # With the exact end: what was done before or in this step is told apart by time.
+                phases, simulated = parts.of(events.Phase), next(iter(parts.of(events.KernelSimulated)), None)
                 uri = placed.kernel.device
-                events.emit(events.KernelRan(task.name, uri, out, seconds, self, number, where, when=end))
+                events.emit(
+                    events.KernelRan(
+                        task.name, uri, out, seconds, self, number, where, phases, simulated, when=end
+                    )
+                )
             for item in dying:
                 values[item] = None
         if events.listeners:

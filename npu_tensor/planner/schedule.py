@@ -88,11 +88,13 @@ def plan(found: Capture, chosen: Selection | None = None, lasting: frozenset[int
     with selection.lock:
         ready = plans.get(signature)
         if ready is None or ready.outdated:
-            ready = _bound(draft, chosen, ended)
+            with events.collect_parts() as parts:
+                ready = _bound(draft, chosen, ended)
             if events.listeners:
                 now = time.perf_counter()
+                kernels = parts.of(events.KernelBuilt)
                 events.emit(
-                    events.PlanBuilt(len(found.nodes), len(ready.steps), now - start, ready, now - drafted)
+                    events.PlanBuilt(len(found.nodes), len(ready.steps), now - start, ready, now - drafted, kernels)
                 )
             while len(plans) >= MAX_PLANS and signature not in plans:
                 plans.pop(next(iter(plans)))
@@ -286,7 +288,7 @@ def _place(
                 answer = Refusal(str(error), pending=isinstance(error, BuildError) and error.pending)
             else:
                 if events.listeners:
-                    events.emit(events.KernelBuilt(task.name, device.uri, time.perf_counter() - start))
+                    events.emit_part(events.KernelBuilt(task.name, device.uri, time.perf_counter() - start))
                 return Placed(task, answer, step, tuple(refusals))
         refusals.append(answer)
         if events.listeners and not answer.by_cost:

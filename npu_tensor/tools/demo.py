@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor.observe.explanation import Explanation, renamed, with_device_names
+from npu_tensor.observe.explanation import Explanation
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
 __all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
@@ -39,7 +39,7 @@ class Digits(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One dtype's outcome on the device that was asked for. Times are seconds of host time from recording to values.
+    """One dtype's outcome on a device. Times are seconds of host time from recording to values.
 
     On a simulated device that is the time of the simulation, not of the device.
     """
@@ -81,17 +81,11 @@ def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:
     """Classify the held-out images with weights and activations in `dtype`, once and `HOT_RUNS` times more.
 
     The first time includes planning and compiling. The conversion to `dtype` comes before it, as in loading a
-    model. NPUs emulate float32 unless the URI says otherwise; the result and errors call them what `device` does.
-    Raises DeviceError if there is no such device.
+    model. NPUs emulate float32 unless the URI says otherwise. Raises DeviceError if there is no such device.
     """
-    used = emulating(device)
-    names = dict(zip(split_uris(used), split_uris(device), strict=True))
-    try:
-        with nt.default_device(used):
-            result = _run(digits, dtype, device)
-    except nt.DeviceError as error:
-        raise nt.DeviceError(renamed(str(error), names), error.code) from None
-    return result._replace(explanation=with_device_names(result.explanation, names))
+    device = emulating(device)
+    with nt.default_device(device):
+        return _run(digits, dtype, device)
 
 
 def _run(digits: Digits, dtype: str, device: str) -> Result:

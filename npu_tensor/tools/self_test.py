@@ -44,7 +44,7 @@ from npu_tensor.runtime.store.ready_kernels import no_kernels
 from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
 from npu_tensor.tools.report import machine_information, single_uri
 
-__all__ = ["FAMILIES", "HEADINGS", "Report", "Row", "case_names", "run_cases", "selftest"]
+__all__ = ["FAMILIES", "HEADINGS", "CaseRow", "Report", "case_names", "run_cases", "selftest"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,7 +58,7 @@ LEVELS: Final = 64
 HEADINGS: Final = ("family", "case", "op", "dtype", "shapes", "result", "NMSE", "time", "predicted", "reason")
 
 
-class Row(NamedTuple):
+class CaseRow(NamedTuple):
     """One kernel on the device.
 
     case: of its family, as in `npu_tensor.ggml_hsa.representative`. op: what is computed. dtype: short name. shapes:
@@ -98,7 +98,7 @@ class Report:
 
     device: str
     machine: Mapping[str, str]
-    rows: tuple[Row, ...]
+    rows: tuple[CaseRow, ...]
 
     @property
     def ok(self) -> bool:
@@ -160,7 +160,7 @@ def case_names(
     return names
 
 
-def run_cases(uri: str, names: Iterable[str]) -> Iterator[Row]:
+def run_cases(uri: str, names: Iterable[str]) -> Iterator[CaseRow]:
     """The outcome of each of `case_names`, as they end. Raises as `selftest` does."""
     asked, wanted = single_uri(uri), set(names)
     target = _target(_opened(asked.text))
@@ -210,11 +210,11 @@ def _prepare(devices: Sequence[Device], answers: Sequence[Kernel | Refusal]) -> 
     finish_builds()
 
 
-def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
+def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> CaseRow:
     family, case, dtype = entry.exported_name.split("-")
     inputs = " ".join(map(str, entry.input_tensors))
     shapes = f"{inputs} -> {entry.output_tensor}"
-    row = Row(family, case, entry.planned.task.name, dtype, shapes, "refused", None, None, None, answer.reason)
+    row = CaseRow(family, case, entry.planned.task.name, dtype, shapes, "refused", None, None, None, answer.reason)
     if isinstance(answer, Refusal):
         return row
     row = row._replace(predicted=answer.cost.expense.seconds)
@@ -238,7 +238,7 @@ def _row(device: Device, entry: Entry, answer: Kernel | Refusal) -> Row:
     return done
 
 
-def _compared(device: Device, entry: Entry, kernel: Kernel, row: Row) -> Row:
+def _compared(device: Device, entry: Entry, kernel: Kernel, row: CaseRow) -> CaseRow:
     task, offer = entry.planned.task, _offer(device, entry)
     right = ReferenceKernel(task, ReferenceDevice(allocator())).bind()
     sets = [_operands(entry, offer, number) for number in range(2)]

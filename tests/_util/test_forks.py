@@ -39,7 +39,7 @@ from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store import upkeep as store_upkeep
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
-from npu_tensor.runtime.xrt import bindings, engine, engines
+from npu_tensor.runtime.xrt import bindings, engines, npu_engine
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
@@ -146,7 +146,7 @@ def no_npu(directory: Path) -> Case:
         with suppress(DeviceError):
             engines.engine_of(0, "aie2p", "npu:0", memory.Allocator())
 
-    return Case((engine.lock,), use)
+    return Case((npu_engine.lock,), use)
 
 
 def no_pyxrt(directory: Path) -> Case:

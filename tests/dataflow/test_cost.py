@@ -18,11 +18,10 @@ from npu_tensor.dataflow.cost import (
     count,
     host_bytes,
     predict,
-    uses_dma,
 )
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 
 SOURCE = Source(
     "cost",
@@ -210,6 +209,6 @@ def fifo(consumer: Tile, **arguments: Any) -> ObjectFifo:
 
 
 def test_only_neighbouring_cores_share_memory() -> None:
-    assert not any(uses_dma(fifo(tile)) for tile in (Tile(0, 3), Tile(2, 3), Tile(1, 2), Tile(1, 4)))
-    assert all(uses_dma(fifo(tile)) for tile in (Tile(2, 4), Tile(1, 5), Tile(3, 3), Tile(1, 1)))
-    assert uses_dma(fifo(Tile(1, 4), dims_to_stream=((8, 1),)))
+    assert all(fifo(tile).shared_memory for tile in (Tile(0, 3), Tile(2, 3), Tile(1, 2), Tile(1, 4)))
+    assert not any(fifo(tile).shared_memory for tile in (Tile(2, 4), Tile(1, 5), Tile(3, 3), Tile(1, 1)))
+    assert not fifo(Tile(1, 4), dims_to_stream=((8, 1),)).shared_memory

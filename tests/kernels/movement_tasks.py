@@ -14,7 +14,7 @@ from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.npu.packing import pack, unpack
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Input, Output, Task
 

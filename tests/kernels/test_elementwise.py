@@ -25,14 +25,14 @@ from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Call, Design, Loop, Source, Statement
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.graph.nodes import capture
-from npu_tensor.kernels.elementwise import family as elementwise
+from npu_tensor.kernels import elementwise
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, Output, Refusal, Task
 from npu_tensor.tensor import RECORDERS, Tensor

@@ -20,15 +20,15 @@ from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.nodes import capture
-from npu_tensor.kernels.gemm import family as gemm
-from npu_tensor.kernels.gemm.design import Batch, design
+from npu_tensor.kernels import gemm
+from npu_tensor.kernels.gemm.design import MatrixBatch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
-from npu_tensor.kernels.gemm.tiles import BLOCKS, Problem, Tiling, search
+from npu_tensor.kernels.gemm.tiles import GemmProblem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Fusion, Refusal, Task
 
@@ -105,9 +105,7 @@ def nmse(found: Array, expected: Array) -> float:
 # --- through claim
 
 
-@pytest.mark.parametrize(
-    ("arch", "columns"), [("aie2", 1), ("aie2", 3), ("aie2", 4), ("aie2p", 2), ("aie2p", 5)]
-)
+@pytest.mark.parametrize(("arch", "columns"), [("aie2", 1), ("aie2", 3), ("aie2", 4), ("aie2p", 2), ("aie2p", 5)])
 def test_products_on_any_number_of_columns(arch: str, columns: int) -> None:
     a, weights = normal(130, 300), normal(199, 300)
     found = simulate(nt.linear(a, weights), [a, weights], target(arch, columns))
@@ -275,7 +273,7 @@ def test_what_is_refused() -> None:
 # --- designs with given tiles: one compilation serves many extents
 
 
-def product(problem: Problem, tiling: Tiling, a: Array, b: Array, made: Design | None = None) -> Array:
+def product(problem: GemmProblem, tiling: Tiling, a: Array, b: Array, made: Design | None = None) -> Array:
     """A matrix product by a design, with operands padded here. b: as it is stored."""
     made = made or design(problem, tiling, PLAIN_INT if problem.operand.startswith("int") else PLAIN)
     assert check(made) == []
@@ -289,7 +287,7 @@ def product(problem: Problem, tiling: Tiling, a: Array, b: Array, made: Design |
     return result.view(problem.result).reshape(m, n)[: problem.m, : problem.n]
 
 
-def operands(problem: Problem) -> tuple[Array, Array]:
+def operands(problem: GemmProblem) -> tuple[Array, Array]:
     random = np.random.default_rng(problem.m)
     a, b = random.standard_normal((problem.m, problem.k)), random.standard_normal((problem.k, problem.n))
     return a.astype(problem.operand), np.ascontiguousarray((b.T if problem.transposed else b).astype(problem.operand))
@@ -306,14 +304,14 @@ def test_extents_around_those_of_the_tiles(arch: Arch, tiling: Tiling, transpose
     extents = [(1, 1, 1), (tiling.m - 1, tiling.n + 1, tiling.k), (rows, columns, gathered)]
     extents += [(rows + 1, columns - 1, gathered + 1), (2 * rows - 3, 2 * columns, 3 * gathered - 1)]
     for m, n, k in extents:
-        problem = Problem(arch, tiling.columns, "bfloat16", "float32", m, n, k, transposed=transposed)
+        problem = GemmProblem(arch, tiling.columns, "bfloat16", "float32", m, n, k, transposed=transposed)
         a, b = operands(problem)
         expected = a.astype(np.float64) @ (b.T if transposed else b).astype(np.float64)
         assert nmse(product(problem, tiling, a, b), expected) <= 1e-12
 
 
 def test_a_run_leaves_nothing_for_the_next() -> None:
-    problem, tiling = Problem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
+    problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
     loaded = SIMULATED["aie2"].load(design(problem, tiling, PLAIN))
     results = []
     for _ in range(3):
@@ -325,7 +323,7 @@ def test_a_run_leaves_nothing_for_the_next() -> None:
 
 def test_forgetting_the_rounding_mode_shows() -> None:
     """Cores truncate unless told otherwise; the reference tells."""
-    problem, tiling = Problem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
+    problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
     a, b = operands(problem)
     once = (a.astype(np.float32) @ b.astype(np.float32).T).astype(ml_dtypes.bfloat16)
     right = design(problem, tiling, PLAIN)
@@ -354,14 +352,14 @@ extent = st.one_of(st.integers(1, 80), st.integers(1, 5000))
 
 
 @st.composite
-def products(draw: st.DrawFn) -> Problem:
+def products(draw: st.DrawFn) -> GemmProblem:
     arch: Arch = draw(st.sampled_from([array.arch for array in ARRAYS.values()]))
     operand, result = draw(
         st.sampled_from(
             [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("int8", "int32"), ("int8", "int8"), ("int16", "int32")]
         )
     )
-    return Problem(
+    return GemmProblem(
         arch,
         draw(st.integers(1, ARRAYS[arch].columns)),
         operand,
@@ -375,7 +373,7 @@ def products(draw: st.DrawFn) -> Problem:
     )
 
 
-def epilogue(problem: Problem) -> Epilogue:
+def epilogue(problem: GemmProblem) -> Epilogue:
     """The sum of everything."""
     kind = "int32" if problem.operand.startswith("int") else "float"
     vectors = [f"row{i} + across" for i in range(problem.row_operands)]
@@ -388,11 +386,11 @@ def epilogue(problem: Problem) -> Epilogue:
 
 @settings(max_examples=60, deadline=None)
 @given(products())
-@example(Problem("aie2", 2, "bfloat16", "float32", 385, 4993, 1))  # two cores of a column share a memtile
-def test_every_tiling_found_makes_a_design_within_all_limits(problem: Problem) -> None:
+@example(GemmProblem("aie2", 2, "bfloat16", "float32", 385, 4993, 1))  # two cores of a column share a memtile
+def test_every_tiling_found_makes_a_design_within_all_limits(problem: GemmProblem) -> None:
     tiling = search(problem)
     assert tiling is not None
-    made = design(problem, tiling, epilogue(problem), Batch())
+    made = design(problem, tiling, epilogue(problem), MatrixBatch())
     assert check(made) == []
     m, n, k = tiling.padded(problem)
     assert m >= problem.m
@@ -403,7 +401,7 @@ def test_every_tiling_found_makes_a_design_within_all_limits(problem: Problem) -
 
 @settings(max_examples=5, deadline=None)
 @given(products(), st.integers(0, 2**31))
-def test_what_is_claimed_runs(problem: Problem, seed: int) -> None:
+def test_what_is_claimed_runs(problem: GemmProblem, seed: int) -> None:
     """Down to small extents, for the sake of time."""
     m, n, k = (1 + extent % 97 for extent in (problem.m, problem.n, problem.k))
     whole = problem.operand.startswith("int")
@@ -428,11 +426,11 @@ def test_what_is_claimed_runs(problem: Problem, seed: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(products(), st.data())
-def test_no_other_tiling_is_much_faster(problem: Problem, data: st.DataObject) -> None:
+def test_no_other_tiling_is_much_faster(problem: GemmProblem, data: st.DataObject) -> None:
     """The search estimates what the cost model makes of the design."""
     best = search(problem)
     assert best is not None
-    r, s, t, rows, columns = BLOCKS[problem.arch][problem.operand]
+    r, s, t, rows, columns = ARRAYS[problem.arch].blocks[problem.operand]
     other = Tiling(
         best.rows,
         best.columns,
@@ -462,7 +460,7 @@ def test_predicted_throughput_at_4096(arch: Arch, operand: str, result: str, ter
     n = 4096
     array = ARRAYS[arch]
     assert array.ddr_bytes_per_second == {"aie2": 15e9, "aie2p": 50e9}[arch]
-    problem = Problem(arch, array.columns, operand, result, n, n, n)
+    problem = GemmProblem(arch, array.columns, operand, result, n, n, n)
     tiling = search(problem)
     assert tiling is not None
     made = design(problem, tiling, PLAIN)

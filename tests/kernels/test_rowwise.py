@@ -19,8 +19,8 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.graph.nodes import capture
+from npu_tensor.kernels import rowwise
 from npu_tensor.kernels.offer import Target
-from npu_tensor.kernels.rowwise import family as rowwise
 from npu_tensor.planner import selection
 from npu_tensor.planner.fuse import cut
 from npu_tensor.task import Fusion, Refusal, Task
@@ -51,7 +51,7 @@ def on_array(uri: str, function: Callable[..., nt.Tensor], *operands: Array) -> 
     simulated: list[events.Event] = []
 
     def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelSimulated):
+        if isinstance(event, events.KernelRan) and event.simulated:
             simulated.append(event)
 
     with nt.default_device(uri), events.listen(note):

@@ -59,7 +59,7 @@ def told() -> list[events.Event]:
     t.plan(plan, 0.004, 0.003, {})
     t.ran("add", 0.001, plan, 0)
     t.simulated(0.5)
-    t.ran("mul", 2.0, plan, 1, device="sim:npu2")
+    t.ran("mul", 2.0, plan, 1, device="sim:npu2", after=0.0)
     return t.events
 
 

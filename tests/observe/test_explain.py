@@ -177,7 +177,7 @@ def stand_in(device: str, seconds: float, context: object = None, moves: tuple[M
 def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
     contexts = random.Random(seed).choices("abc", k=seed % 6 + 1)
     placed = [stand_in("npu", 0.0, context) for context in contexts]
-    (total,) = Explanation(work=Work(placed=placed, timings=Timings([None] * len(placed)))).totals
+    (total,) = Explanation(work=Work(placed=placed, timings=[Timings([None] * len(placed))])).totals
     jobs = [Job((), (), (Answer(0.0, context), Answer(0.0))) for context in contexts]
     assert total.switches == weight(jobs, (1.0,), [0] * len(jobs), range(len(jobs)))
 
@@ -267,7 +267,7 @@ def small() -> Explanation:
         edges=((2, 4), (4, 5), (5, 6)),
         members=((0, 1), (3,)),
         placed=(stand_in("sim:npu2", 3.5e-4, "x", (copy, copy)), stand_in("cpu", 6.4e-6)),
-        timings=Timings([None, 1.25e-4]),
+        timings=[Timings([None, 1.25e-4])],
         switching={"sim:npu2": 2.6e-3},
     )
     return Explanation(rows, work)

@@ -16,8 +16,8 @@ from told import Teller, made
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe import profiling
-from npu_tensor.observe.profiling import Profile, Row, Table, profile
-from npu_tensor.observe.spans import observed
+from npu_tensor.observe.profiling import Profile, ProfileRow, Table, profile
+from npu_tensor.observe.spans import spans
 from npu_tensor.planner import selection
 from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -33,7 +33,7 @@ def heard(*tellers: Teller) -> Profile:
     return found
 
 
-def only(table: Sequence[Row], name: str, start: str) -> Row:
+def only(table: Sequence[ProfileRow], name: str, start: str) -> ProfileRow:
     (row,) = (row for row in table if (row.name, row.start) == (name, start))
     return row
 
@@ -223,7 +223,7 @@ def test_events_are_put_together_once_however_often_they_are_shown() -> None:
     t = Teller()
     t.ran("add", 1.0)
     found = heard(t)
-    with mock.patch.object(profiling, "observed", side_effect=observed) as put_together:
+    with mock.patch.object(profiling, "spans", side_effect=spans) as put_together:
         assert "in 1 run<" in f"{found}{found._repr_html_()}"
         assert put_together.call_count == 1
         found.hear(t.events[0])
@@ -322,10 +322,10 @@ def test_a_simulated_npu_has_all_phases() -> None:
     for row in rows:
         assert min(row.convert, row.sync, row.dispatch, row.run) > 0
         assert row.predicted is not None
-    for run in observed(p._heard).runs:
-        assert 0.8 < sum(phase.seconds for phase in run.phases) / run.event.seconds <= 1
+    for run in spans(p._heard).runs:
+        assert 0.8 < sum(phase.seconds for phase in run.event.phases) / run.event.seconds <= 1
     for each, recorded in ((p, [True, True]), (without, [False])):
-        counted = [run.simulated for run in observed(each._heard).runs]
+        counted = [run.event.simulated for run in spans(each._heard).runs]
         assert [event is not None and event.timeline is not None for event in counted] == recorded
 
 
@@ -343,6 +343,6 @@ def test_waiting_for_other_threads_is_part_of_the_dispatch() -> None:
                 other.start()
                 time.sleep(0.1)  # All the more of it, the more likely it is that the other thread waits by now.
             other.join()
-    (run,) = observed(p._heard).runs
-    assert run.phase("dispatch") > 0.5 * run.event.seconds
-    assert sum(phase.seconds for phase in run.phases) > 0.8 * run.event.seconds
+    (event,) = (run.event for run in spans(p._heard).runs)
+    assert event.phase("dispatch") > 0.5 * event.seconds
+    assert sum(phase.seconds for phase in event.phases) > 0.8 * event.seconds

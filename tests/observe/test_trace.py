@@ -16,7 +16,7 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.observe.profiling import profile
-from npu_tensor.observe.spans import observed
+from npu_tensor.observe.spans import spans
 from npu_tensor.observe.trace_file import trace_events
 from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.timeline import Span, Timeline
@@ -81,7 +81,7 @@ def times(own: Iterable[Entry]) -> list[tuple[str, float, float]]:
 
 
 def traced(*tellers: Teller, threads: Mapping[int, str] | None = None) -> dict[str, dict[str, list[Entry]]]:
-    found = observed(event for teller in tellers for event in teller.events)
+    found = spans(event for teller in tellers for event in teller.events)
     entries = trace_events(found, threads or {}, origin=100.0)
     return checked(json.loads(json.dumps(entries)))
 
@@ -130,8 +130,7 @@ def test_slices_that_overlap_by_a_rounding_are_put_in_order() -> None:
     t = Teller()
     t.phase("convert", 2e-6)
     t.events.append(events.Phase("run", "npu", 3.01e-6, when=t.now + 3e-6, thread=1))
-    t.pass_by(4e-6)
-    t.events.append(events.KernelRan("add", "npu", "", 6e-6, when=t.now, thread=1))
+    t.ran("add", 6e-6, device="npu", after=4e-6)
     t.events.append(events.KernelRan("mul", "npu", "", 1.01e-6, when=t.now + 1e-6, thread=1))
     slices = times(traced(t)["npu_tensor"]["npu"])
     assert slices == [("add", 0, 6), ("convert", 0, 2), ("run", 2, 3), ("mul", 6, 1)]
@@ -192,7 +191,7 @@ def test_a_profile_of_a_simulated_npu_has_a_track_per_column(tmp_path: Path) -> 
     for column in (0, 1):
         (core, *_) = (own for name, own in tracks.items() if name.startswith(f"column {column}: core 2 core"))
         assert {entry["cat"] for entry in core} == {"compute", "wait"}
-    launches = [run for run in observed(p._heard).runs if run.simulated is not None]
+    launches = [run for run in spans(p._heard).runs if run.event.simulated is not None]
     assert len(launches) >= 5
     for column in (0, 1):
         assert len(tracks[f"column {column}"]) == len(launches)

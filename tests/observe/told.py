@@ -27,10 +27,11 @@ class Teller:
         """Plan, and in the last of these seconds bind the kernels, on the CPU."""
         steps = len(plan.placed)  # type: ignore[attr-defined]
         self.now += seconds - sum(kernels.values())
+        built = []
         for name, taken in kernels.items():
             self.now += taken
-            self._tell(events.KernelBuilt, name, "cpu", taken)
-        self._tell(events.PlanBuilt, 2 * steps, steps, seconds, plan, compile_seconds)
+            built.append(events.KernelBuilt(name, "cpu", taken, when=self.now, thread=self.thread))
+        self._tell(events.PlanBuilt, 2 * steps, steps, seconds, plan, compile_seconds, tuple(built))
 
     def phase(self, name: Literal["convert", "sync", "dispatch", "run"], seconds: float, device: str = "npu") -> None:
         self.now += seconds
@@ -50,9 +51,14 @@ class Teller:
         lines: tuple[str, ...] = (),
         after: float | None = None,
     ) -> None:
-        """after: seconds from now on; without it the whole run."""
+        """after: seconds from now on; without it the whole run. Phases since its start are its own."""
         self.now += seconds if after is None else after
-        self._tell(events.KernelRan, kernel, device, "f32[8]", seconds, plan, step, lines)
+        own = [isinstance(event, events.Part) and event.when > self.now - seconds for event in self.events]
+        parts = events.Parts(event for event, part in zip(self.events, own, strict=True) if part)  # type: ignore[misc]
+        self.events = [event for event, part in zip(self.events, own, strict=True) if not part]
+        simulated = next(iter(parts.of(events.KernelSimulated)), None)
+        phases = parts.of(events.Phase)
+        self._tell(events.KernelRan, kernel, device, "f32[8]", seconds, plan, step, lines, phases, simulated)
 
     def plan_ran(self, seconds: float, plan: object = None) -> None:
         self._tell(events.PlanRan, seconds, plan)

@@ -4,9 +4,10 @@ import ast
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
+import networkx
 import pytest
 
 import npu_tensor
@@ -54,7 +55,37 @@ TO_BE_MENDED = {
 }
 """Imports that go up, by module: none may be added."""
 
+RUNTIME_LAYERS = (
+    ("dlpack", "memory"),
+    ("build.headers", "build.process", "build.progress", "devices.shared_libraries", "devices.system"),
+    ("store",),
+    ("rates",),
+    ("reference",),
+    ("build",),
+    ("npu",),
+    ("cpu",),
+    ("devices.device_uri", "devices.logical", "xrt.bindings"),
+    ("devices.detect", "devices.discovery"),
+    ("sim", "xrt"),
+    ("devices",),
+)
+"""The same for the folders of `runtime` and for modules of them that stand lower than the rest. A module may import
+from its own layer and from lower ones."""
+
+RUNTIME_TO_BE_MENDED = {"npu_tensor.runtime.store.builtin": "npu_tensor.runtime.build.iron"}
+CIRCLES_TO_BE_MENDED = [
+    {
+        "npu_tensor.runtime.cpu.bind_loop",
+        "npu_tensor.runtime.cpu.cpu_device",
+        "npu_tensor.runtime.cpu.kernels",
+    },
+]
+"""Modules that import each other, late imports included: none may be added."""
+
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+FOLDERS = {f"npu_tensor.{name}" for name in RANK}
+RUNTIME_RANK = {f"npu_tensor.runtime.{name}": rank for rank, names in enumerate(RUNTIME_LAYERS) for name in names}
 
 ALLOWED_AT_IMPORT = {"npu_tensor", "numpy", "networkx", "ml_dtypes", "llvmlite"}
 DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs", "filelock")
@@ -71,8 +102,13 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_modules(source: str, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
-    """(line, module of npu_tensor) for every import in `source`, also those inside functions."""
+def imported_modules(
+    source: str, module: str, is_package: bool, modules: Container[str] = FOLDERS
+) -> Iterator[tuple[int, str]]:
+    """(line, module of npu_tensor) for every import in `source`, also those inside functions.
+
+    modules: names that mean a module where they are imported from a package.
+    """
     package = module if is_package else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -83,10 +119,8 @@ def imported_modules(source: str, module: str, is_package: bool) -> Iterator[tup
                 anchor = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*anchor, *([base] if base else [])])
             # `from npu_tensor import spec` means a module, `from npu_tensor import Tensor` a public name.
-            names = [
-                f"{base}.{alias.name}" if base == "npu_tensor" and alias.name in RANK else base
-                for alias in node.names
-            ]
+            names = [f"{base}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else base for name in names]
         else:
             continue
         yield from ((node.lineno, name) for name in names if name.split(".")[0] == "npu_tensor")
@@ -101,6 +135,26 @@ def violations(source: str, module: str, is_package: bool = False) -> list[str]:
     ]
 
 
+def runtime_rank(module: str) -> int | None:
+    """The layer of a module of `runtime`: its own, else that of its folder."""
+    return RUNTIME_RANK.get(module, RUNTIME_RANK.get(module.rpartition(".")[0]))
+
+
+def runtime_violations(source: str, module: str) -> list[str]:
+    """The imports from higher layers of `runtime`."""
+    own = runtime_rank(module)
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported_modules(source, module, is_package=False)
+        if own is not None and (runtime_rank(name) or 0) > own and RUNTIME_TO_BE_MENDED.get(module) != name
+    ]
+
+
+def circles(imports: "networkx.DiGraph[str]") -> list[set[str]]:
+    """Modules that import each other, in one step or several."""
+    return [modules for modules in networkx.strongly_connected_components(imports) if len(modules) > 1]
+
+
 def test_every_module_has_a_layer_and_every_layer_exists() -> None:
     # Stubs (.pyi) count as modules: _methods exists for type checkers only.
     found = {top_level_name(module_name(path)) for path in SOURCES}
@@ -110,6 +164,41 @@ def test_every_module_has_a_layer_and_every_layer_exists() -> None:
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.suffix == ".py"], ids=module_name)
 def test_imports_go_down(path: Path) -> None:
     assert violations(path.read_text("utf-8"), module_name(path), path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "runtime").glob("**/*.py")), ids=module_name)
+def test_imports_within_the_runtime_go_down(path: Path) -> None:
+    module = module_name(path)
+    assert runtime_rank(module) is not None or path.name == "__init__.py"
+    assert runtime_violations(path.read_text("utf-8"), module) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = {module_name(path): path for path in SOURCES if path.suffix == ".py"}
+    imports = networkx.DiGraph(
+        (module, name)
+        for module, path in modules.items()
+        for _, name in imported_modules(path.read_text("utf-8"), module, path.name == "__init__.py", modules)
+        if name != module
+    )
+    found = circles(imports)
+    assert [circle for circle in found if circle not in CIRCLES_TO_BE_MENDED] == []
+    assert circles(networkx.DiGraph([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])) == [{"a", "b", "c"}]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "allowed"),
+    [
+        ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.store.requests import folder", True),
+        ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.npu import agreement", True),
+        ("npu_tensor.runtime.xrt.engine", "from npu_tensor.runtime.devices.discovery import select", True),
+        ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.xrt.engine import Engine", False),
+        ("npu_tensor.runtime.sim.simulated_array", "def late():\n    from npu_tensor.runtime.devices.backends import x", False),
+        ("npu_tensor.runtime.memory", "from npu_tensor.runtime.rates import npu_rates", False),
+    ],
+)
+def test_the_check_of_the_runtime(module: str, source: str, allowed: bool) -> None:
+    assert (runtime_violations(source, module) == []) is allowed
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.tools import self_test
 from npu_tensor.tools.report import machine_information
-from npu_tensor.tools.self_test import FAMILIES, HEADINGS, Report, Row, case_names, selftest
+from npu_tensor.tools.self_test import FAMILIES, HEADINGS, CaseRow, Report, case_names, selftest
 
 
 def test_all_cases_and_the_quick_ones() -> None:
@@ -227,9 +227,9 @@ def test_what_fails_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_report_as_text_and_as_json() -> None:
     rows = (
-        Row("gemm", "batch", "contract", "bf16", "a -> b", "pass", 1.5e-7, 2e-4, 1e-4, "by the book"),
-        Row("gemm", "padded", "contract", "f32", "a -> b", "wrong", float("inf"), 3e-3, 1e-4, "2 of 3\nare wrong"),
-        Row("rope", "yarn", "rotate", "f16", "a -> b", "refused", None, None, None, "no"),
+        CaseRow("gemm", "batch", "contract", "bf16", "a -> b", "pass", 1.5e-7, 2e-4, 1e-4, "by the book"),
+        CaseRow("gemm", "padded", "contract", "f32", "a -> b", "wrong", float("inf"), 3e-3, 1e-4, "2 of 3\nare wrong"),
+        CaseRow("rope", "yarn", "rotate", "f16", "a -> b", "refused", None, None, None, "no"),
     )
     report = Report("npu", {"driver": "1.2"}, rows)
     lines = str(report).splitlines()

@@ -14,21 +14,24 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
 from npu_tensor.dataflow.design import Link, Release, Worker
 
-__all__ = ["balance"]
+__all__ = ["Flow", "balance"]
 
 
 def balance(index: Index) -> Iterator[Violation]:
     """Fills, links, workers and drains agree on the number of objects of every fifo."""
-    return iter(_Flow(index).found())
+    yield from Flow(index).violations
 
 
-class _Flow:
-    """Objects of each fifo and rounds of each worker in one run, as far as they are known."""
+class Flow:
+    """What one run moves: objects of each fifo, and rounds of each worker's body.
+
+    objects: by fifo, with what says so. rounds: by tile, with the fifo that says so. violations: contradictions.
+    """
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.objects: dict[str, tuple[Fraction, str]] = {}  # and what says so
-        self.rounds: dict[Tile, tuple[Fraction, str]] = {}  # and the fifo that says so
+        self.objects: dict[str, tuple[Fraction, str]] = {}
+        self.rounds: dict[Tile, tuple[Fraction, str]] = {}
         self.pending: deque[str] = deque()
         self.violations: dict[Violation, None] = {}
         self.workers: dict[str, list[Worker]] = defaultdict(list)
@@ -45,9 +48,6 @@ class _Flow:
         for link in index.design.links:
             for name in (*link.inputs, *link.outputs):
                 self.links[name].append(link)
-
-    def found(self) -> list[Violation]:
-        """All contradictions."""
         moved: dict[str, int] = defaultdict(int)
         for transfer in self.index.transfers:
             itemsize = self.index.host_buffers[transfer.buffer].type.itemsize
@@ -59,19 +59,15 @@ class _Flow:
                 if (fifo.producer.kind == "shim") == fills:
                     self._transferred(name, nbytes, verb)
             self._spread()
-        return list(self.violations)
 
     def _transferred(self, name: str, nbytes: int, verb: str) -> None:
         object_size = size(self.index.fifos[name].type)
         if nbytes % object_size:
-            self._report(
-                "whole objects",
-                name,
-                nbytes,
-                object_size,
+            message = (
                 f"the {verb} {nbytes} bytes of fifo {name} in a run, no whole number of its objects of {object_size} "
-                "bytes; the rest would be waited for.",
+                "bytes; the rest would be waited for."
             )
+            self._report("whole objects", name, nbytes, object_size, message)
         else:
             self._learn(name, Fraction(nbytes, object_size), f"the {verb}")
 
@@ -86,24 +82,14 @@ class _Flow:
     def _learn(self, name: str, objects: Fraction, source: str) -> None:
         known = self.objects.get(name)
         if objects.denominator > 1:
-            self._report(
-                "whole objects",
-                name,
-                str(objects),
-                1,
-                f"fifo {name}: {source} {objects} objects in every run, which is no whole number.",
-            )
+            message = f"fifo {name}: {source} {objects} objects in every run, which is no whole number."
+            self._report("whole objects", name, str(objects), 1, message)
         elif known is None:
             self.objects[name] = (objects, source)
             self.pending.append(name)
         elif known[0] != objects:
-            self._report(
-                "balance",
-                name,
-                str(objects),
-                str(known[0]),
-                f"fifo {name}: {known[1]} {known[0]} objects in every run, {source} {objects}; they must agree.",
-            )
+            message = f"fifo {name}: {known[1]} {known[0]} objects in every run, {source} {objects}; they must agree."
+            self._report("balance", name, str(objects), str(known[0]), message)
 
     def _through_link(self, name: str, link: Link) -> None:
         objects = self.objects[name][0]
@@ -119,35 +105,24 @@ class _Flow:
         objects, source = self.objects[name]
         released = self.released[worker.tile]
         if not released[name]:
-            self._report(
-                "balance",
-                name,
-                0,
-                str(objects),
-                f"fifo {name}: {source} {objects} objects in every run, {worker.tile} releases none.",
-            )
+            message = f"fifo {name}: {source} {objects} objects in every run, {worker.tile} releases none."
+            self._report("balance", name, 0, str(objects), message)
             return
         rounds = objects / released[name]
         if rounds.denominator > 1:
-            self._report(
-                "balance",
-                str(worker.tile),
-                str(objects),
-                released[name],
+            message = (
                 f"{worker.tile} uses {released[name]} objects of fifo {name} in each round of its body, and {source} "
-                f"{objects} in a run, no whole number of rounds.",
+                f"{objects} in a run, no whole number of rounds."
             )
+            self._report("balance", str(worker.tile), str(objects), released[name], message)
             return
         known = self.rounds.setdefault(worker.tile, (rounds, name))
         if known[0] != rounds:
-            self._report(
-                "balance",
-                str(worker.tile),
-                str(rounds),
-                str(known[0]),
+            message = (
                 f"{worker.tile}: fifo {known[1]} is enough for {known[0]} rounds of its body in a run, "
-                f"fifo {name} for {rounds}; they must agree.",
+                f"fifo {name} for {rounds}; they must agree."
             )
+            self._report("balance", str(worker.tile), str(rounds), str(known[0]), message)
             return
         for other, count in released.items():
             if other not in self.objects:  # else it decides the rounds in its turn, and they are compared

@@ -26,7 +26,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import DTypeError
 
-__all__ = ["Descriptors", "End", "Index", "Pool", "Violation", "dtype_name", "size", "walk"]
+__all__ = ["BufferPool", "Descriptors", "FifoEnd", "Index", "Violation", "dtype_name", "size", "walk"]
 
 
 class Violation(NamedTuple):
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
         return f"{self.rule}: {self.message}"
 
 
-class End(NamedTuple):
+class FifoEnd(NamedTuple):
     """One end of a fifo. direction: as the tile's DMA sees it, "out" for the producer. dims: its walk."""
 
     fifo: ObjectFifo
@@ -55,7 +55,7 @@ class End(NamedTuple):
     dims: Dims
 
 
-class Pool(NamedTuple):
+class BufferPool(NamedTuple):
     """Buffers of a fifo in the memory of a tile, and the locks that guard them."""
 
     tile: Tile
@@ -67,7 +67,7 @@ class Pool(NamedTuple):
 class Descriptors(NamedTuple):
     """Buffer descriptors that the DMA at one end goes through: how many, and the bytes that the longest moves."""
 
-    end: End
+    end: FifoEnd
     number: int
     nbytes: int
 
@@ -109,13 +109,13 @@ class Index:
         self.transfers = [step for step in design.sequence if isinstance(step, Transfer)]
 
     @cached_property
-    def ends(self) -> list[End]:
+    def ends(self) -> list[FifoEnd]:
         """Of all fifos, each producer before its consumers."""
         ends = []
         for fifo in self.design.fifos:
-            ends.append(End(fifo, fifo.producer, "out", fifo.dims_to_stream))
+            ends.append(FifoEnd(fifo, fifo.producer, "out", fifo.dims_to_stream))
             walks = fifo.dims_from_stream or ((),) * len(fifo.consumers)
-            ends += [End(fifo, tile, "in", dims) for tile, dims in zip(fifo.consumers, walks, strict=False)]
+            ends += [FifoEnd(fifo, tile, "in", dims) for tile, dims in zip(fifo.consumers, walks, strict=False)]
         return ends
 
     @cached_property
@@ -129,28 +129,11 @@ class Index:
 
     @cached_property
     def shared(self) -> dict[str, Tile]:
-        """The fifos that need no DMA, and the tile whose memory holds their objects.
-
-        That is so between one producer and one consumer whose cores reach a common memory, unless a DMA has to reorder.
-        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's is taken
-        if both can reach it.
-        """
-        homes = {}
-        for fifo in self.design.fifos:
-            if len(fifo.consumers) != 1 or fifo.dims_to_stream or any(fifo.dims_from_stream):
-                continue
-            producer, consumer = fifo.producer, fifo.consumers[0]
-            if producer.kind != "core" or consumer.kind != "core":
-                continue
-            step = (consumer.column - producer.column, consumer.row - producer.row)
-            if step in ((0, 0), (1, 0), (0, 1), (0, -1)):
-                homes[fifo.name] = producer
-            elif step == (-1, 0):
-                homes[fifo.name] = consumer
-        return homes
+        """The fifos that need no DMA, and the tile whose memory holds their objects."""
+        return {fifo.name: home for fifo in self.design.fifos if (home := fifo.shared_memory) is not None}
 
     @cached_property
-    def channels(self) -> list[End]:
+    def channels(self) -> list[FifoEnd]:
         """The ends that use a DMA channel."""
         return [end for end in self.ends if end.fifo.name not in self.shared]
 
@@ -182,21 +165,21 @@ class Index:
         return source if link.kind == "split" else result
 
     @cached_property
-    def pools(self) -> list[Pool]:
+    def pools(self) -> list[BufferPool]:
         """All buffers of all fifos."""
         pools = []
         for fifo in self.design.fifos:
             home = self.shared.get(fifo.name)
             if home is not None:
-                pools.append(Pool(home, fifo, fifo.depth, 2))
+                pools.append(BufferPool(home, fifo, fifo.depth, 2))
         for end in self.channels:
             if end.tile.kind == "shim":
-                pools.append(Pool(end.tile, end.fifo, 0, 2))
+                pools.append(BufferPool(end.tile, end.fifo, 0, 2))
             elif end.tile.kind == "core":
-                pools.append(Pool(end.tile, end.fifo, self.buffers(end.fifo, end.tile), 2))
+                pools.append(BufferPool(end.tile, end.fifo, self.buffers(end.fifo, end.tile), 2))
         for link in self.design.links:
             stored = self.stored(link)
-            pools.append(Pool(link.tile, stored, stored.depth, 2 * max(len(link.inputs), len(link.outputs))))
+            pools.append(BufferPool(link.tile, stored, stored.depth, 2 * max(len(link.inputs), len(link.outputs))))
         return pools
 
     @cached_property
@@ -210,7 +193,7 @@ class Index:
                 found += [self._link_descriptors(end, link) for link in self.links_at[end.fifo.name, end.tile]]
         return found
 
-    def _link_descriptors(self, end: End, link: Link) -> Descriptors:
+    def _link_descriptors(self, end: FifoEnd, link: Link) -> Descriptors:
         stored = self.stored(link)
         parts: Sequence[str] = link.outputs if link.kind == "split" else link.inputs
         if link.kind == "forward":
@@ -221,20 +204,20 @@ class Index:
         return Descriptors(end, stored.depth, size(end.fifo.type))
 
     @cached_property
-    def by_tile(self) -> dict[Tile, list[End]]:
+    def by_tile(self) -> dict[Tile, list[FifoEnd]]:
         """The ends with a DMA channel at each tile."""
         ends = defaultdict(list)
         for end in self.channels:
             ends[end.tile].append(end)
         return ends
 
-    def shim_end(self, fifo: ObjectFifo) -> End | None:
+    def shim_end(self, fifo: ObjectFifo) -> FifoEnd | None:
         """Where transfers of a fifo happen: its producer's tile if that is a shim, else a consumer's."""
         if fifo.producer.kind == "shim":
-            return End(fifo, fifo.producer, "out", ())
+            return FifoEnd(fifo, fifo.producer, "out", ())
         for tile in fifo.consumers:
             if tile.kind == "shim":
-                return End(fifo, tile, "in", ())
+                return FifoEnd(fifo, tile, "in", ())
         return None
 
     def consumes(self, worker: Worker, name: str) -> bool:

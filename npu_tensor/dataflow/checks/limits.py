@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.array import Arch, TileKind
+from npu_tensor.dataflow.array import TileKind
 
 __all__ = [
     "ALIGNMENT",
@@ -27,7 +27,6 @@ __all__ = [
     "STATIC_SIZE",
     "STREAMS_NORTH",
     "STREAMS_SOUTH",
-    "VECTOR_BYTES",
     "WORD",
     "TileLimits",
 ]
@@ -77,9 +76,6 @@ CORE_RESERVE: Final = 64
 ALIGNMENT: Final = 64
 """Bytes of whose multiples the address of a buffer is one, at most: mlir-aie 1.4 takes the width of the memory's bus or
 of a vector (AIEAssignBuffers), older ones nothing."""
-
-VECTOR_BYTES: Final[Mapping[Arch, int]] = MappingProxyType({"aie2": 32, "aie2p": 64})
-"""Of whose multiples the address of the widest vector must be one (aie_api, ld_st.hpp); one of 16 bytes needs 16."""
 
 PARITY_DESCRIPTORS: Final = 24
 """Descriptors that the even channels of a memtile can use; the odd ones have as many of their own."""

@@ -21,13 +21,10 @@ def sides(index: Index) -> Iterator[Violation]:
     for link in index.design.links:
         inputs, outputs = len(link.inputs), len(link.outputs)
         if min(inputs, outputs) != 1:
-            yield Violation(
-                "link sides",
-                str(link.tile),
-                f"{inputs} to {outputs}",
-                1,
-                f"a link in {link.tile} has {inputs} inputs and {outputs} outputs; one side must be a single fifo.",
+            message = (
+                f"a link in {link.tile} has {inputs} inputs and {outputs} outputs; one side must be a single fifo."
             )
+            yield Violation("link sides", str(link.tile), f"{inputs} to {outputs}", 1, message)
     used = Counter(name for link in index.design.links for name in (*link.inputs, *link.outputs))
     for name, count in used.items():
         if count > 1:
@@ -49,13 +46,8 @@ def ends(index: Index) -> Iterator[Violation]:
 
 def _elsewhere(link: Link, fifo: ObjectFifo, verb: str, tiles: tuple[Tile, ...]) -> Violation:
     places = ", ".join(map(str, tiles))
-    return Violation(
-        "link ends",
-        fifo.name,
-        places,
-        str(link.tile),
-        f"{_name(link)}: fifo {fifo.name} is {verb} at {places}, and must be at {link.tile}.",
-    )
+    message = f"{_name(link)}: fifo {fifo.name} is {verb} at {places}, and must be at {link.tile}."
+    return Violation("link ends", fifo.name, places, str(link.tile), message)
 
 
 def parts(index: Index) -> Iterator[Violation]:
@@ -72,26 +64,16 @@ def dims(index: Index) -> Iterator[Violation]:
     for link in index.design.links:
         fifo = index.fifos[link.inputs[0]]
         if link.kind == "split" and any(fifo.dims_from_stream):
-            yield Violation(
-                "link dims",
-                fifo.name,
-                len(next(filter(None, fifo.dims_from_stream))),
-                0,
-                f"{_name(link)}: fifo {fifo.name} has dims_from_stream, and what is split must come in order.",
-            )
+            message = f"{_name(link)}: fifo {fifo.name} has dims_from_stream, and what is split must come in order."
+            yield Violation("link dims", fifo.name, len(next(filter(None, fifo.dims_from_stream))), 0, message)
 
 
 def _partition(index: Index, link: Link) -> Iterator[Violation]:
     whole = index.fifos[(link.inputs if link.kind == "split" else link.outputs)[0]].type
     names = link.outputs if link.kind == "split" else link.inputs
     if len(link.offsets) != len(names):
-        yield Violation(
-            "link offsets",
-            str(link.tile),
-            len(link.offsets),
-            len(names),
-            f"{_name(link)} has {len(link.offsets)} offsets for {len(names)} parts.",
-        )
+        message = f"{_name(link)} has {len(link.offsets)} offsets for {len(names)} parts."
+        yield Violation("link offsets", str(link.tile), len(link.offsets), len(names), message)
         return
     position = 0
     for name, offset in zip(names, link.offsets, strict=True):
@@ -103,37 +85,24 @@ def _partition(index: Index, link: Link) -> Iterator[Violation]:
             return
         if offset != position:
             what = "leaves a gap" if offset > position else "overlaps"
-            yield Violation(
-                "link offsets",
-                name,
-                offset,
-                position,
-                f"{_name(link)} {what}: the part {name} begins at element {offset} instead of {position}.",
-            )
+            message = f"{_name(link)} {what}: the part {name} begins at element {offset} instead of {position}."
+            yield Violation("link offsets", name, offset, position, message)
             return
         position += part.elements
     if position != whole.elements:
-        yield Violation(
-            "link offsets",
-            str(link.tile),
-            position,
-            whole.elements,
-            f"{_name(link)}: the parts have {position} elements together, the whole {whole.elements}.",
-        )
+        message = f"{_name(link)}: the parts have {position} elements together, the whole {whole.elements}."
+        yield Violation("link offsets", str(link.tile), position, whole.elements, message)
 
 
 def _forward(index: Index, link: Link) -> Iterator[Violation]:
     source, result = index.fifos[link.inputs[0]].type, index.fifos[link.outputs[0]].type
     small, large = sorted((size(source), size(result)))
     if large % small:
-        yield Violation(
-            "link sizes",
-            str(link.tile),
-            large,
-            small,
+        message = (
             f"{_name(link)}: objects of {size(source)} bytes become objects of {size(result)}, and one must divide "
-            "the other.",
+            "the other."
         )
+        yield Violation("link sizes", str(link.tile), large, small, message)
     if any(link.offsets):
         yield Violation(
             "link offsets", str(link.tile), link.offsets[0], 0, f"{_name(link)} has offsets, and a forward has none."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from npu_tensor.dataflow.checks.index import End, Index, Violation
+from npu_tensor.dataflow.checks.index import FifoEnd, Index, Violation
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.design import AccessPattern, HostBuffer, ObjectType
 
@@ -25,7 +25,7 @@ def access_patterns(index: Index) -> Iterator[Violation]:
 class _AccessPattern:
     """A transfer's walk through a host buffer."""
 
-    def __init__(self, end: End, buffer: HostBuffer, pattern: AccessPattern) -> None:
+    def __init__(self, end: FifoEnd, buffer: HostBuffer, pattern: AccessPattern) -> None:
         self.end = end
         self.buffer = buffer
         self.offset, self.sizes, self.strides = pattern
@@ -120,7 +120,7 @@ def static_dims(index: Index) -> Iterator[Violation]:
             yield from _static(index, end)
 
 
-def _static(index: Index, end: End) -> Iterator[Violation]:
+def _static(index: Index, end: FifoEnd) -> Iterator[Violation]:
     fifo, kind, dims = end.fifo, end.tile.kind, end.dims
     limits = LIMITS[kind]
     side = "dims_to_stream" if end.direction == "out" else "dims_from_stream"
@@ -174,7 +174,7 @@ def _static(index: Index, end: End) -> Iterator[Violation]:
         yield violation("stride", innermost_stride, 1, found)
 
 
-def _walked(index: Index, end: End) -> list[ObjectType]:
+def _walked(index: Index, end: FifoEnd) -> list[ObjectType]:
     """What one buffer descriptor at a fifo's end moves: an object, or any of its parts in a split or join.
 
     A forward moves the larger of its two objects on both sides: that is what the memtile holds.

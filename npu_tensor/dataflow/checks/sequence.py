@@ -25,14 +25,11 @@ def groups(index: Index) -> Iterator[Violation]:
     last = {step.group: step for step in index.design.sequence}
     for group, step in last.items():
         if isinstance(step, Transfer):
-            yield Violation(
-                "group",
-                f"group {group}",
-                0,
-                1,
+            message = (
                 f"group {group} is not finished after its transfer of fifo {step.fifo}; "
-                "its buffer descriptors stay taken and nothing waits for it.",
+                "its buffer descriptors stay taken and nothing waits for it."
             )
+            yield Violation("group", f"group {group}", 0, 1, message)
 
 
 def waits(index: Index) -> Iterator[Violation]:
@@ -47,14 +44,11 @@ def waits(index: Index) -> Iterator[Violation]:
         )
     for name, transfer in last.items():
         if not transfer.wait:
-            yield Violation(
-                "wait",
-                name,
-                0,
-                1,
+            message = (
                 f"the last drain of fifo {name} into {transfer.buffer} is not waited for; the run would return before "
-                "it ends.",
+                "it ends."
             )
+            yield Violation("wait", name, 0, 1, message)
 
 
 def descriptors(index: Index) -> Iterator[Violation]:
@@ -71,13 +65,8 @@ def descriptors(index: Index) -> Iterator[Violation]:
             worst[end.tile] = max(worst.get(end.tile, 0), len(taken[end.tile]))
     for tile, count in worst.items():
         if count > limit:
-            yield Violation(
-                "sequence descriptors",
-                str(tile),
-                count,
-                limit,
-                f"{tile} has {count} transfers in unfinished groups, and can have {limit}; finish groups sooner.",
-            )
+            message = f"{tile} has {count} transfers in unfinished groups, and can have {limit}; finish groups sooner."
+            yield Violation("sequence descriptors", str(tile), count, limit, message)
 
 
 def queues(index: Index) -> Iterator[Violation]:
@@ -88,14 +77,11 @@ def queues(index: Index) -> Iterator[Violation]:
     for name, count in worst.items():
         if count > QUEUE_DEPTH:
             end = index.shim_end(index.fifos[name])
-            yield Violation(
-                "shim queue",
-                name,
-                count,
-                QUEUE_DEPTH,
+            message = (
                 f"{end.tile if end else 'a shim'} gets {count} transfers of fifo {name} without a wait between, and "
-                f"its channel queues {QUEUE_DEPTH}; finish a group with a waiting drain after {QUEUE_DEPTH}.",
+                f"its channel queues {QUEUE_DEPTH}; finish a group with a waiting drain after {QUEUE_DEPTH}."
             )
+            yield Violation("shim queue", name, count, QUEUE_DEPTH, message)
 
 
 def overlaps(index: Index) -> Iterator[Violation]:

@@ -35,13 +35,10 @@ def columns(index: Index) -> Iterator[Violation]:
     """The array has as many columns."""
     design = index.design
     if not 1 <= design.columns <= design.array.columns:
-        yield Violation(
-            "columns",
-            design.name,
-            design.columns,
-            design.array.columns,
-            f"{design.name} uses {design.columns} columns, and {design.array.device} has 1 to {design.array.columns}.",
+        message = (
+            f"{design.name} uses {design.columns} columns, and {design.array.device} has 1 to {design.array.columns}."
         )
+        yield Violation("columns", design.name, design.columns, design.array.columns, message)
 
 
 def symbols(index: Index) -> Iterator[Violation]:
@@ -85,13 +82,8 @@ def names(index: Index) -> Iterator[Violation]:
                     "unique names", name, count, 1, f"{count} {table} of the design are {name!r}; they must differ."
                 )
     if len(design.host_buffers) > HOST_BUFFERS:
-        yield Violation(
-            "host buffers",
-            design.name,
-            len(design.host_buffers),
-            HOST_BUFFERS,
-            f"{design.name} has {len(design.host_buffers)} host buffers, and a kernel takes {HOST_BUFFERS}.",
-        )
+        message = f"{design.name} has {len(design.host_buffers)} host buffers, and a kernel takes {HOST_BUFFERS}."
+        yield Violation("host buffers", design.name, len(design.host_buffers), HOST_BUFFERS, message)
 
 
 def types(index: Index) -> Iterator[Violation]:
@@ -133,26 +125,18 @@ def counts(index: Index) -> Iterator[Violation]:
         yield from positive(f"fifo {fifo.name}", "the depth", fifo.depth)
         entries = len(fifo.dims_from_stream)
         if entries not in (0, len(fifo.consumers)):
-            yield Violation(
-                "dims",
-                fifo.name,
-                entries,
-                len(fifo.consumers),
-                f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers.",
-            )
+            message = f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers."
+            yield Violation("dims", fifo.name, entries, len(fifo.consumers), message)
     for worker in index.design.workers:
         where = str(worker.tile)
         yield from positive(where, "the stack", worker.stack_size)
         for statement, _ in walk(worker.body):
             if isinstance(statement, Loop) and statement.rounds < 2:
                 # mlir-aie's issue 1547: its passes may fail on a nested loop of one round.
-                yield Violation(
-                    "loop",
-                    where,
-                    statement.rounds,
-                    2,
-                    f"{where} has a loop of {statement.rounds} rounds; leave the loop out, it must have 2 or more.",
+                message = (
+                    f"{where} has a loop of {statement.rounds} rounds; leave the loop out, it must have 2 or more."
                 )
+                yield Violation("loop", where, statement.rounds, 2, message)
             elif isinstance(statement, Acquire):
                 yield from positive(where, f"an acquire of {statement.fifo}", statement.objects)
             elif isinstance(statement, Release):
@@ -169,13 +153,10 @@ def places(index: Index) -> Iterator[Violation]:
     placed += [(f"buffer {name}", item.tile, "core") for name, item in index.memory.items()]
     for what, tile, kind in dict.fromkeys(placed):
         if not (0 <= tile.column < design.columns and 0 <= tile.row < rows):
-            yield Violation(
-                "tile",
-                str(tile),
-                str(tile),
-                f"({design.columns - 1},{rows - 1})",
-                f"{what} is at {tile}, and the design has columns 0 to {design.columns - 1} and rows 0 to {rows - 1}.",
+            message = (
+                f"{what} is at {tile}, and the design has columns 0 to {design.columns - 1} and rows 0 to {rows - 1}."
             )
+            yield Violation("tile", str(tile), str(tile), f"({design.columns - 1},{rows - 1})", message)
         elif kind and tile.kind != kind:
             yield Violation("tile", str(tile), tile.kind, kind, f"{what} is at {tile}, and needs a {kind}.")
     for tile, count in Counter(worker.tile for worker in design.workers).items():
@@ -211,13 +192,8 @@ def references(index: Index) -> Iterator[Violation]:
                 yield from known(where, "end of its worker", statement.fifo, worker.fifos)
             if isinstance(statement, Acquire):
                 if statement.number in numbers:
-                    yield Violation(
-                        "unique names",
-                        where,
-                        statement.number,
-                        1,
-                        f"{where} has two acquires of number {statement.number}; they must differ.",
-                    )
+                    message = f"{where} has two acquires of number {statement.number}; they must differ."
+                    yield Violation("unique names", where, statement.number, 1, message)
                 numbers.add(statement.number)
             elif isinstance(statement, Call):
                 yield from known(where, "function", statement.function, index.functions)
@@ -249,22 +225,14 @@ def consumers(index: Index) -> Iterator[Violation]:
             yield Violation("unused end", fifo.name, 0, 1, f"fifo {fifo.name} has no consumer.")
         for tile, count in Counter(ends).items():
             if count > 1:
-                yield Violation(
-                    "fifo ends",
-                    fifo.name,
-                    count,
-                    1,
-                    f"fifo {fifo.name} has {count} ends at {tile}, and a tile can have 1; use a core buffer instead.",
+                message = (
+                    f"fifo {fifo.name} has {count} ends at {tile}, and a tile can have 1; use a core buffer instead."
                 )
+                yield Violation("fifo ends", fifo.name, count, 1, message)
         hosts = sum(tile.kind == "shim" for tile in ends)
         if hosts > 1:
-            yield Violation(
-                "fifo ends",
-                fifo.name,
-                hosts,
-                1,
-                f"fifo {fifo.name} has {hosts} ends in shim tiles, and a transfer can only mean one of them.",
-            )
+            message = f"fifo {fifo.name} has {hosts} ends in shim tiles, and a transfer can only mean one of them."
+            yield Violation("fifo ends", fifo.name, hosts, 1, message)
 
 
 def ends(index: Index) -> Iterator[Violation]:

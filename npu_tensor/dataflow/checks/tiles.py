@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
 from npu_tensor.dataflow.checks.limits import (
     ALIGNMENT,
@@ -17,7 +17,6 @@ from npu_tensor.dataflow.checks.limits import (
     PROGRAM_MEMORY,
     STREAMS_NORTH,
     STREAMS_SOUTH,
-    VECTOR_BYTES,
     WORD,
 )
 from npu_tensor.dataflow.design import Call
@@ -44,14 +43,11 @@ def contents(index: Index) -> Iterator[Violation]:
     """Initial contents fill their buffer."""
     for buffer in index.design.core_buffers:
         if buffer.initial is not None and len(buffer.initial) != size(buffer.type):
-            yield Violation(
-                "initial contents",
-                buffer.name,
-                len(buffer.initial),
-                size(buffer.type),
+            message = (
                 f"buffer {buffer.name} of {buffer.tile} gets {len(buffer.initial)} initial bytes, "
-                f"and holds {size(buffer.type)}.",
+                f"and holds {size(buffer.type)}."
             )
+            yield Violation("initial contents", buffer.name, len(buffer.initial), size(buffer.type), message)
 
 
 def memory(index: Index) -> Iterator[Violation]:
@@ -69,14 +65,11 @@ def memory(index: Index) -> Iterator[Violation]:
         if used > limit:
             largest = sorted(items, key=lambda item: item[1], reverse=True)[:6]
             listed = ", ".join(f"{label} = {nbytes}" for label, nbytes in largest)
-            yield Violation(
-                f"{tile.kind} memory",
-                str(tile),
-                used,
-                limit,
+            message = (
                 f"{tile} needs {used} bytes ({listed}{', ...' if len(items) > 6 else ''}; each rounded up to a "
-                f"multiple of {ALIGNMENT}), and {limit} can be used; use smaller objects or fewer of them.",
+                f"multiple of {ALIGNMENT}), and {limit} can be used; use smaller objects or fewer of them."
             )
+            yield Violation(f"{tile.kind} memory", str(tile), used, limit, message)
 
 
 def alignment(index: Index) -> Iterator[Violation]:
@@ -94,25 +87,21 @@ def alignment(index: Index) -> Iterator[Violation]:
             if block.number and block.name not in index.shared:
                 continue  # `object_sizes` says what a DMA needs.
             following = None if block.number else next(iter(buffers[position:]), None)
-            needed = WORD if following is None else _alignment(following.nbytes, index.design.array.arch)
+            needed = WORD if following is None else _alignment(following.nbytes, index.design.array.vector_bytes)
             if block.nbytes % needed:
                 reason = "the memory has whole words"
                 if following is not None and needed > WORD:
                     reason = f"{following.name} begins where it ends, and vectors may be loaded from there"
-                yield Violation(
-                    "alignment",
-                    str(tile),
-                    block.nbytes,
-                    needed,
+                message = (
                     f"{block.name} of {tile} has {block.nbytes} bytes, and must have a multiple of {needed}: {reason}; "
-                    "pad it.",
+                    "pad it."
                 )
+                yield Violation("alignment", str(tile), block.nbytes, needed, message)
 
 
-def _alignment(nbytes: int, arch: Arch) -> int:
+def _alignment(nbytes: int, widest: int) -> int:
     """Of whose multiples the address of a block must be one for the widest vectors that it can hold."""
-    widths = (VECTOR_BYTES[arch], 32, 16)
-    return next((width for width in widths if nbytes >= width), WORD)
+    return next((width for width in (widest, 32, 16) if nbytes >= width), WORD)
 
 
 class _Block(NamedTuple):
@@ -143,14 +132,11 @@ def program(index: Index) -> Iterator[Violation]:
         functions = sum(index.functions[symbol].program_bytes for symbol in called)
         body = START_BYTES + STATEMENT_BYTES * sum(1 for _ in walk(worker.body))
         if functions + body > PROGRAM_MEMORY:
-            yield Violation(
-                "program memory",
-                str(worker.tile),
-                functions + body,
-                PROGRAM_MEMORY,
+            message = (
                 f"{worker.tile} needs about {functions + body} bytes of program memory ({functions} for its functions "
-                f"and {body} around them), and has {PROGRAM_MEMORY}; call fewer functions or use range_.",
+                f"and {body} around them), and has {PROGRAM_MEMORY}; call fewer functions or use range_."
             )
+            yield Violation("program memory", str(worker.tile), functions + body, PROGRAM_MEMORY, message)
 
 
 def channels(index: Index) -> Iterator[Violation]:
@@ -160,13 +146,8 @@ def channels(index: Index) -> Iterator[Violation]:
         for direction, word in (("in", "input"), ("out", "output")):
             names = [end.fifo.name for end in ends if end.direction == direction]
             if len(names) > limit:
-                yield Violation(
-                    "DMA channels",
-                    str(tile),
-                    len(names),
-                    limit,
-                    f"{tile} needs {len(names)} {word} DMA channels ({', '.join(names)}), and has {limit}.",
-                )
+                message = f"{tile} needs {len(names)} {word} DMA channels ({', '.join(names)}), and has {limit}."
+                yield Violation("DMA channels", str(tile), len(names), limit, message)
 
 
 def streams(index: Index) -> Iterator[Violation]:
@@ -184,14 +165,11 @@ def streams(index: Index) -> Iterator[Violation]:
             limit = each * design.columns
             if found > limit:
                 where = f"from {Tile(0, source)} to {Tile(0, target)}"
-                yield Violation(
-                    "streams",
-                    where,
-                    found,
-                    limit,
+                message = (
                     f"{found} streams lead {where} and between these rows in the other columns, and the switches of "
-                    f"{design.columns} columns have {each} each; join objects in the cores or use more columns.",
+                    f"{design.columns} columns have {each} each; join objects in the cores or use more columns."
                 )
+                yield Violation("streams", where, found, limit, message)
 
 
 def descriptors(index: Index) -> Iterator[Violation]:
@@ -203,13 +181,8 @@ def descriptors(index: Index) -> Iterator[Violation]:
         total, limit = sum(sum(side.values()) for side in sides.values()), LIMITS[tile.kind].descriptors
         if total > limit:
             hint = "acquire fewer objects at once" if tile.kind == "core" else "give the fifos of its links less depth"
-            yield Violation(
-                "buffer descriptors",
-                str(tile),
-                total,
-                limit,
-                f"{tile} needs {total} buffer descriptors, and has {limit}; {hint}.",
-            )
+            message = f"{tile} needs {total} buffer descriptors, and has {limit}; {hint}."
+            yield Violation("buffer descriptors", str(tile), total, limit, message)
         elif tile.kind == "memtile":
             yield from _parity(tile, sides)
 
@@ -219,14 +192,11 @@ def _parity(tile: Tile, sides: Mapping[str, Mapping[str, int]]) -> Iterator[Viol
     for parity, which in enumerate(("even", "odd")):
         needed = sum(side[name] for side in sides.values() for name in sorted(side)[parity::2])
         if needed > PARITY_DESCRIPTORS:
-            yield Violation(
-                "buffer descriptors",
-                str(tile),
-                needed,
-                PARITY_DESCRIPTORS,
+            message = (
                 f"{tile} needs {needed} buffer descriptors on its {which} DMA channels, and has {PARITY_DESCRIPTORS} "
-                "for them; a split or join of n parts and depth d takes n x d on each side, so lower n or d.",
+                "for them; a split or join of n parts and depth d takes n x d on each side, so lower n or d."
             )
+            yield Violation("buffer descriptors", str(tile), needed, PARITY_DESCRIPTORS, message)
 
 
 def lengths(index: Index) -> Iterator[Violation]:
@@ -234,28 +204,22 @@ def lengths(index: Index) -> Iterator[Violation]:
     for end, _, nbytes in index.descriptors:
         limit = LIMITS[end.tile.kind].length
         if nbytes > limit * WORD:
-            yield Violation(
-                "descriptor length",
-                str(end.tile),
-                nbytes // WORD,
-                limit,
+            message = (
                 f"{end.tile} moves objects of fifo {end.fifo.name} in {nbytes // WORD} words at once, "
-                f"and a buffer descriptor takes {limit}.",
+                f"and a buffer descriptor takes {limit}."
             )
+            yield Violation("descriptor length", str(end.tile), nbytes // WORD, limit, message)
 
 
 def object_sizes(index: Index) -> Iterator[Violation]:
     """DMA moves whole words."""
     for fifo in index.design.fifos:
         if size(fifo.type) % WORD and fifo.name not in index.shared:
-            yield Violation(
-                "object size",
-                fifo.name,
-                size(fifo.type),
-                WORD,
+            message = (
                 f"an object of fifo {fifo.name}, {fifo.type}, has {size(fifo.type)} bytes, and must have a multiple of "
-                f"{WORD}; pad it.",
+                f"{WORD}; pad it."
             )
+            yield Violation("object size", fifo.name, size(fifo.type), WORD, message)
 
 
 def locks(index: Index) -> Iterator[Violation]:
@@ -267,20 +231,14 @@ def locks(index: Index) -> Iterator[Violation]:
     for pool in index.pools:
         used[pool.tile] += pool.locks
         if pool.buffers > LOCK_VALUE:
-            yield Violation(
-                "lock value",
-                pool.fifo.name,
-                pool.buffers,
-                LOCK_VALUE,
-                f"fifo {pool.fifo.name} has {pool.buffers} buffers in {pool.tile}, and a lock counts to {LOCK_VALUE}.",
+            message = (
+                f"fifo {pool.fifo.name} has {pool.buffers} buffers in {pool.tile}, and a lock counts to {LOCK_VALUE}."
             )
+            yield Violation("lock value", pool.fifo.name, pool.buffers, LOCK_VALUE, message)
     for tile, count in used.items():
         limit = LIMITS[tile.kind].locks
         if count > limit:
-            yield Violation(
-                "locks",
-                str(tile),
-                count,
-                limit,
-                f"{tile} needs {count} locks, 2 for each fifo end in its memory, and has {limit}; use fewer fifos.",
+            message = (
+                f"{tile} needs {count} locks, 2 for each fifo end in its memory, and has {limit}; use fewer fifos."
             )
+            yield Violation("locks", str(tile), count, limit, message)

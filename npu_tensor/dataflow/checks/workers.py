@@ -31,13 +31,8 @@ def stacks(index: Index) -> Iterator[Violation]:
     limit = LIMITS["core"].memory
     for worker in index.design.workers:
         if worker.stack_size >= limit:
-            yield Violation(
-                "stack",
-                str(worker.tile),
-                worker.stack_size,
-                limit,
-                f"the stack of {worker.tile} has {worker.stack_size} bytes, and the memory {limit}.",
-            )
+            message = f"the stack of {worker.tile} has {worker.stack_size} bytes, and the memory {limit}."
+            yield Violation("stack", str(worker.tile), worker.stack_size, limit, message)
 
 
 def acquires(index: Index) -> Iterator[Violation]:
@@ -45,13 +40,8 @@ def acquires(index: Index) -> Iterator[Violation]:
     for (name, tile), objects in index.largest_acquire.items():
         depth = index.fifos[name].depth
         if objects > depth:
-            yield Violation(
-                "acquire",
-                str(tile),
-                objects,
-                depth,
-                f"{tile} acquires {objects} objects of fifo {name}, whose depth is {depth}; make it {objects}.",
-            )
+            message = f"{tile} acquires {objects} objects of fifo {name}, whose depth is {depth}; make it {objects}."
+            yield Violation("acquire", str(tile), objects, depth, message)
 
 
 class _Held(NamedTuple):
@@ -101,12 +91,10 @@ class _Body:
     def _release(self, statement: Release) -> None:
         released, held = self.fifos[statement.fifo]
         if statement.objects > held:
-            self._report(
-                "release",
-                statement.objects,
-                held,
-                f"{self.tile} releases {statement.objects} objects of fifo {statement.fifo} while it holds {held}.",
+            message = (
+                f"{self.tile} releases {statement.objects} objects of fifo {statement.fifo} while it holds {held}."
             )
+            self._report("release", statement.objects, held, message)
         given = min(statement.objects, held)
         self.fifos[statement.fifo] = _Held(released + given, held - given)
 
@@ -115,13 +103,11 @@ class _Body:
         released, held = self.fifos[acquire.fifo]
         position = first + element.position
         if not released <= position < released + held:
-            self._report(
-                "element",
-                element.position,
-                held,
+            message = (
                 f"{self.tile} calls {function} with object {element.position} of an acquire of fifo {acquire.fifo}, "
-                f"which it does not hold there; it holds {held}.",
+                f"which it does not hold there; it holds {held}."
             )
+            self._report("element", element.position, held, message)
 
     def _report(self, rule: str, value: int, limit: int, message: str) -> None:
         self.found[Violation(rule, str(self.tile), value, limit, message)] = None
@@ -135,13 +121,10 @@ def holds(index: Index) -> Iterator[Violation]:
         yield from body.found
         for name, (_, held) in body.fifos.items():
             if held:
-                yield Violation(
-                    "release",
-                    str(worker.tile),
-                    held,
-                    0,
-                    f"{worker.tile} still holds {held} objects of fifo {name} at the end of its body; release them.",
+                message = (
+                    f"{worker.tile} still holds {held} objects of fifo {name} at the end of its body; release them."
                 )
+                yield Violation("release", str(worker.tile), held, 0, message)
 
 
 def calls(index: Index) -> Iterator[Violation]:
@@ -172,23 +155,13 @@ def _call(index: Index, worker: Worker, call: Call, fifo_of: dict[int, str]) -> 
             item = index.memory[argument]
             found = item.type
             if item.tile != worker.tile:
-                yield Violation(
-                    "call",
-                    argument,
-                    str(item.tile),
-                    str(worker.tile),
-                    f"{where} gets buffer {argument} of {item.tile}; a core can only use its own.",
-                )
+                message = f"{where} gets buffer {argument} of {item.tile}; a core can only use its own."
+                yield Violation("call", argument, str(item.tile), str(worker.tile), message)
         else:
             found = _number_type(argument, wanted)
         if _canonical(found) != _canonical(wanted):
-            yield Violation(
-                "call",
-                function.symbol,
-                str(found),
-                str(wanted),
-                f"{where} takes {wanted} as argument {position}, and gets {found}.",
-            )
+            message = f"{where} takes {wanted} as argument {position}, and gets {found}."
+            yield Violation("call", function.symbol, str(found), str(wanted), message)
 
 
 def _canonical(type: ObjectType | str) -> object:
@@ -216,14 +189,11 @@ def sources(index: Index) -> Iterator[Violation]:
         called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, Call)}
         names = {index.functions[symbol].source: index.functions[symbol].source.name for symbol in sorted(called)}
         if len(names) > 1:
-            yield Violation(
-                "one source per core",
-                str(worker.tile),
-                len(names),
-                1,
+            message = (
                 f"{worker.tile} calls functions of {len(names)} sources ({', '.join(names.values())}), "
-                "and can link 1; put them into one.",
+                "and can link 1; put them into one."
             )
+            yield Violation("one source per core", str(worker.tile), len(names), 1, message)
 
 
 def parameters(index: Index) -> Iterator[Violation]:
@@ -243,14 +213,11 @@ def parameters(index: Index) -> Iterator[Violation]:
                 arrived = True
             elif isinstance(statement, Call) and not arrived:
                 for name in names.intersection(a for a in statement.arguments if isinstance(a, str)):
-                    yield Violation(
-                        "runtime parameter",
-                        str(worker.tile),
-                        name,
-                        statement.function,
+                    message = (
                         f"{worker.tile} gives parameter {name} to {statement.function} before it has acquired "
-                        "an object that the run brings; acquire one first.",
+                        "an object that the run brings; acquire one first."
                     )
+                    yield Violation("runtime parameter", str(worker.tile), name, statement.function, message)
 
 
 def _filled(index: Index) -> set[str]:

@@ -2,14 +2,17 @@
 
 The method is that of K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical system
 structures" (1981): layers, points where long edges pass the layers between, an order within each layer by barycentres.
+Written here, as no maintained package does it for boxes of different widths without a program of its own: networkx does
+not reduce crossings, fast-sugiyama knows one size for all boxes, grandalf has had no release since 2023.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise, repeat
 from typing import NamedTuple
+
+import numpy as np
 
 __all__ = ["GAP", "Layout", "layered"]
 
@@ -57,35 +60,27 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int
     """
     links = sorted(set(edges))
     rank = _ranks(len(sizes), links)
-    widths = [width for width, _ in sizes]
+    paths = _with_bends(links, rank)
     layers: list[list[int]] = [[] for _ in range(max(rank, default=-1) + 1)]
     for box, layer in enumerate(rank):
         layers[layer].append(box)
-    passing = _with_bends(links, rank, layers, widths)
-    above: list[list[int]] = [[] for _ in widths]
-    below: list[list[int]] = [[] for _ in widths]
-    parts = {part for path in passing.values() for part in pairwise(path)}
-    for upper, lower in sorted(parts):
+    widths = [width for width, _ in sizes] + [BEND_WIDTH] * (len(rank) - len(sizes))
+    above: list[list[int]] = [[] for _ in rank]
+    below: list[list[int]] = [[] for _ in rank]
+    for upper, lower in sorted({part for path in paths.values() for part in pairwise(path)}):
         if rank[lower] == rank[upper] + 1:
             above[lower].append(upper)
             below[upper].append(lower)
     _order(layers, above, below)
     centres = _centres(layers, widths, above, below)
-    tops, bottoms, y = [0.0] * len(widths), [0.0] * len(widths), 0.0
-    for layer_boxes in layers:
-        height = max((sizes[box][1] for box in layer_boxes if box < len(sizes)), default=0.0)
-        for box in layer_boxes:
-            tops[box], bottoms[box] = y, y + height
-        y += height + LAYER_GAP
-    bends = {
-        edge: [(centres[bend], tops[bend], bottoms[bend]) for bend in path[1:-1]] for edge, path in passing.items()
-    }
-    left = min((c - w / 2 for c, w in zip(centres, widths, strict=True)), default=0.0)
-    right = max((c + w / 2 for c, w in zip(centres, widths, strict=True)), default=0.0)
-    moved = {edge: [(x - left, top, bottom) for x, top, bottom in points] for edge, points in bends.items()}
+    heights = [max((sizes[box][1] for box in layer if box < len(sizes)), default=0.0) for layer in layers]
+    ends = np.cumsum([height + LAYER_GAP for height in heights]) - LAYER_GAP
+    bottoms = [float(ends[layer]) for layer in rank]
+    tops = [float(ends[layer]) - heights[layer] for layer in rank]
+    bends = {edge: [(centres[bend], tops[bend], bottoms[bend]) for bend in path[1:-1]] for edge, path in paths.items()}
     boxes = len(sizes)
-    height = max(y - LAYER_GAP, 0.0)
-    return Layout([c - left for c in centres[:boxes]], tops[:boxes], bottoms[:boxes], moved, right - left, height)
+    right = max((centre + width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
+    return Layout(centres[:boxes], tops[:boxes], bottoms[:boxes], bends, right, max(bottoms, default=0.0))
 
 
 def _ranks(boxes: int, links: Sequence[tuple[int, int]]) -> list[int]:
@@ -94,48 +89,46 @@ def _ranks(boxes: int, links: Sequence[tuple[int, int]]) -> list[int]:
 
     graph = nx.DiGraph(links)
     graph.add_nodes_from(range(boxes))
-    rank = [0] * boxes
-    for layer, members in enumerate(nx.topological_generations(graph)):
-        for box in members:
-            rank[box] = layer
+    rank = {box: layer for layer, members in enumerate(nx.topological_generations(graph)) for box in members}
     for box in range(boxes):
         if graph.in_degree(box) == 0 and graph.out_degree(box) > 0:
             rank[box] = min(rank[reader] for reader in graph.successors(box)) - 1
-    return rank
+    return [rank[box] for box in range(boxes)]
 
 
-def _with_bends(
-    links: Sequence[tuple[int, int]], rank: list[int], layers: list[list[int]], widths: list[float]
-) -> dict[tuple[int, int], list[int]]:
-    """Each edge as a path of boxes and of new, narrow ones in the layers between; edges of one source share them."""
+def _with_bends(links: Sequence[tuple[int, int]], rank: list[int]) -> dict[tuple[int, int], list[int]]:
+    """Each edge as a path of boxes and of bends in the layers between, which edges of one source share.
+
+    rank: of the boxes; those of the bends are added.
+    """
     budget = BENDS_PER_BOX * len(rank)
     last: dict[int, int] = {}
     for source, reader in links:
         last[source] = max(last.get(source, 0), rank[reader])
-    chains: dict[int, list[int]] = {}
+    bends: dict[int, range] = {}
     for source in sorted(last, key=lambda box: last[box] - rank[box]):
         between = range(rank[source] + 1, last[source])
-        chains[source] = list(range(len(rank), len(rank) + len(between))) if len(between) <= budget else []
-        for bend, layer in zip(chains[source], between, strict=False):
-            layers[layer].append(bend)
-            rank.append(layer)
-            widths.append(BEND_WIDTH)
-        budget -= len(chains[source])
-    return {(a, b): [a, *chains[a][: rank[b] - rank[a] - 1], b] for a, b in links}
+        between = between if len(between) <= budget else range(0)
+        bends[source] = range(len(rank), len(rank) + len(between))
+        rank += between
+        budget -= len(between)
+    return {(a, b): [a, *bends[a][: rank[b] - rank[a] - 1], b] for a, b in links}
 
 
 def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
     """Sort every layer so that few edges cross: by the mean place of neighbours, downwards and upwards in turn."""
     best, least = [list(layer) for layer in layers], _crossings(layers, above)
     for sweep in range(SWEEPS):
-        downwards = sweep % 2 == 0
-        neighbours = above if downwards else below
-        sequence = range(1, len(layers)) if downwards else range(len(layers) - 2, -1, -1)
-        for number in sequence:
-            fixed = layers[number - 1 if downwards else number + 1]
+        neighbours, sequence = (below, layers[::-1]) if sweep % 2 else (above, layers)
+        for fixed, layer in pairwise(sequence):
             place = {box: position for position, box in enumerate(fixed)}
-            own = {box: position for position, box in enumerate(layers[number])}
-            layers[number].sort(key=_barycentre(neighbours, place, own))
+            means = {}
+            for position, box in enumerate(layer):
+                # A box without neighbours there stays where it is.
+                places: list[float] = [place[other] for other in neighbours[box]]
+                places = places or [position * len(fixed) / len(layer)]
+                means[box] = sum(places) / len(places)
+            layer.sort(key=means.__getitem__)
         crossings = _crossings(layers, above)
         if crossings < least:
             best, least = [list(layer) for layer in layers], crossings
@@ -144,35 +137,21 @@ def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int
     layers[:] = best
 
 
-def _barycentre(neighbours: list[list[int]], place: dict[int, int], own: dict[int, int]) -> Callable[[int], float]:
-    """Sort key: mean place of a box's neighbours in the fixed layer; a box without any stays where it is."""
-
-    def key(box: int) -> float:
-        places = [place[other] for other in neighbours[box]]
-        return sum(places) / len(places) if places else own[box] * len(place) / max(len(own), 1)
-
-    return key
-
-
 def _crossings(layers: Sequence[Sequence[int]], above: Sequence[Sequence[int]]) -> int:
     """Pairs of edges between neighbouring layers that cross."""
     total = 0
     for upper, lower in pairwise(layers):
         place = {box: position for position, box in enumerate(upper)}
-        seen: list[int] = []
-        for box in lower:
-            places = [place[other] for other in above[box]]
-            # Edges that began further left end further right than all that lie behind them in `seen`.
-            total += sum(len(seen) - bisect_left(seen, position + 1) for position in places)
-            for position in places:
-                insort(seen, position)
+        ends = [(place[other], position) for position, box in enumerate(lower) for other in above[box]]
+        x, y = np.array(ends, np.int32).reshape(-1, 2).T
+        total += int(np.count_nonzero((x[:, None] - x) * (y[:, None] - y) < 0)) // 2
     return total
 
 
 def _centres(
     layers: Sequence[Sequence[int]], widths: Sequence[float], above: list[list[int]], below: list[list[int]]
 ) -> list[float]:
-    """x of every box: near its neighbours, in the layer's order and without overlap."""
+    """x of every box, from 0 on: near its neighbours, in the layer's order and without overlap."""
     centres = [0.0] * len(widths)
     for layer in layers:
         _spread(layer, widths, centres, [(0.0, 1.0)] * len(layer))
@@ -190,7 +169,8 @@ def _centres(
                     weight += part
                 wanted.append((total / weight, weight) if weight else (centres[box], UNTIED))
             _spread(layer, widths, centres, wanted)
-    return centres
+    left = min((centre - width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
+    return [centre - left for centre in centres]
 
 
 def _spread(

@@ -46,17 +46,17 @@ def digests(text: str, directories: Sequence[Path]) -> dict[str, str]:
 
 
 def _walk(text: str, directories: Sequence[Path]) -> dict[Path, _Header]:
-    found: dict[Path, _Header] = {}
+    headers: dict[Path, _Header] = {}
     pending: list[tuple[_Include, Path | None]] = [(include, None) for include in _includes(text)]
     while pending:
         include, includer = pending.pop()
         path = _resolve(include, includer, directories)
-        if path is None or path in found:
+        if path is None or path in headers:
             continue
         status = path.stat()
-        header = found[path] = _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        header = headers[path] = _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
         pending.extend((further, path.parent) for further in header.includes)
-    return found
+    return headers
 
 
 def _resolve(include: _Include, includer: Path | None, directories: Sequence[Path]) -> Path | None:
@@ -78,6 +78,6 @@ def _includes(text: str) -> tuple[_Include, ...]:
 
 @lru_cache(maxsize=1024)
 def _read(path: Path, mtime_ns: int, size: int, inode: int) -> _Header:
-    """A header as it is. The numbers are those of its present state: they tell a changed file from a known one."""
+    """A header as it is. The numbers, of its present state, tell a changed file from a known one."""
     content = path.read_bytes()
     return _Header(hashlib.sha256(content).hexdigest(), _includes(content.decode("utf-8", "replace")))

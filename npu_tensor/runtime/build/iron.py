@@ -5,7 +5,7 @@
     files = backend.build(request, directory)
     files[".xclbin"], files["_insts.bin"], files[".pdi"], files["_parameters.json"]
     files[".elf"]                           # in place of these four where `kernel_format` says so
-    files["_program.py"]                    # the IRON program with its C++, for whoever wants to see what was compiled
+    files["_program.py"]                    # the IRON program with its C++, to be read
 
 Everything happens in directory/build, of which the caller keeps these files. Not run on an NPU.
 """
@@ -51,13 +51,13 @@ class IronBackend:
 
     def missing(self) -> str | None:
         """Why nothing can be built here, and what to install; None if it can."""
-        found = mlir_aie.find()
-        return found if isinstance(found, str) else None
+        toolchain = mlir_aie.find()
+        return toolchain if isinstance(toolchain, str) else None
 
     def toolchain(self) -> str:
         """Versions of mlir-aie and Peano, unless NPU_TENSOR_TOOLCHAIN_VERSION names others. "none" without them."""
-        found = mlir_aie.find()
-        return config.toolchain_version or ("none" if isinstance(found, str) else found.name)
+        toolchain = mlir_aie.find()
+        return config.toolchain_version or ("none" if isinstance(toolchain, str) else toolchain.name)
 
     def ingredients(self, design: Design) -> dict[str, Any]:
         """Flags and headers of each source, and the code that lowers the design. The toolchain's name says the rest.
@@ -81,16 +81,16 @@ class IronBackend:
         force: makes no difference, as kernels share nothing. Raises BuildError with what failed, or if it takes longer
         than NPU_TENSOR_BUILD_SECONDS.
         """
-        found = mlir_aie.find()
-        if isinstance(found, str):
-            raise BuildError(found)
+        toolchain = mlir_aie.find()
+        if isinstance(toolchain, str):
+            raise BuildError(toolchain)
         work = directory / "build"
         work.mkdir()
         (work / DESIGN).write_bytes(pickle.dumps(request.design))
         format = kernel_format(request.design)
         command = [sys.executable, "-m", WORKER, str(work), format]
         try:
-            run(command, work, directory / "build.log", config.build_seconds, _environment(found, work))
+            run(command, work, directory / "build.log", config.build_seconds, _environment(toolchain, work))
         except BuildError as error:
             if not (work / REASON).is_file():
                 raise
@@ -112,7 +112,7 @@ def kernel_format(design: Design) -> Format:
 def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:
     """What differs for the process that builds."""
     return {
-        # mlir-aie 1.2 and 1.3.1 start their programs by name.
+        # mlir-aie until 1.3.1 starts its programs by name.
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
         # The same modules as here, also where a program has changed the path.
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),

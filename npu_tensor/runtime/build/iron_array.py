@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import CoreBuffer, Design, Link, ObjectFifo, ObjectType, RuntimeParameter
-from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build.iron_cores import Placed
+from npu_tensor.runtime.build.iron_cores import PlacedWorker
 from npu_tensor.runtime.build.iron_dialect import Dialect
 from npu_tensor.runtime.build.iron_names import Names, dims_text, dtype_text, list_text, tile_text
 
@@ -16,8 +15,7 @@ __all__ = ["ArrayStatements"]
 
 class ArrayStatements:
     """Each method gives statements, which use the dictionaries that the program keeps: `fifos` by name, `ends` with the
-    consuming ends, in order, of fifos that have several, and `parameters`. BuildError if mlir-aie cannot compile
-    something.
+    consuming ends, in order, of fifos that have several, and `parameters`.
     """
 
     def __init__(self, design: Design, dialect: Dialect, names: Names) -> None:
@@ -41,9 +39,9 @@ class ArrayStatements:
 
     def fifos(self) -> Iterator[str]:
         """All that do not come out of a link."""
-        made = {child.name for link in self._design.links for child in self._children(link)}
+        linked = {child.name for link in self._design.links for child in self._children(link)}
         for fifo in self._design.fifos:
-            if fifo.name not in made:
+            if fifo.name not in linked:
                 type, options = self._names.types[fifo.type], f"depth={fifo.depth}{_to_stream(fifo)}"
                 yield f'fifos["{fifo.name}"] = ObjectFifo({type}, name="{fifo.name}", {options})'
                 yield from self._ends(fifo)
@@ -55,7 +53,7 @@ class ArrayStatements:
             for child in self._children(link):
                 yield from self._ends(child)
 
-    def workers(self, placed: Sequence[Placed]) -> Iterator[str]:
+    def workers(self, placed: Sequence[PlacedWorker]) -> Iterator[str]:
         """The workers, with their buffers."""
         memory = {item.name: item for item in self._design.core_buffers}
         for worker, core, names, functions, numbers in placed:
@@ -109,30 +107,19 @@ class ArrayStatements:
         """A split or a join."""
         children = self._children(link)
         (parent,) = link.inputs if link.kind == "split" else link.outputs
-        self._check_split(link)
-        walks = {"dims_to_stream": [child.dims_to_stream for child in children]}
+        dims = {"dims_to_stream": [child.dims_to_stream for child in children]}
         if link.kind == "join":
-            walks["dims_from_stream"] = [(child.dims_from_stream or ((),))[0] for child in children]
+            dims["dims_from_stream"] = [(child.dims_from_stream or ((),))[0] for child in children]
         arguments = [
             f"[{', '.join(map(str, link.offsets))}]",
             f"{self._dialect.placement}={tile_text(link.tile)}",
             f"obj_types={list_text([self._names.types[child.type] for child in children])}",
             "names=[" + ", ".join(f'"{child.name}"' for child in children) + "]",
             f"depths={list_text([str(child.depth) for child in children])}",
-            *(f"{name}={list_text(list(map(dims_text, dims)))}" for name, dims in walks.items() if any(dims)),
+            *(f"{name}={list_text(list(map(dims_text, each)))}" for name, each in dims.items() if any(each)),
         ]
         call = f"{self.end(parent, link.tile)}.{link.kind}({', '.join(arguments)})"
         return f"for fifo in {call}:\n    fifos[fifo.name] = fifo"
-
-    def _check_split(self, link: Link) -> None:
-        if link.kind == "join" or self._dialect.split_walks:
-            return
-        for name in (*link.inputs, *link.outputs):
-            if any(self._fifos[name].dims_from_stream):
-                raise BuildError(
-                    f"mlir-aie {self._dialect.name} cannot compile {self._design.name}: no DMA may reorder what it "
-                    f"receives from a fifo of a split, as in {name}; use mlir-aie 1.3 or newer"
-                )
 
     def _buffer(self, buffer: CoreBuffer | RuntimeParameter) -> str:
         options = f'{self._names.types[buffer.type]}, name="{buffer.name}"'

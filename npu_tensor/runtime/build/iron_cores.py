@@ -17,7 +17,7 @@ from npu_tensor.dataflow.design import Acquire, Call, Design, Element, Loop, Rel
 from npu_tensor.runtime.build.iron_loops import wrapped
 from npu_tensor.runtime.build.iron_names import distinct
 
-__all__ = ["Core", "Placed", "cores", "peeled"]
+__all__ = ["Core", "PlacedWorker", "cores", "peeled"]
 
 Number = int | float
 
@@ -29,7 +29,7 @@ class Core(NamedTuple):
     text: str
 
 
-class Placed(NamedTuple):
+class PlacedWorker(NamedTuple):
     """A worker: its function, and the names of buffers, the symbols and the numbers that follow its fifos' ends."""
 
     worker: Worker
@@ -58,53 +58,53 @@ class _Peeler:
         self._acquires = 0
 
     def run(self, body: Sequence[Statement]) -> list[Statement]:
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for statement in body:
             if isinstance(statement, Loop):
-                found += self._loop(statement)
+                statements += self._loop(statement)
             elif isinstance(statement, Call):
-                found.append(statement._replace(arguments=tuple(map(self._argument, statement.arguments))))
+                statements.append(statement._replace(arguments=tuple(map(self._argument, statement.arguments))))
             elif isinstance(statement, Release):
                 self._held[statement.fifo] -= statement.objects
-                found.append(statement)
+                statements.append(statement)
             else:
                 self._held[statement.fifo] = max(self._held[statement.fifo], statement.objects)
                 self._numbers[statement.number] = self._acquires
-                found.append(statement._replace(number=self._acquires))
+                statements.append(statement._replace(number=self._acquires))
                 self._acquires += 1
-        return found
+        return statements
 
     def _loop(self, loop: Loop) -> list[Statement]:
-        found: list[Statement] = []
+        statements: list[Statement] = []
         for left in range(loop.rounds, 0, -1):
             before = self._held.copy()
             body = self.run(loop.body)
             if left > 1 and self._held == before:
-                return [*found, Loop(left, tuple(body))]
-            found += body
-        return found
+                return [*statements, Loop(left, tuple(body))]
+            statements += body
+        return statements
 
     def _argument(self, argument: Element | str | Number) -> Element | str | Number:
         return argument._replace(acquire=self._numbers[argument.acquire]) if isinstance(argument, Element) else argument
 
 
-def cores(design: Design, taken: Iterable[str]) -> list[Placed]:
+def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
     """The workers in order. taken: names that no function may have."""
     bodies = [_Body(worker) for worker in design.workers]
     groups: dict[object, list[_Body]] = {}
     for body in bodies:
         groups.setdefault(body.key, []).append(body)
-    wanted = ["core"] if len(groups) == 1 else [f"core{number}" for number in range(len(groups))]
-    made = {}
-    for name, (key, group) in zip(distinct(wanted, taken), groups.items(), strict=True):
+    names = ["core"] if len(groups) == 1 else [f"core{number}" for number in range(len(groups))]
+    functions = {}
+    for name, (key, group) in zip(distinct(names, taken), groups.items(), strict=True):
         varying = _varying(group)
-        made[key] = Core(name, _text(name, group, varying)), _parameters(varying)
-    found = []
+        functions[key] = Core(name, _text(name, group, varying)), _parameters(varying)
+    placed = []
     for body in bodies:
-        core, slots = made[body.key]
+        core, slots = functions[body.key]
         numbers = tuple(body.numbers[slot] for slot in slots)
-        found.append(Placed(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
-    return found
+        placed.append(PlacedWorker(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
+    return placed
 
 
 def _varying(group: Sequence[_Body]) -> list[int | None]:
@@ -203,7 +203,7 @@ def _number(number: Number) -> str:
 class _Writer:
     """Writes the statements of a body, in order.
 
-    names: of fifos, buffers and functions in the text. numbers: those of the body in the text. last_use: of the objects
+    names: of fifos, buffers and functions in the text. numbers: of the body as text. last_use: of the objects
     of each acquire, as a place among what `_used` yields.
     """
 
@@ -216,21 +216,21 @@ class _Writer:
         self._place = 0
 
     def lines(self, statements: Sequence[Statement], indent: str) -> list[str]:
-        found = []
+        lines = []
         for statement in statements:
             if isinstance(statement, Loop):
-                found.append(f"{indent}for _ in range_({next(self._numbers)}):")
-                found += self.lines(statement.body, indent + "    ")
+                lines.append(f"{indent}for _ in range_({next(self._numbers)}):")
+                lines += self.lines(statement.body, indent + "    ")
             elif isinstance(statement, Call):
                 arguments = ", ".join(self._argument(argument) for argument in statement.arguments)
-                found += wrapped(f"{self._names[statement.function]}({arguments})", indent)
+                lines += wrapped(f"{self._names[statement.function]}({arguments})", indent)
             elif isinstance(statement, Release):
                 self._place += 1
-                found.append(f"{indent}{self._names[statement.fifo]}.release({statement.objects})")
+                lines.append(f"{indent}{self._names[statement.fifo]}.release({statement.objects})")
             else:
                 self._place += 1
-                found.append(f"{indent}{self._target(statement)}{self._names[statement.fifo]}.acquire({statement.objects})")
-        return found
+                lines.append(f"{indent}{self._target(statement)}{self._names[statement.fifo]}.acquire({statement.objects})")
+        return lines
 
     def _target(self, acquire: Acquire) -> str:
         """What the objects are assigned to: nothing if no call uses them."""
@@ -239,8 +239,8 @@ class _Writer:
         if acquire.objects == 1:
             self._single.add(acquire.number)
         needed = {name for number, name in self._objects.items() if self._last_use[number] >= self._place}
-        wanted = f"{self._names[acquire.fifo]}_object" + "s" * (acquire.objects > 1)
-        (name,) = distinct([wanted], needed | set(self._names.values()))
+        preferred = f"{self._names[acquire.fifo]}_object" + "s" * (acquire.objects > 1)
+        (name,) = distinct([preferred], needed | set(self._names.values()))
         self._objects[acquire.number] = name
         return f"{name} = "
 

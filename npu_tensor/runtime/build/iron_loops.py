@@ -103,27 +103,27 @@ def _rolled(items: list[_Item]) -> list[_Item]:
     """Short blocks first, then blocks of what they became, until nothing repeats."""
     size = 1
     while size <= min(LONGEST_BLOCK, len(items) // 2):
-        found = _with_loops(items, size)
-        size = size + 1 if len(found) == len(items) else 1
-        items = found
+        rolled = _with_loops(items, size)
+        size = size + 1 if len(rolled) == len(items) else 1
+        items = rolled
     return items
 
 
 def _with_loops(items: list[_Item], size: int) -> list[_Item]:
     """Loops over blocks of that size where they save enough lines."""
-    found: list[_Item] = []
+    rolled: list[_Item] = []
     start = 0
     while start < len(items):
         rounds = _rounds(items, start, size)
         block = items[start : start + size]
         saved = sum(_height(item.shape) for item in block) * (rounds - 1) - 1
         if saved >= LEAST_SAVED and max(_depth(item.shape) for item in block) < len(VARIABLES):
-            found.append(_loop(block, items[start + size : start + 2 * size], rounds))
+            rolled.append(_loop(block, items[start + size : start + 2 * size], rounds))
             start += size * rounds
         else:
-            found.append(items[start])
+            rolled.append(items[start])
             start += 1
-    return found
+    return rolled
 
 
 def _rounds(items: list[_Item], start: int, size: int) -> int:

@@ -59,20 +59,20 @@ class Names:
         self.contents = self._choose(contents)
 
     def _choose(self, wanted: dict[Key, str]) -> dict[Key, str]:
-        found = distinct(wanted.values(), self.taken)
-        self.taken.update(found)
-        return dict(zip(wanted, found, strict=True))
+        names = distinct(wanted.values(), self.taken)
+        self.taken.update(names)
+        return dict(zip(wanted, names, strict=True))
 
 
 def distinct(names: Iterable[str], taken: Iterable[str]) -> list[str]:
     """Python names, each once and none of those taken: with a number behind it where it is not so yet."""
-    found: list[str] = []
+    chosen: list[str] = []
     used = set(taken)
     for name in names:
         choices = chain([name], (f"{name}_{number}" for number in count(2)))
-        found.append(next(choice for choice in choices if not iskeyword(choice) and choice not in used))
-        used.add(found[-1])
-    return found
+        chosen.append(next(choice for choice in choices if not iskeyword(choice) and choice not in used))
+        used.add(chosen[-1])
+    return chosen
 
 
 def _types(design: Design) -> Iterator[ObjectType]:

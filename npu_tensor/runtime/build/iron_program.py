@@ -59,10 +59,7 @@ def marker(parameter: int, word: int) -> int:
 
 
 def program(design: Design, dialect: Dialect) -> str:
-    """The text of the program, the same for equal designs. `check(design)` must have found nothing.
-
-    BuildError if this generation of mlir-aie cannot compile the design.
-    """
+    """The text of the program, the same for equal designs. `check(design)` must have found nothing."""
     return _Program(design, dialect).text()
 
 

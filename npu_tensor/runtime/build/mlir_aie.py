@@ -1,6 +1,6 @@
 """All that is known of mlir-aie and Peano as installed: the only module of the package that imports `aie`.
 
-    found = find()                     # Toolchain, or why there is none; imports nothing of it
+    toolchain = find()                 # Toolchain, or why there is none; imports nothing of it
     dialect_name()                     # "1.4": which generation of its Python interface is installed
     compile_core(source, object, "aie2p", flags)
     compile_module(module, directory, xclbin_path=..., insts_path=..., pdi_path=...)
@@ -8,7 +8,7 @@
 
 The last four import `aie` and belong into a process of their own: it registers dialects for as long as the process
 lives and, in some generations, ends it on errors. What differs between generations is asked of the functions
-themselves: the versions of nightly packages do not order them. Read in the sources of mlir-aie 1.2 to 1.4.1.
+themselves: the versions of nightly packages do not order them. Read in the sources of mlir-aie 1.3 to 1.4.1.
 """
 
 from __future__ import annotations
@@ -138,12 +138,12 @@ def _peano_version(peano: Path, compiler: Path) -> str:
     if version and peano.resolve() == Path(str(metadata.distribution("llvm-aie").locate_file("llvm-aie"))).resolve():
         return version
     try:
-        said = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        output = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.SubprocessError):
-        said = ""
-    number = re.search(r"clang version (\S+)", said)
-    commit = re.search(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", said)
-    return "+".join(found[1] for found in (number, commit) if found) or "unknown"
+        output = ""
+    number = re.search(r"clang version (\S+)", output)
+    commit = re.search(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", output)
+    return "+".join(match[1] for match in (number, commit) if match) or "unknown"
 
 
 # --- what imports it
@@ -151,15 +151,14 @@ def _peano_version(peano: Path, compiler: Path) -> str:
 
 def dialect_name() -> str:
     """Which generation of the Python interface is installed, as `iron_program.dialect` names it."""
-    from aie.iron import ExternalFunction, ObjectFifo, Runtime
+    from aie.iron import ObjectFifo, Runtime
 
     if not hasattr(Runtime, "sequence"):
         return "1.4"
     fifo = inspect.signature(ObjectFifo).parameters
     if find_spec("aie.iron.placers") is None:
         return "1.3.4" if fifo["depth"].kind is inspect.Parameter.KEYWORD_ONLY else "1.3.2"
-    # Between 1.2 and 1.3.1 the verifier of splits changed first, then this argument came, then those of 1.3.1.
-    return "1.3.1" if "debug" in inspect.signature(ExternalFunction).parameters else "1.2"
+    return "1.3.1"
 
 
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:
@@ -234,7 +233,7 @@ def _without(packer: str) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The text of an error and of those that caused it; mlir-aie 1.2 hides the reason in the cause."""
+    """The text of an error and of those that caused it."""
     causes = f"\n{_message(error.__cause__)}" if error.__cause__ else ""
     return f"{str(error) or type(error).__name__}{causes}"
 

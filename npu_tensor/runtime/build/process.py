@@ -25,7 +25,7 @@ from npu_tensor._util.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["Group", "build_threads", "is_cancelled", "run"]
+__all__ = ["ProcessGroup", "build_threads", "is_cancelled", "run"]
 
 SHOWN_CHARACTERS: Final = 6000
 """Of a log that becomes part of an error's message: its end, where compilers say what failed."""
@@ -47,8 +47,8 @@ _SOURCE_LINE: Final = re.compile(r"^ *\d* \|.*$", re.MULTILINE)
 """How compilers show the lines of a program that are wrong, which may say anything."""
 
 
-class Group:
-    """Commands that end together: those of the threads that entered it."""
+class ProcessGroup:
+    """Commands that end together: what is run by the threads that entered it."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -67,7 +67,7 @@ class Group:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.group = Group()
+        self.group = ProcessGroup()
 
 
 _thread: Final = _Thread()
@@ -86,7 +86,7 @@ def build_threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
 
     jobs: builds at once; 0 = `config.build_jobs`, or all cores of the process if that is 0 too.
     """
-    group = Group()
+    group = ProcessGroup()
     pool = _BuildThreads(jobs or config.build_jobs or available_cores(), "npu_tensor build", group.enter)
     try:
         yield pool
@@ -156,9 +156,9 @@ def run(
     if config.jit_verbose or config.debug >= 5:
         print(f"$ {shlex.join(command)}\n{_tail(log, before)}{time.perf_counter() - start:.2f} s", file=sys.stderr)
     if code:
-        said = _tail(log, before).rstrip()
-        transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", said)) is not None
-        raise BuildError(said or f"{shlex.join(command)} failed with exit code {code}", transient=transient)
+        message = _tail(log, before).rstrip()
+        transient = code < 0 or _ACCIDENT.search(_SOURCE_LINE.sub("", message)) is not None
+        raise BuildError(message or f"{shlex.join(command)} failed with exit code {code}", transient=transient)
 
 
 def _tail(log: Path, start: int) -> str:

@@ -52,13 +52,13 @@ def kernel_name(task: Task) -> str:
     if len(named) > MOST_WORDS:
         named = [*named[:3], f"{len(named) - 4}more", named[-1]]
     parts = ["+".join(named), *(NUMBER if tensor is None else tensor.desc.short for tensor in _tensors(task))]
-    told = op_params(task)
+    attributes = op_params(task)
     name = "-".join(parts)
     if len(name) > LONGEST:
-        told += name.encode()
+        attributes += name.encode()
         while len("-".join(parts)) > LONGEST:
             parts.pop()
-    return "-".join([*parts, blake2b(told, digest_size=8).hexdigest()] if told else parts)
+    return "-".join([*parts, blake2b(attributes, digest_size=8).hexdigest()] if attributes else parts)
 
 
 def words(task: Task) -> list[str]:

@@ -1,26 +1,29 @@
-"""What devices for NPU kernels have in common: kernels that a family offers, and what they are predicted to take."""
+"""What simulated and real NPUs have in common: the kernels that they take, and what these are predicted to take."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Self
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
+from npu_tensor import kernels
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor._util.units import size
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
-from npu_tensor.kernels.offer import Offer
+from npu_tensor.kernels.offer import FUSION, Offer, Target
+from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.rates import too_long
+from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.task import Cost, Expense, Task
+from npu_tensor.task import Cost, Expense, Kernel, Refusal, Step, Task
 
-__all__ = ["OfferedKernel", "OfferingDevice", "known_design", "summary"]
+__all__ = ["NpuDevice", "NpuKernel", "known_design", "summary"]
 
 _designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
 _lock = new_lock()
@@ -30,15 +33,15 @@ def known_design(design: Design) -> Design:
     """The one object that stands for all equal designs: what is found for it is found by identity."""
     with _lock:
         reference = _designs.get(design)
-        known = reference() if reference is not None else None
-        if known is None:
-            known = design
+        shared = reference() if reference is not None else None
+        if shared is None:
+            shared = design
             _designs[design] = ref(design)
-        return known
+        return shared
 
 
-class _Made:
-    """A design that was made, and what it counts: for all kernels whose offers make it from the same."""
+class _CountedDesign:
+    """A design with what it counts, for all kernels whose offers have the same recipe."""
 
     def __init__(self, design: Design) -> None:
         self.design = known_design(design)
@@ -49,25 +52,52 @@ class _Made:
         return counters, predict(counters, self.design.array)
 
 
-_made: WeakValueDictionary[Hashable, _Made] = WeakValueDictionary()
+_counted: WeakValueDictionary[Hashable, _CountedDesign] = WeakValueDictionary()
+"""By recipe: the layers of a model have equal ones, and making a design takes milliseconds."""
 
 
-def _make(recipe: Callable[[], Design]) -> _Made:
-    """The design of an offer. The layers of a model have equal recipes, and making a design takes milliseconds."""
+def _counted_design(recipe: Callable[[], Design]) -> _CountedDesign:
+    """The design of an offer."""
     key = (recipe.func, recipe.args) if isinstance(recipe, partial) and not recipe.keywords else recipe
-    found = _made.get(key)
-    if found is None:
-        found = _made[key] = _Made(recipe())
-    return found
+    counted = _counted.get(key)
+    if counted is None:
+        counted = _counted[key] = _CountedDesign(recipe())
+    return counted
 
 
-class OfferingDevice(ABC):
-    """What a device with kernels like these is predicted to take. See `task.Accelerator`."""
+class NpuDevice(ABC):
+    """A device that runs the kernels of `npu_tensor.kernels`. See `task.Accelerator`."""
+
+    fusion = FUSION
+
+    def __init__(self, uri: str, target: Target, allocator: Allocator) -> None:
+        self.uri = uri
+        self.target = target
+        self.allocator = allocator
 
     @property
     @abstractmethod
     def costs(self) -> NpuCosts:
         """Of its kernels."""
+
+    @property
+    @abstractmethod
+    def library(self) -> KernelLibrary:
+        """Where its kernels come from. Raises DeviceError if the device cannot be opened."""
+
+    @abstractmethod
+    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
+        """The step that runs a kernel whose files are found. Raises BuildError."""
+
+    def claim(self, task: Task) -> NpuKernel | Refusal:
+        """A kernel of one of the families, or what they say against the task."""
+        answer = kernels.claim(task, self.target)
+        return answer if isinstance(answer, Refusal) else NpuKernel(self, task, answer)
+
+    def prepare(self, kernels: Sequence[Kernel]) -> None:
+        """Make the designs and compile them."""
+        own = [kernel for kernel in kernels if isinstance(kernel, NpuKernel)]
+        self.library.prepare([kernel.request for kernel in own if not kernel.is_too_long])
 
     @property
     def launch(self) -> Expense:
@@ -89,21 +119,21 @@ class OfferingDevice(ABC):
         return (self,)
 
 
-class OfferedKernel:
-    """The fields of a Kernel that do not depend on what runs it. costs: of the device, predicted for the real array."""
+class NpuKernel:
+    """An offer of a kernel family, for one device. Its cost is predicted for the real array."""
 
-    def __init__(self, device: str, task: Task, offer: Offer, costs: NpuCosts) -> None:
-        self.device = device
+    def __init__(self, owner: NpuDevice, task: Task, offer: Offer) -> None:
+        self.owner = owner
+        self.device = owner.uri
         self.task = task
         self.offer = offer
         self.name = offer.family
         self.reason = offer.reason
         self.origin = "none"
-        self._costs = costs
 
     @cached_property
-    def _design(self) -> _Made:
-        return _make(self.offer.design)
+    def _design(self) -> _CountedDesign:
+        return _counted_design(self.offer.design)
 
     @cached_property
     def request(self) -> Request:
@@ -121,28 +151,28 @@ class OfferedKernel:
         """What a run is predicted to take. The first time, the design is made."""
         counters, prediction = self.prediction
         # Equal designs are one program, which has one context.
-        return self._costs.kernel(self.task, self.offer, counters, prediction, context=id(self._design.design))
+        return self.owner.costs.kernel(self.task, self.offer, counters, prediction, context=id(self._design.design))
 
     @property
     def is_too_long(self) -> bool:
-        """Whether a launch might run into the watchdog of the driver, so that `bind` fails."""
+        """Whether a launch might run into the watchdog of the driver, so that `bind` raises."""
         return too_long(self.cost) is not None
 
-    def check_length(self) -> None:
-        """Raise BuildError if a launch is too long."""
+    def bind(self) -> Step:
+        """Find or compile the design and return the step. Raises BuildError, DeviceError."""
         if reason := too_long(self.cost):
             raise BuildError(f"{self.request.name}: {reason}")
+        artifact = self.owner.library.find(self.request)
+        step = self.owner.step(self, artifact)
+        counters, prediction = self.prediction
+        self.origin = artifact.origin
+        self.reason = f"{self.offer.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
+        return step
 
     def counted(self, counters: Counters) -> tuple[float, str]:
         """The predicted seconds of a run that was counted, and what limits it."""
         prediction = predict(counters, self.request.design.array)
-        return self._costs.kernel(self.task, self.offer, counters, prediction, 0).expense.seconds, prediction.limit
-
-    def found(self, artifact: Artifact) -> None:
-        """Note where the files came from, for `explain`."""
-        counters, prediction = self.prediction
-        self.origin = artifact.origin
-        self.reason = f"{self.offer.reason}; {origin(artifact)}; predicted: {summary(counters, prediction)}"
+        return self.owner.costs.kernel(self.task, self.offer, counters, prediction, 0).expense.seconds, prediction.limit
 
 
 def origin(artifact: Artifact) -> str:

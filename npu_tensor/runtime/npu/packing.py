@@ -70,9 +70,10 @@ def check_indexes(operand: HostOperand, elements: Array, call: Call | None) -> N
         return
     assert call is not None
     name, extent = operand.indexes
-    given = _strided(elements, operand)
-    if given.min() < 0 or given.max() >= extent:
-        raise located(IndexError(f"{name} is out of range for extent {extent}: {given.min()} to {given.max()}"), call)
+    indexes = _strided(elements, operand)
+    if indexes.min() < 0 or indexes.max() >= extent:
+        message = f"{name} is out of range for extent {extent}: {indexes.min()} to {indexes.max()}"
+        raise located(IndexError(message), call)
 
 
 def _inside(operand: HostOperand, memory: Array) -> tuple[Array, Array]:

@@ -20,16 +20,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array, Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
 from npu_tensor.dataflow.cost import LOCK_CYCLES
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.timeline import Span, Timeline
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask
+from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, StreamEnd
 
 __all__ = ["HostClock", "RunClock", "StreamClock", "WorkerClock"]
 
@@ -162,10 +160,10 @@ class StreamClock:
         self._memory = memory
         self._spans = spans
         self._now = 0
-        self._latest: dict[End, int] = {}
+        self._latest: dict[StreamEnd, int] = {}
         """The number of the latest span of each end."""
 
-    def move(self, source: End, sinks: Sequence[End], nbytes: int) -> None:
+    def move(self, source: StreamEnd, sinks: Sequence[StreamEnd], nbytes: int) -> None:
         """So many bytes begin to move, all of which are there and have room."""
         start = max(self._now, self._ready(source, sends=True), *(self._ready(sink, sends=False) for sink in sinks))
         end = start + -(-nbytes // STREAM_BYTES_PER_CYCLE)
@@ -178,14 +176,14 @@ class StreamClock:
             self._note(sink, "in", start, end, nbytes)
         self._now = end
 
-    def _ready(self, end: End, sends: bool) -> int:
+    def _ready(self, end: StreamEnd, sends: bool) -> int:
         place = end.place
         if not isinstance(place, Ring):
             return place.started
         times = self._rings[place]
         return times.objects(1) if sends else times.room(1)
 
-    def _note(self, end: End, kind: Literal["in", "out"], start: int, until: int, nbytes: int) -> None:
+    def _note(self, end: StreamEnd, kind: Literal["in", "out"], start: int, until: int, nbytes: int) -> None:
         """A span, or a longer one if this goes on with the same object without a pause."""
         latest = self._latest.get(end)
         if end.position and latest is not None and self._spans[latest].end == start:

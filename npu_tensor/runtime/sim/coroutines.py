@@ -45,7 +45,7 @@ class Scheduler:
         self.ready.clear()
 
     def suspend(self) -> None:
-        """Give the turn back; whoever calls this has left its name somewhere to be made ready again."""
+        """Give the turn back; before, the caller notes itself where something will make it ready again."""
         assert self._main is not None
         self._main.switch()
 

@@ -176,7 +176,7 @@ _spelling: Final = itertools.count()
 def load_library(content: bytes) -> ctypes.CDLL:
     """A shared library from its bytes. Raises OSError.
 
-    A file that is loaded stays mapped: whoever writes to it changes the code that runs. So a private copy is loaded,
+    A file that is loaded stays mapped: writing to it changes the code that runs. So a private copy is loaded,
     from memory where the system has such files, because temporary directories may forbid to run what lies there.
     """
     try:
@@ -230,16 +230,16 @@ def load(path: Path, sha256: str, source: Source, functions: Sequence[KernelFunc
 
     Equal libraries are loaded once. Raises BuildError if it cannot be loaded, is another now, or lacks a function.
     """
-    known = _loaded.get(sha256)
-    if known is None:
+    compiled = _loaded.get(sha256)
+    if compiled is None:
         try:
             content = read_file(path)
         except OSError as error:
             raise BuildError(f"the object of {source.name} cannot be read: {error}") from None
         if hashlib.sha256(content).hexdigest() != sha256:
             raise BuildError(f"{path} was changed after it had been verified")
-        known = _loaded.setdefault(sha256, CompiledSource(content, source, functions))
-    return known
+        compiled = _loaded.setdefault(sha256, CompiledSource(content, source, functions))
+    return compiled
 
 
 def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunction]) -> CompiledSource:
@@ -248,8 +248,8 @@ def compile_source(source: Source, arch: Arch, functions: Sequence[KernelFunctio
     Raises BuildError with what the compiler says if there is no compiler, if the source is wrong, or if a function is
     missing or takes other arguments than it is declared with.
     """
-    made = library(source, arch, functions)
-    return load(made.files[SUFFIX], made.description["files"][SUFFIX]["sha256"], source, functions)
+    stored = library(source, arch, functions)
+    return load(stored.files[SUFFIX], stored.description["files"][SUFFIX]["sha256"], source, functions)
 
 
 def library(
@@ -273,8 +273,8 @@ def library(
     }
     key = kernel_key(made_from)
     build = partial(_build, compiler, arch, source, entries, functions)
-    found, _ = store.get_or_build(f"{arch}-{toolchain()}", source.name, key, build, made_from, force)
-    return found
+    stored, _ = store.get_or_build(f"{arch}-{toolchain()}", source.name, key, build, made_from, force)
+    return stored
 
 
 def _entry(function: KernelFunction) -> str:

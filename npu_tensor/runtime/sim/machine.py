@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +14,19 @@ from npu_tensor.dataflow.checks.index import Index
 from npu_tensor.dataflow.cost import Channel, Counters
 from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, ObjectType
 from npu_tensor.errors import LaunchError, LaunchTimeout
+from npu_tensor.runtime.sim.clocks import RunClock, StreamClock
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.strided_access import StridedAccess, object_access
 from npu_tensor.runtime.sim.tile_memory import Bytes, TileMemory
-from npu_tensor.runtime.sim.transfers import End, HostEnd, HostTask, HostTransfer, RingSink, RingSource, Stream
-from npu_tensor.runtime.sim.walk import Walk, object_walk
+from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, HostTransfer, RingSink, RingSource, StreamEnd
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.clocks import RunClock
-
-__all__ = ["Leftover", "Machine"]
+__all__ = ["LeftInFifo", "Machine"]
 
 
-class Leftover(NamedTuple):
+class LeftInFifo(NamedTuple):
     """What a run left: whole objects of a fifo in a tile, and elements of one more or of a transfer."""
 
     fifo: str
@@ -43,6 +41,47 @@ class Leftover(NamedTuple):
             if count
         ]
         return f"fifo {self.fifo}: {' and '.join(counts)} in {self.tile}"
+
+
+class Stream:
+    """Moves the bytes of a fifo from its producing end to all consuming ends. clock: of a run that is timed.
+
+    A stream has no memory to speak of, so the DMA channels at its ends move in step.
+    """
+
+    clock: StreamClock | None = None
+
+    def __init__(self, fifo: str, source: StreamEnd, sinks: Sequence[StreamEnd]) -> None:
+        self.fifo = fifo
+        self.source = source
+        self.sinks = sinks
+        self.nbytes = 0
+        if isinstance(source, RingSource):
+            source.sinks = sinks
+
+    def run(self) -> None:
+        """The coroutine."""
+        source, sinks = self.source, self.sinks
+        while True:
+            source.wait()
+            chunk, start = source.chunk, source.position
+            n = len(chunk) - start
+            for sink in sinks:
+                sink.wait()
+                n = min(n, len(sink.chunk) - sink.position)
+            if self.clock is not None:
+                self.clock.move(source, sinks, n)
+            data = chunk[start : start + n]
+            for sink in sinks:
+                stop = sink.position + n
+                sink.chunk[sink.position : stop] = data
+                sink.position = stop
+                if stop == len(sink.chunk):
+                    sink.finish()
+            self.nbytes += n
+            source.position = start + n
+            if source.position == len(chunk):
+                source.finish()
 
 
 class _Place(NamedTuple):
@@ -109,7 +148,7 @@ class Machine:
 
         They are objects of the single fifo of a split or join; each part of them is a ring of its own, because the
         compiler gives each its own descriptors and locks. Of a forward they are the larger objects, through which the
-        dims of both sides walk (mlir-aie sets the length of both descriptors to it).
+        dims of both sides go (mlir-aie sets the length of both descriptors to it).
         """
         inputs = [self._fifos[name] for name in link.inputs]
         outputs = [self._fifos[name] for name in link.outputs]
@@ -126,24 +165,24 @@ class Machine:
                 self._places[fifo.name, link.tile] = places if len(fifos) == 1 else [places[number]]
 
     def _stream(self, fifo: ObjectFifo) -> Stream:
-        source: End
+        source: StreamEnd
         if fifo.producer.kind == "shim":
             source = self._host_end(fifo, fifo.producer, drains=False)
         else:
-            source = RingSource(fifo.name, *self._walked(fifo, fifo.producer, fifo.dims_to_stream))
-        sinks: list[End] = []
+            source = RingSource(fifo.name, *self._accessed(fifo, fifo.producer, fifo.dims_to_stream))
+        sinks: list[StreamEnd] = []
         for tile in fifo.consumers:
             if tile.kind == "shim":
                 sinks.append(self._host_end(fifo, tile, drains=True))
             else:
-                sinks.append(RingSink(fifo.name, *self._walked(fifo, tile, _dims_from(fifo, tile))))
+                sinks.append(RingSink(fifo.name, *self._accessed(fifo, tile, _dims_from(fifo, tile))))
         return Stream(fifo.name, source, sinks)
 
-    def _walked(self, fifo: ObjectFifo, tile: Tile, dims: Dims) -> tuple[list[Ring], list[Walk]]:
+    def _accessed(self, fifo: ObjectFifo, tile: Tile, dims: Dims) -> tuple[list[Ring], list[StridedAccess]]:
         """Where a channel of a core or memtile finds or puts objects, and the way through each."""
         places = self._places.get((fifo.name, tile)) or [_Place(self._core_ring(fifo, tile, tile), fifo.type)]
-        walks = [object_walk(dims, type.elements, type.itemsize) for _, type in places]
-        return [ring for ring, _ in places], walks
+        accesses = [object_access(dims, type.elements, type.itemsize) for _, type in places]
+        return [ring for ring, _ in places], accesses
 
     def _host_end(self, fifo: ObjectFifo, tile: Tile, *, drains: bool) -> HostEnd:
         end = HostEnd(self._scheduler, fifo.name, tile, self._progress, drains=drains)
@@ -275,7 +314,7 @@ class Machine:
             len(transfers),
         )
 
-    def leftovers(self) -> tuple[Leftover, ...]:
+    def leftovers(self) -> tuple[LeftInFifo, ...]:
         """What is in fifos and transfers now."""
         objects: Counter[tuple[str, Tile]] = Counter()
         nbytes: Counter[tuple[str, Tile]] = Counter()
@@ -288,7 +327,7 @@ class Machine:
                     objects[end.fifo, end.tile] += part.objects
                     nbytes[end.fifo, end.tile] += part.nbytes
         return tuple(
-            Leftover(fifo, tile, objects[fifo, tile], nbytes[fifo, tile] // self._fifos[fifo].type.itemsize)
+            LeftInFifo(fifo, tile, objects[fifo, tile], nbytes[fifo, tile] // self._fifos[fifo].type.itemsize)
             for fifo, tile in sorted(+objects + +nbytes)
         )
 

@@ -60,5 +60,5 @@ class Ring:
         self._room.open()
 
     def _says(self, role: str, objects: int) -> str:
-        asked = f", it asks for {objects}" if objects > 1 else ""
-        return f"fifo {self.fifo}: {role} waits, {self.held} of {self.depth} objects held in {self.tile}{asked}"
+        request = f", it asks for {objects}" if objects > 1 else ""
+        return f"fifo {self.fifo}: {role} waits, {self.held} of {self.depth} objects held in {self.tile}{request}"

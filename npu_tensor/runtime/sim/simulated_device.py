@@ -7,33 +7,33 @@ It takes the tasks that a kernel family of `npu_tensor.kernels` has a design for
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from npu_tensor import events, kernels
+from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import FUSION, Offer, Target
-from npu_tensor.runtime.build import simulated as host
+from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.devices.device_uri import parse_uri, target
 from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.npu.npu_kernel import OfferedKernel, OfferingDevice
+from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack, unpack, word
-from npu_tensor.runtime.npu.phases import Phases
 from npu_tensor.runtime.rates import npu_rates, processor_rates
-from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim import host_backend as host
 from npu_tensor.runtime.sim.kind import SIMULATED
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
-from npu_tensor.task import Kernel, Refusal, Step, Task
+from npu_tensor.task import Step, Task
 
 __all__ = ["SimulatedDevice", "parse", "simulated"]
 
@@ -43,10 +43,10 @@ MOST_LOADED: Final = 16
 
 def parse(uri: str) -> Target:
     """What the kernels of a simulated NPU, or of several, are claimed for. Raises DeviceError."""
-    asked = parse_uri(uri)
-    if asked.scheme != "sim":
+    parsed = parse_uri(uri)
+    if parsed.scheme != "sim":
         raise DeviceError(f"{uri} is not a simulated NPU", code="INVALID_ARGUMENT")
-    return target(asked, SIMULATED[asked.selectors[0]])
+    return target(parsed, SIMULATED[parsed.selectors[0]])
 
 
 def simulated(uri: str, allocator: Allocator) -> SimulatedDevice | LogicalDevice:
@@ -66,17 +66,14 @@ def library() -> KernelLibrary:
     return KernelLibrary(host.HostBackend())
 
 
-class SimulatedDevice(OfferingDevice):
+class SimulatedDevice(NpuDevice):
     """One simulated NPU with memory of its own. number: which one, at a URI of several; the name then ends with it."""
 
-    fusion = FUSION
     busy = 0
     usable = True
 
     def __init__(self, uri: str, allocator: Allocator, number: int | None = None) -> None:
-        self.uri = uri if number is None else f"{uri}#{number}"
-        self.allocator = allocator
-        self.target = parse(uri)
+        super().__init__(uri if number is None else f"{uri}#{number}", parse(uri), allocator)
         self.lock = new_lock()
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 
@@ -90,15 +87,10 @@ class SimulatedDevice(OfferingDevice):
         """The array, with a thread of its own from the first design on."""
         return SimulatedArray(self.target.array, self.target.columns, self.costs.bytes_per_second)
 
-    def claim(self, task: Task) -> SimulatedKernel | Refusal:
-        """A kernel of one of the families, or what they say against the task."""
-        answer = kernels.claim(task, self.target)
-        return answer if isinstance(answer, Refusal) else SimulatedKernel(self, task, answer)
-
-    def prepare(self, kernels: Sequence[Kernel]) -> None:
-        """Make the designs, and compile their functions for this machine."""
-        own = [kernel for kernel in kernels if isinstance(kernel, SimulatedKernel)]
-        library().prepare([kernel.request for kernel in own if not kernel.is_too_long])
+    @property
+    def library(self) -> KernelLibrary:
+        """Shared by all simulated NPUs."""
+        return library()
 
     def load(self, design: Design, artifact: Artifact) -> LoadedDesign:
         """A known design with its compiled functions, checked and in the array. Raises BuildError."""
@@ -112,62 +104,51 @@ class SimulatedDevice(OfferingDevice):
             self._loaded.move_to_end(id(design))
             return loaded
 
-
-class SimulatedKernel(OfferedKernel):
-    """An offer of a kernel family, run by the simulator."""
-
-    def __init__(self, device: SimulatedDevice, task: Task, offer: Offer) -> None:
-        super().__init__(device.uri, task, offer, device.costs)
-        self.owner = device
-
-    def bind(self) -> Step:
-        """Find or compile the design's functions and return the step. Raises BuildError."""
-        self.check_length()
-        owner, offer, task, design = self.owner, self.offer, self.task, self.request.design
-        artifact = library().find(self.request)
-        owner.load(design, artifact)
-        self.found(artifact)
+    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
+        """The step that packs operands, runs the design on copies in device memory, and unpacks results."""
+        offer, task, design = kernel.offer, kernel.task, kernel.request.design
+        self.load(design, artifact)
         buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
-        held = [
+        tensors = [
             (operand, operand.number, buffer)
             for operand, buffer in zip(offer.operands, buffers, strict=True)
             if operand.number is not None
         ]
-        inputs = [each for each in held if not each[0].output]
-        outputs = [each for each in held if each[0].output]
+        inputs = [each for each in tensors if not each[0].output]
+        outputs = [each for each in tensors if each[0].output]
 
         def run(values: list[Any]) -> None:
-            phases = Phases(owner.uri)
-            made = [owner.allocator.allocate(output.nbytes) for output in task.outputs]
-            with owner.lock:
-                phases.ended("dispatch")  # until the array was free
+            notices, since = Notices(self.uri), time.perf_counter()
+            results = [self.allocator.allocate(output.nbytes) for output in task.outputs]
+            with self.lock:
+                since = notices.add_phase("dispatch", since)  # until the array was free
                 for operand, number, buffer in inputs:
                     source = task.inputs[number]
                     assert source.dtype is not None
                     elements = flat(values[source.item], source.dtype)
                     check_indexes(operand, elements, task.call)
                     pack(operand, elements, buffer.host)
-                phases.ended("convert")
+                since = notices.add_phase("convert", since)
                 for _, _, buffer in inputs:
                     buffer.to_device()
-                phases.ended("sync")
+                since = notices.add_phase("sync", since)
                 words = [word(values[task.inputs[number].item], kind) for number, kind in offer.scalars]
-                loaded = owner.load(design, artifact)
-                phases.ended("dispatch")
-                counted = loaded.run([buffer.device for buffer in buffers], words)
+                loaded = self.load(design, artifact)
+                since = notices.add_phase("dispatch", since)
+                counters = loaded.run([buffer.device for buffer in buffers], words)
                 timeline = loaded.timeline
-                phases.ended("run")
+                since = notices.add_phase("run", since)
                 for _, _, buffer in outputs:
                     buffer.from_device()
-                phases.ended("sync")
+                since = notices.add_phase("sync", since)
                 for operand, number, buffer in outputs:
-                    unpack(operand, buffer.host, flat(made[number], task.outputs[number].dtype))
-                phases.ended("convert")
-            for output, memory in zip(task.outputs, made, strict=True):
+                    unpack(operand, buffer.host, flat(results[number], task.outputs[number].dtype))
+                since = notices.add_phase("convert", since)
+            for output, memory in zip(task.outputs, results, strict=True):
                 values[output.item] = memory
-            phases.tell()
+            notices.emit()
             if events.listeners:
-                events.emit(_event(task, owner.uri, counted, *self.counted(counted), timeline))
+                events.emit_part(_event(task, self.uri, counters, *kernel.counted(counters), timeline))
 
         return run
 

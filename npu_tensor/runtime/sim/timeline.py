@@ -1,19 +1,20 @@
 """What every tile of a simulated array does when: kernel calls, waiting, and what its DMA channels move.
 
-    with timeline.recorded() as found:
+    with timeline.recorded() as timelines:
         (x @ w).realize()
-    print(found[0])             # found[0].rows, .svg()
+    print(timelines[0])         # timelines[0].rows, .svg()
 
 Simulated, never measured: see `clocks` for the model and what it leaves out.
 """
 
 from __future__ import annotations
 
+import html
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from npu_tensor.dataflow.array import Array, Tile
 from npu_tensor.dataflow.design import Design
@@ -66,10 +67,10 @@ class Timeline:
 
     def lanes(self) -> dict[tuple[Tile, str], list[Span]]:
         """The spans of each lane; a tile's core first, then its channels."""
-        found: defaultdict[tuple[Tile, str], list[Span]] = defaultdict(list)
+        lanes: defaultdict[tuple[Tile, str], list[Span]] = defaultdict(list)
         for span in self.spans:
-            found[span.tile, span.lane].append(span)
-        return dict(sorted(found.items(), key=lambda item: (item[0][0], item[0][1] != "core", item[0][1])))
+            lanes[span.tile, span.lane].append(span)
+        return dict(sorted(lanes.items(), key=lambda item: (item[0][0], item[0][1] != "core", item[0][1])))
 
     def columns(self) -> dict[int, int]:
         """Cycles that the busiest core of each column computes."""
@@ -94,9 +95,7 @@ class Timeline:
 
     def svg(self, width: int = 960) -> str:
         """A drawing: one row per core and DMA channel, time to the right. Point at a span to read what it is."""
-        from npu_tensor.runtime.sim.timeline_drawing import draw
-
-        return draw(self, width)
+        return _draw(self, width)
 
     def _repr_html_(self) -> str:
         return self.svg()
@@ -146,3 +145,70 @@ def recorded() -> Iterator[list[Timeline]]:
         yield recording.timelines
     finally:
         _recordings.remove(recording)
+
+
+# --- the drawing, as SVG that needs nothing else
+
+COLOURS: Final = {"compute": "#2f7d4f", "wait": "#e0b04c", "in": "#3f6fb5", "out": "#a2559f"}
+MEANINGS: Final = {"compute": "kernel call", "wait": "waiting", "in": "DMA in", "out": "DMA out"}
+
+LABEL: Final = 190
+ROW: Final = 16
+TOP: Final = 44
+"""Pixels: of the names on the left, of one row, and above the rows."""
+
+
+def _draw(timeline: Timeline, width: int) -> str:
+    """One row per lane, and a legend. Spans of one kind that are too narrow to be told apart are drawn as one."""
+    lanes = timeline.lanes()
+    scale = max(1, width - LABEL) / max(1, timeline.cycles)
+    height = TOP + ROW * len(lanes) + 20
+    title = f"{timeline.design}: {timeline.cycles:,} simulated cycles, {timeline.seconds * 1e6:.1f} us"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="11" role="img">',
+        f"<title>{html.escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<text x="4" y="14" font-weight="bold">{html.escape(title)}</text>',
+    ]
+    for number, (kind, colour) in enumerate(COLOURS.items()):
+        x = LABEL + 100 * number
+        parts.append(f'<rect x="{x}" y="22" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="31">{MEANINGS[kind]}</text>')
+    for number, ((tile, lane), spans) in enumerate(lanes.items()):
+        y = TOP + ROW * number
+        label = str(tile) if lane == "core" else f"{tile} {lane}"
+        parts.append(f'<text x="4" y="{y + 12}">{html.escape(label)}</text>')
+        parts.append(f'<rect x="{LABEL}" y="{y + 2}" width="{width - LABEL}" height="{ROW - 4}" fill="#eeeeee"/>')
+        for first, last, count, cycles in _merged(spans, 0.5 / scale):
+            what = f"{MEANINGS[first.kind]}: {first.what}" if count == 1 else f"{MEANINGS[first.kind]}, {count} times"
+            tip = f"{what}, cycles {first.start:,} to {last.end:,}" + (f", {cycles:,} of them" if count > 1 else "")
+            parts.append(
+                f'<rect x="{LABEL + first.start * scale:.2f}" y="{y + 2}" '
+                f'width="{(last.end - first.start) * scale:.2f}" height="{ROW - 4}" fill="{COLOURS[first.kind]}">'
+                f"<title>{html.escape(tip)}</title></rect>"
+            )
+    y = TOP + ROW * len(lanes) + 12
+    parts.append(f'<text x="{LABEL}" y="{y}">0</text>')
+    parts.append(f'<text x="{width - 4}" y="{y}" text-anchor="end">{timeline.cycles:,} cycles</text></svg>')
+    return "".join(parts)
+
+
+def _merged(spans: Sequence[Span], least: float) -> Iterator[tuple[Span, Span, int, int]]:
+    """First and last of spans that are drawn as one, how many they are, and their cycles.
+
+    least: of a gap or span that can be seen, in cycles.
+    """
+    first = last = None
+    count = cycles = 0
+    for span in spans:
+        if first is not None and last is not None:
+            close = span.start - last.end < least and (span.cycles < least or last.cycles < least)
+            if close and span.kind == first.kind:
+                last, count, cycles = span, count + 1, cycles + span.cycles
+                continue
+            yield first, last, count, cycles
+        first = last = span
+        count, cycles = 1, span.cycles
+    if first is not None and last is not None:
+        yield first, last, count, cycles

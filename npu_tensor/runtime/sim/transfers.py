@@ -1,15 +1,16 @@
-"""The DMAs: one coroutine per fifo that leaves its tile moves bytes from the producing end to all consuming ends.
+"""The DMA channels at the ends of streams.
 
-A stream has no memory to speak of, so the DMAs at its ends move in step. Each end shows the bytes of one object, or of
-one piece of a transfer, in stream order as its `chunk`: the memory itself if the walk through it is contiguous, else a
-copy, made when the chunk begins (source) or written back when it is full (sink).
+Each end shows the bytes of one object, or of one piece of a transfer, in stream order as its `chunk`: the memory itself
+if the access through it is contiguous, else a copy, made when the chunk begins (source) or written back when it is full
+(sink).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,13 +21,10 @@ from npu_tensor.dataflow.design import Transfer
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.strided_access import StridedAccess, pattern_accesses
 from npu_tensor.runtime.sim.tile_memory import Bytes
-from npu_tensor.runtime.sim.walk import Walk, pattern_walks
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.clocks import StreamClock
-
-__all__ = ["End", "HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "Stream"]
+__all__ = ["HostEnd", "HostTask", "HostTransfer", "RingSink", "RingSource", "StreamEnd"]
 
 _NOTHING: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -38,74 +36,58 @@ class Unfinished(NamedTuple):
     nbytes: int
 
 
-class End:
-    """One end of a stream. position: how much of `chunk` has moved."""
+class StreamEnd(ABC):
+    """One end of a stream: the fifo whose objects move here, its tile, and how much of `chunk` has moved."""
 
-    @property
-    def place(self) -> Ring | HostTask:
-        """Where the chunk lies: an object of a ring, or a piece of a transfer."""
-        raise NotImplementedError
-
-    def __init__(self) -> None:
+    def __init__(self, fifo: str, tile: Tile) -> None:
+        self.fifo = fifo
+        self.tile = tile
         self.chunk: Bytes = _NOTHING
         self.position = 0
 
     @property
-    def fifo(self) -> str:
-        """Whose objects move here."""
-        raise NotImplementedError
+    @abstractmethod
+    def place(self) -> Ring | HostTask:
+        """Where the chunk lies: an object of a ring, or a piece of a transfer."""
 
-    @property
-    def tile(self) -> Tile:
-        """Where it is."""
-        raise NotImplementedError
-
+    @abstractmethod
     def wait(self) -> None:
         """Wait until the chunk has bytes that may move."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """The chunk has moved completely."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def expects(self) -> bool:
         """Whether something has begun here that more bytes must end."""
-        return self.position < len(self.chunk)
 
+    @abstractmethod
     def unfinished(self) -> Unfinished | None:
         """What has begun to move and not ended."""
-        raise NotImplementedError
 
 
 class _Staging:
     """Memory for one object or piece in stream order."""
 
-    def __init__(self, walk: Walk) -> None:
-        self.key = walk.sizes, walk.itemsize
-        self.flat: Bytes = np.empty(walk.nbytes, np.uint8)
-        self.shaped: np.ndarray[Any, Any] = self.flat.view(f"u{walk.itemsize}").reshape(walk.sizes)
+    def __init__(self, access: StridedAccess) -> None:
+        self.key = access.sizes, access.itemsize
+        self.flat: Bytes = np.empty(access.nbytes, np.uint8)
+        self.shaped: np.ndarray[Any, Any] = self.flat.view(f"u{access.itemsize}").reshape(access.sizes)
 
 
-class RingEnd(End):
+class RingEnd(StreamEnd):
     """A channel of a core or memtile: one object of each ring in turn (several: the parts of a split or join)."""
 
-    def __init__(self, fifo: str, rings: Sequence[Ring], walks: Sequence[Walk]) -> None:
-        super().__init__()
-        self._fifo = fifo
+    def __init__(self, fifo: str, rings: Sequence[Ring], accesses: Sequence[StridedAccess]) -> None:
+        super().__init__(fifo, rings[0].tile)
         self._rings = rings
         self._turn = 0
-        self._objects = [[slot[: walk.nbytes] for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
-        self._views = [[walk.view(slot) for slot in ring.slots] for ring, walk in zip(rings, walks, strict=True)]
-        self._stagings = [None if walk.contiguous else _Staging(walk) for walk in walks]
-
-    @property
-    def fifo(self) -> str:
-        return self._fifo
-
-    @property
-    def tile(self) -> Tile:
-        return self._rings[0].tile
+        pairs = list(zip(rings, accesses, strict=True))
+        self._objects = [[slot[: access.nbytes] for slot in ring.slots] for ring, access in pairs]
+        self._views = [[access.view(slot) for slot in ring.slots] for ring, access in pairs]
+        self._stagings = [None if access.contiguous else _Staging(access) for access in accesses]
 
     @property
     def place(self) -> Ring:
@@ -120,13 +102,13 @@ class RingEnd(End):
 
 
 class RingSource(RingEnd):
-    """Sends objects. sinks: where to."""
+    """Sends objects to `sinks`. Of a join, each is of the fifo that it came from."""
 
-    sinks: Sequence[End] = ()
+    sinks: Sequence[StreamEnd] = ()
 
-    @property
-    def fifo(self) -> str:
-        return self._rings[self._turn].fifo
+    def __init__(self, fifo: str, rings: Sequence[Ring], accesses: Sequence[StridedAccess]) -> None:
+        super().__init__(fifo, rings, accesses)
+        self.fifo = rings[0].fifo
 
     def _is_missed(self) -> bool:
         return self._turn > 0 or any(sink.expects for sink in self.sinks)
@@ -148,6 +130,7 @@ class RingSource(RingEnd):
     def finish(self) -> None:
         self._rings[self._turn].consume(1)
         self._next()
+        self.fifo = self._rings[self._turn].fifo
 
     def unfinished(self) -> Unfinished | None:
         return Unfinished(-1, len(self.chunk) - self.position) if self.expects else None
@@ -182,13 +165,13 @@ class HostTransfer:
 
     def __init__(self, transfer: Transfer, itemsize: int, available: int) -> None:
         self.transfer = transfer
-        self.walks = pattern_walks(transfer.pattern, itemsize)
+        self.accesses = pattern_accesses(transfer.pattern, itemsize)
         self.nbytes = transfer.pattern.elements * itemsize
         self.ddr_bytes = host_bytes(transfer.pattern, itemsize)
-        for walk in self.walks:
-            if walk.start < 0 or walk.end > available:
+        for access in self.accesses:
+            if access.start < 0 or access.end > available:
                 raise BuildError(
-                    f"fifo {transfer.fifo}: a transfer reaches byte {walk.end} of buffer {transfer.buffer}, "
+                    f"fifo {transfer.fifo}: a transfer reaches byte {access.end} of buffer {transfer.buffer}, "
                     f"which has {available}"
                 )
 
@@ -206,21 +189,19 @@ class HostTask:
     @property
     def done(self) -> bool:
         """Whether it has moved everything."""
-        return self.pieces == len(self.transfer.walks)
+        return self.pieces == len(self.transfer.accesses)
 
 
-class HostEnd(End):
+class HostEnd(StreamEnd):
     """A channel of a shim tile: works on the tasks in its queue in order. progress: where the host waits."""
 
     def __init__(self, scheduler: Scheduler, fifo: str, tile: Tile, progress: Gate, *, drains: bool) -> None:
-        super().__init__()
-        self._fifo = fifo
-        self._tile = tile
+        super().__init__(fifo, tile)
         self.queue: deque[HostTask] = deque()
         self.progress = progress
         self._drains = drains
         self._idle = Gate(scheduler)
-        self._walk: Walk | None = None
+        self._access: StridedAccess | None = None
         self._staging: _Staging | None = None
 
     def start(self, task: HostTask) -> None:
@@ -236,26 +217,26 @@ class HostEnd(End):
         while not self.queue:
             self._idle.wait(self._says)
         task = self.queue[0]
-        walk = task.transfer.walks[task.pieces]
-        self._walk = walk
-        if walk.contiguous:
-            self.chunk = task.memory[walk.start : walk.end]
+        access = task.transfer.accesses[task.pieces]
+        self._access = access
+        if access.contiguous:
+            self.chunk = task.memory[access.start : access.end]
         else:
-            if self._staging is None or (walk.sizes, walk.itemsize) != self._staging.key:
-                self._staging = _Staging(walk)
+            if self._staging is None or (access.sizes, access.itemsize) != self._staging.key:
+                self._staging = _Staging(access)
             if not self._drains:
-                self._staging.shaped[...] = walk.view(task.memory)
+                self._staging.shaped[...] = access.view(task.memory)
             self.chunk = self._staging.flat
         self.position = 0
 
     def finish(self) -> None:
-        task, walk = self.queue[0], self._walk
-        assert walk is not None
-        if self._drains and not walk.contiguous:
+        task, access = self.queue[0], self._access
+        assert access is not None
+        if self._drains and not access.contiguous:
             assert self._staging is not None
-            walk.view(task.memory)[...] = self._staging.shaped
+            access.view(task.memory)[...] = self._staging.shaped
         task.pieces += 1
-        task.moved += walk.nbytes
+        task.moved += access.nbytes
         if task.done:
             self.queue.popleft()
             self.progress.open()
@@ -263,14 +244,6 @@ class HostEnd(End):
     def moved(self, task: HostTask) -> int:
         """Bytes of a task that have moved."""
         return task.moved + (self.position if self.queue[0] is task and self.position < len(self.chunk) else 0)
-
-    @property
-    def fifo(self) -> str:
-        return self._fifo
-
-    @property
-    def tile(self) -> Tile:
-        return self._tile
 
     @property
     def place(self) -> HostTask:
@@ -291,41 +264,3 @@ class HostEnd(End):
 
     def _says(self) -> str | None:
         return f"fifo {self.fifo}: producer waits, no transfer drains it in {self.tile}" if self._drains else None
-
-
-class Stream:
-    """Moves bytes from one end to all others, which all get the same. clock: of a run that is timed."""
-
-    clock: StreamClock | None = None
-
-    def __init__(self, fifo: str, source: End, sinks: Sequence[End]) -> None:
-        self.fifo = fifo
-        self.source = source
-        self.sinks = sinks
-        self.nbytes = 0
-        if isinstance(source, RingSource):
-            source.sinks = sinks
-
-    def run(self) -> None:
-        """The coroutine."""
-        source, sinks = self.source, self.sinks
-        while True:
-            source.wait()
-            chunk, start = source.chunk, source.position
-            n = len(chunk) - start
-            for sink in sinks:
-                sink.wait()
-                n = min(n, len(sink.chunk) - sink.position)
-            if self.clock is not None:
-                self.clock.move(source, sinks, n)
-            data = chunk[start : start + n]
-            for sink in sinks:
-                stop = sink.position + n
-                sink.chunk[sink.position : stop] = data
-                sink.position = stop
-                if stop == len(sink.chunk):
-                    sink.finish()
-            self.nbytes += n
-            source.position = start + n
-            if source.position == len(chunk):
-                source.finish()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
 from npu_tensor.dataflow.design import Acquire, Call, Element, KernelFunction, Loop, Release, Statement
 from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.runtime.sim.clocks import WorkerClock
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
-
-if TYPE_CHECKING:
-    from npu_tensor.runtime.sim.clocks import WorkerClock
 
 __all__ = ["CoreEnd", "CoreWorker"]
 

@@ -22,7 +22,7 @@ from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.forks import in_child
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build.process import Group
+from npu_tensor.runtime.build.process import ProcessGroup
 from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["Build", "Builds", "builds", "finish_builds"]
@@ -65,7 +65,7 @@ class Builds:
         self.finished += len(self._known)
         self._known = {}
         self._changed = threading.Condition()
-        self._group = Group()
+        self._group = ProcessGroup()
         self._waiting: deque[tuple[Build, Callable[[], Artifact]]] = deque()
         self._threads: set[threading.Thread] = set()
 
@@ -103,12 +103,12 @@ class Builds:
             self._known[key] = build
             return build
 
-    def _work(self, group: Group) -> None:
+    def _work(self, group: ProcessGroup) -> None:
         group.enter()
         while (job := self._next(group)) is not None:
             self._run(*job)
 
-    def _next(self, group: Group) -> tuple[Build, Callable[[], Artifact]] | None:
+    def _next(self, group: ProcessGroup) -> tuple[Build, Callable[[], Artifact]] | None:
         """What this thread is to build; None if it is not needed any more."""
         with self._changed:
             if self._waiting and not group.ended:

@@ -69,7 +69,7 @@ def pyxrt(library: RuntimeLibrary = XRT) -> Any:
 
 
 def _directories(places: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path | None]]:
-    """Who names a directory, and which; None: those of sys.path."""
+    """What names a directory, and the directory; None: all of sys.path."""
     yield "import pyxrt", None
     for named_by, path in places:
         yield from ((named_by, directory) for directory in (path / "python", path))
@@ -187,16 +187,16 @@ def xrt_version() -> str:
     """The version of XRT's library, as in "2.21.75"; "" if unknown."""
     try:
         # What pyxrt has loaded is what runs kernels, whatever the search would find.
-        found = XRT.by_name() or XRT.find()
+        library = XRT.by_name() or XRT.find()
     except DeviceError:
         return ""
-    return version_of(found)
+    return version_of(library)
 
 
-def version_of(found: Found) -> str:
+def version_of(library: Found) -> str:
     """The version of a library of XRT; "" if unknown."""
     parts = ("xrtVersionMajor", "xrtVersionMinor", "xrtVersionPatch")  # xrt_version.h, since 2023
-    if all(hasattr(found.handle, part) for part in parts):
-        return ".".join(str(found.handle[part]()) for part in parts)
-    number = re.search(r"\.so\.(\d+\.\d[\d.]*)$", found.path.resolve().name)
+    if all(hasattr(library.handle, part) for part in parts):
+        return ".".join(str(library.handle[part]()) for part in parts)
+    number = re.search(r"\.so\.(\d+\.\d[\d.]*)$", library.path.resolve().name)
     return number[1] if number else ""

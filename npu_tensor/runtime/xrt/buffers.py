@@ -14,13 +14,25 @@ import ctypes
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.runtime.memory import Buffer
+from npu_tensor.dtypes import DType
+from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
-__all__ = ["Block", "Lease", "OutOfMemory", "Pool", "ResidentBuffer"]
+__all__ = [
+    "BlockPool",
+    "LaunchOperand",
+    "Lease",
+    "OutOfMemory",
+    "ResidentBuffer",
+    "SharedBlock",
+    "host_form",
+    "leased_copy",
+]
 
 PAGE: Final = 4096
 """Bytes; the driver hands out whole pages."""
@@ -30,7 +42,7 @@ class OutOfMemory(Exception):
     """The driver has no memory for a buffer, also after everything that was kept for reuse was given back."""
 
 
-class Block:
+class SharedBlock:
     """A buffer object with its mapping.
 
     bytes: the mapping, as an array. address: of its first byte. free: where the block goes when its lease ends. pool:
@@ -39,7 +51,7 @@ class Block:
 
     __slots__ = ("address", "bo", "bytes", "device_dirty", "free", "host_dirty", "nbytes", "pool")
 
-    def __init__(self, bo: Any, nbytes: int, free: list[Block], pool: Pool | None = None) -> None:
+    def __init__(self, bo: Any, nbytes: int, free: list[SharedBlock], pool: BlockPool | None = None) -> None:
         self.bo = bo
         self.nbytes = nbytes
         self.free = free
@@ -57,14 +69,14 @@ class Lease:
 
     __slots__ = ("block",)
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: SharedBlock) -> None:
         self.block = block
 
     def __del__(self) -> None:
         self.block.free.append(self.block)
 
 
-class Pool:
+class BlockPool:
     """Hands out blocks and keeps those that come back, by size.
 
     create: makes a buffer object of so many bytes; raises RuntimeError or MemoryError if it cannot. limit: bytes of
@@ -75,7 +87,7 @@ class Pool:
         self._create = create
         self._limit = limit
         self._forget = forget
-        self._free: defaultdict[int, list[Block]] = defaultdict(list)
+        self._free: defaultdict[int, list[SharedBlock]] = defaultdict(list)
         self.nbytes = 0
         """Bytes of all blocks that were made and not given back."""
 
@@ -108,7 +120,7 @@ class Pool:
             self.nbytes -= lease.block.nbytes
             lease.block.free = _discarded
 
-    def _new(self, size: int, free: list[Block]) -> Block:
+    def _new(self, size: int, free: list[SharedBlock]) -> SharedBlock:
         if sum(size * len(blocks) for size, blocks in list(self._free.items())) > self._limit:
             self.release()
         try:
@@ -120,13 +132,13 @@ class Pool:
             except (RuntimeError, MemoryError) as error:
                 raise OutOfMemory(f"no buffer of {size} bytes, {self.nbytes} are in use: {error}") from None
         self.nbytes += size
-        return Block(bo, size, free, self)
+        return SharedBlock(bo, size, free, self)
 
 
-class _Discarded(list[Block]):
+class _Discarded(list[SharedBlock]):
     """Keeps nothing."""
 
-    def append(self, block: Block, /) -> None:
+    def append(self, block: SharedBlock, /) -> None:
         pass
 
 
@@ -141,30 +153,39 @@ def _block_size(nbytes: int) -> int:
     return -(-pages // step) * step * PAGE
 
 
-class Home(Protocol):
-    """A device whose results stay in its memory until somebody looks."""
+class LaunchOperand(NamedTuple):
+    """A buffer of a launch.
 
-    def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
-        """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
-        ...
+    item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
+    design needs. direct: whether it holds the tensor just as the tensor's own buffer does. key: for copies of values.
+    result_bytes: of the tensor's own buffer, if it is a result.
+    """
+
+    item: int | None
+    output: bool
+    host: HostOperand
+    dtype: DType | None
+    nbytes: int
+    direct: bool
+    key: int
+    result_bytes: int
 
 
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    home: the device, or None if the CPU has computed it. lease: its block, or None. launch: what computes it, until
-    that has ended. operand: how the block holds the tensor.
+    home: the device, whose `host_copy` says where the host can read it; None if the CPU has computed it. lease: its
+    block, or None. launch: what computes it, until that has ended. operand: how the block holds the tensor.
     """
 
     __slots__ = ("home", "host", "launch", "lease", "operand")
 
-    home: Home | None
-    host: Block | Buffer | None
+    host: SharedBlock | Buffer | None
     launch: Any
     lease: Lease | None
-    operand: Any
+    operand: LaunchOperand
 
-    def __init__(self, home: Home, lease: Lease, operand: Any) -> None:
+    def __init__(self, home: Any, lease: Lease, operand: LaunchOperand) -> None:
         self.home = home
         self.nbytes = operand.result_bytes
         self.lease = lease
@@ -186,3 +207,33 @@ class ResidentBuffer(Buffer):
             host = self.host if home is None else home.host_copy(self)
             assert host is not None
         return host.address
+
+
+def leased_copy(value: Buffer, operand: LaunchOperand, pool: BlockPool) -> Lease:
+    """A host value as a design wants it, made once for each way in which some do. Raises OutOfMemory."""
+    assert operand.dtype is not None
+    try:
+        copies = value.copies
+    except AttributeError:
+        copies = value.copies = {}
+    copy: Lease | None = copies.get(operand.key)
+    if copy is not None and copy.block.pool is pool and copy.block.nbytes >= operand.nbytes:
+        return copy
+    elements = flat(value, operand.dtype)  # Waits for another device that computes it.
+    lease = pool.take(operand.nbytes)
+    lease.block.host_dirty = True
+    pack(operand.host, elements, lease.block.bytes)
+    copies[operand.key] = lease
+    return lease
+
+
+def host_form(resident: ResidentBuffer, allocator: Allocator) -> SharedBlock | Buffer:
+    """Where the host has a result whose block it may read: there, or in a buffer of the tensor's own."""
+    assert resident.lease is not None
+    operand = resident.operand
+    if operand.direct:
+        return resident.lease.block
+    assert operand.dtype is not None
+    buffer = allocator.allocate(resident.nbytes)
+    unpack(operand.host, resident.lease.block.bytes, flat(buffer, operand.dtype))
+    return buffer

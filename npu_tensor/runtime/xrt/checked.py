@@ -23,14 +23,14 @@ __all__ = ["CheckedKernels", "driver_identity"]
 def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> str:
     """What the results of a kernel depend on besides the kernel: NPU, XRT, driver and firmware, as one line.
 
-    xrt: version. Those of driver and firmware are read below `root`/sys; what is not there is left out.
+    xrt: version. The versions of driver and firmware are read below `root`/sys; what is not there is left out.
     """
     files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
-    found = [npu.name, xrt, *filter(None, [driver_version(root)])]
+    parts = [npu.name, xrt, *filter(None, [driver_version(root)])]
     for file in files:
         with suppress(OSError, UnicodeDecodeError):
-            found.append(file.read_text("ascii").strip())
-    return " ".join(found)
+            parts.append(file.read_text("ascii").strip())
+    return " ".join(parts)
 
 
 class CheckedKernels:

@@ -20,15 +20,16 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
-from npu_tensor.runtime.xrt.buffers import Block
-from npu_tensor.runtime.xrt.program import MOST_BUFFERS, Program
+from npu_tensor.runtime.npu.notices import Notices
+from npu_tensor.runtime.xrt.buffers import SharedBlock
+from npu_tensor.runtime.xrt.npu_program import MOST_BUFFERS, NpuProgram
 
-__all__ = ["Bound", "Context", "ContextRefused", "Contexts", "write_instructions"]
+__all__ = ["Context", "ContextRefused", "Contexts", "RunObject", "write_instructions"]
 
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 MOST_CONTEXTS: Final[dict[Arch, int]] = {"aie2": 6, "aie2p": 16}
-"""Contexts that are kept unless the driver allows fewer: it counts those of all processes."""
+"""Contexts that are kept unless the driver allows fewer: it counts the contexts of all processes."""
 
 MOST_RUNLISTS: Final = 64
 """Per context. A program runs few sequences of kernels again and again."""
@@ -49,8 +50,8 @@ class ContextRefused(Exception):
     """The driver makes no context, also after all of this process were given up."""
 
 
-class Bound:
-    """A run object of a context for one step of a plan, and what its arguments are set to.
+class RunObject:
+    """One of XRT's run objects, for one step of a plan, and what its arguments are set to.
 
     run: None after the context is gone. words: of the runtime parameters in its instructions.
     """
@@ -59,23 +60,23 @@ class Bound:
 
     def __init__(self) -> None:
         self.run: Any = None
-        self.arguments: list[Block | None] = []
-        self.instructions: Block | None = None
+        self.arguments: list[SharedBlock | None] = []
+        self.instructions: SharedBlock | None = None
         self.words: Sequence[int] | None = None
 
 
 class Context:
     """A program that is loaded. latest: the newest batch of launches in it. first: number of its first buffer."""
 
-    def __init__(self, program: Program, driver: Any, device: Any) -> None:
+    def __init__(self, program: NpuProgram, driver: Any, device: Any) -> None:
         self.program = program
         self.driver = driver
         self.device = device
         self.latest: Any = None
         self.first = 0 if program.is_elf else 3
-        self.bound: WeakSet[Bound] = WeakSet()
-        self.runlists: OrderedDict[tuple[Bound, ...], Any] = OrderedDict()
-        self._shared: Block | None = None
+        self.run_objects: WeakSet[RunObject] = WeakSet()
+        self.runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
+        self._shared: SharedBlock | None = None
         if program.is_elf:
             self._image = driver.elf(str(program.path))
             self.handle = driver.hw_context(device, self._image)
@@ -91,61 +92,61 @@ class Context:
         if len(program.sizes) > most:
             raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, and its file declares {most}")
 
-    def bind(self, bound: Bound) -> None:
-        """Give `bound` a run object with its constant arguments."""
+    def make_run(self, run_object: RunObject) -> None:
+        """Make the run with its constant arguments."""
         run = self.driver.run(self.kernel)
         program = self.program
-        bound.arguments = [None] * len(program.sizes)
-        bound.words = None
+        run_object.arguments = [None] * len(program.sizes)
+        run_object.words = None
         if program.instructions is not None:
-            bound.instructions = self._instructions(program.instructions)
+            run_object.instructions = self._instructions(program.instructions)
             run.set_arg(0, OPCODE)
-            run.set_arg(1, bound.instructions.bo)
+            run.set_arg(1, run_object.instructions.bo)
             run.set_arg(2, program.instructions.nbytes)
-        self.bound.add(bound)  # First: an interrupt may come between, and `close` must find every run.
-        bound.run = run
+        self.run_objects.add(run_object)  # First: an interrupt may come between, and `close` must find every run.
+        run_object.run = run
 
-    def _instructions(self, words: Words) -> Block:
+    def _instructions(self, words: Words) -> SharedBlock:
         """A buffer with the instructions: one for all runs, or one for each if a run changes them."""
         if self._shared is not None:
             return self._shared
         bo = self.driver.bo(self.device, words.nbytes, self.driver.bo.flags.cacheable, self.kernel.group_id(1))
-        block = Block(bo, words.nbytes, [])
+        block = SharedBlock(bo, words.nbytes, [])
         write_instructions(block, words, self.driver)
         if not self.program.parameters:
             self._shared = block
         return block
 
-    def runlist(self, bounds: tuple[Bound, ...]) -> Any:
+    def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
         """The runlist of these runs, in this order."""
-        found = self.runlists.get(bounds)
-        if found is None:
-            found = self.driver.runlist(self.handle)
-            for bound in bounds:
-                found.add(bound.run)
+        runlist = self.runlists.get(run_objects)
+        if runlist is None:
+            runlist = self.driver.runlist(self.handle)
+            for run_object in run_objects:
+                runlist.add(run_object.run)
             while len(self.runlists) >= MOST_RUNLISTS:
                 self.runlists.popitem(last=False)
-            self.runlists[bounds] = found
+            self.runlists[run_objects] = runlist
         else:
-            self.runlists.move_to_end(bounds)
-        return found
+            self.runlists.move_to_end(run_objects)
+        return runlist
 
     def forget_arguments(self) -> None:
         """Let go of the buffers that runs were given last; they are given some again before they start."""
-        for bound in list(self.bound):
-            bound.arguments = [None] * len(bound.arguments)
+        for run_object in list(self.run_objects):
+            run_object.arguments = [None] * len(run_object.arguments)
 
     def close(self) -> None:
         """Give the context up: first what depends on it, in the order that XRT wants."""
         self.runlists.clear()
-        for bound in list(self.bound):
-            bound.run = bound.instructions = bound.words = None
-            bound.arguments = []
+        for run_object in list(self.run_objects):
+            run_object.run = run_object.instructions = run_object.words = None
+            run_object.arguments = []
         self._shared = None
         self.kernel = self.handle = self._image = None
 
 
-def write_instructions(block: Block, words: Words, driver: Any) -> None:
+def write_instructions(block: SharedBlock, words: Words, driver: Any) -> None:
     """Put instructions where the NPU's controller reads them."""
     block.host_dirty = True
     block.bytes[: words.nbytes] = words.view(np.uint8)
@@ -157,23 +158,23 @@ class Contexts:
     """The loaded programs of one NPU, the one used longest ago first.
 
     load: makes a context; raises RuntimeError if the driver does not. settle: waits until nothing runs in a context.
-    tell: takes an event: its class, the kernel, and how many contexts there are then.
+    notices: of the NPU.
     """
 
     def __init__(
         self,
         arch: Arch,
-        load: Callable[[Program], Context],
+        load: Callable[[NpuProgram], Context],
         settle: Callable[[Context], None],
-        tell: Callable[[type[events.ContextOpened | events.ContextClosed], str, int], None],
+        notices: Notices,
     ) -> None:
         self._arch = arch
         self._load = load
         self._settle = settle
-        self._tell = tell
+        self._notices = notices
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
-    def get(self, program: Program) -> Context:
+    def get(self, program: NpuProgram) -> Context:
         """The context of a program, loaded if it is not. Raises ContextRefused, BuildError, and what the driver raises
         if it is not for want of contexts.
         """
@@ -199,7 +200,7 @@ class Contexts:
                 time.sleep(pause)
             else:
                 self._loaded[program.key] = context
-                self._tell(events.ContextOpened, program.name, len(self._loaded))
+                self._notices.add(events.ContextOpened(program.name, self._notices.uri, len(self._loaded)))
                 return context
 
     def _evict(self) -> None:
@@ -208,7 +209,7 @@ class Contexts:
             self._settle(context)
             context.close()  # First: an interrupt may come between, and what is left open must be known.
             self._loaded.pop(context.program.key, None)
-            self._tell(events.ContextClosed, context.program.name, len(self._loaded))
+            self._notices.add(events.ContextClosed(context.program.name, self._notices.uri, len(self._loaded)))
 
     def forget_arguments(self) -> None:
         """See `Context.forget_arguments`."""
@@ -216,9 +217,9 @@ class Contexts:
             context.forget_arguments()
 
     @property
-    def bound(self) -> list[Bound]:
-        """Those of all loaded programs."""
-        return [bound for context in self._loaded.values() for bound in context.bound]
+    def run_objects(self) -> list[RunObject]:
+        """The run objects of all loaded programs."""
+        return [run_object for context in self._loaded.values() for run_object in context.run_objects]
 
     def smallest(self) -> Context | None:
         """The one whose program has the smallest buffers."""

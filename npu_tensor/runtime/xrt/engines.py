@@ -1,4 +1,4 @@
-"""The engines of this process, one per NPU, and their end: at that of the process, and in forked ones."""
+"""The engines of this process, one per NPU, and how they end: with the process, and in forked ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from npu_tensor._util.forks import in_child
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.xrt import in_flight
-from npu_tensor.runtime.xrt.engine import Engine, lock
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine, lock
 
 __all__ = ["close_engines", "engine_of"]
 
-_engines: Final[dict[int, Engine]] = {}
+_engines: Final[dict[int, NpuEngine]] = {}
 
 
-def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> Engine:
+def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> NpuEngine:
     """The one engine of an NPU in this process, whatever URIs name it. index: pyxrt's. Raises DeviceError.
 
     One that was closed is opened again, as the steps of a plan may still have it.
@@ -26,7 +26,7 @@ def engine_of(index: int, arch: Arch, uri: str, allocator: Allocator) -> Engine:
     with lock:
         engine = _engines.get(index)
         if engine is None or (not engine.ready and engine.arch != arch):
-            engine = _engines[index] = Engine(index, arch, uri, allocator)
+            engine = _engines[index] = NpuEngine(index, arch, uri, allocator)
         elif not engine.ready:
             engine.check_process()
             engine.uri = engine.notices.uri = uri
@@ -56,8 +56,8 @@ def _leave_to_parent() -> None:
     for engine in _engines.values():
         engine.forked = True
         engine.ready = False
-        kept = [engine, *((bound.run, bound.instructions) for bound in engine.contexts.bound)]
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # Not even at the end of the process.
+        objects = [engine, *((run_object.run, run_object.instructions) for run_object in engine.contexts.run_objects)]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(objects))  # Not even at the end of the process.
 
 
 in_child(_leave_to_parent)

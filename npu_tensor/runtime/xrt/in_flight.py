@@ -10,43 +10,46 @@ import ctypes
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.runtime.xrt.launches import PENDING, Batch
+from npu_tensor.runtime.xrt.launches import PENDING, LaunchBatch
 
 __all__ = ["keep", "keep_batch", "keep_for_ever", "release"]
 
 
-class _Kept(NamedTuple):
-    """run: whose state tells. listed: the list of runs in front of it, or None. fence: whether it may not have been
+class _Unended(NamedTuple):
+    """run: whose state tells. runlist: the list of runs in front of it, or None. fence: whether it may not have been
     started, and is started again as long as its state does not tell. used: what must live until it has ended.
     """
 
     run: Any
-    listed: Any
+    runlist: Any
     fence: bool
     used: tuple[Any, ...]
 
 
-_kept: Final[list[_Kept]] = []
+_unended: Final[list[_Unended]] = []
 
 
 def keep(run: Any, *used: Any) -> None:
     """Hold a run that was given up, and what it uses, until it has ended."""
-    _kept.append(_Kept(run, None, False, used))
+    _unended.append(_Unended(run, None, False, used))
     release()
 
 
-def keep_batch(batch: Batch) -> None:
+def keep_batch(batch: LaunchBatch) -> None:
     """The same for a batch, if it was submitted. Called before its context is closed."""
-    if batch.tail is not None or batch.runlist is not None:
-        bounds = [bound for launch in batch.launches for bound in (launch.site.listed, launch.site.tail)]
-        used = [launch.leases for launch in batch.launches], [bound.instructions for bound in bounds]
+    if batch.last_run is not None or batch.runlist is not None:
+        steps = [launch.step for launch in batch.launches]
+        used = (
+            [launch.leases for launch in batch.launches],
+            [(step.chained_run.instructions, step.last_run.instructions) for step in steps],
+        )
         # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it before.
-        run = batch.launches[-1].site.tail.run if batch.tail is None else batch.tail
+        run = steps[-1].last_run.run if batch.last_run is None else batch.last_run
         fence = batch.phase == "submitting"
         if fence:
             with suppress(RuntimeError):
                 run.start()  # Its state is that of its last start, which may have been for an earlier list.
-        _kept.append(_Kept(run, batch.runlist, fence, used))
+        _unended.append(_Unended(run, batch.runlist, fence, used))
         release()
 
 
@@ -54,16 +57,16 @@ def keep_for_ever(ask: bool = True) -> None:
     """Hold what has not ended beyond the end of the interpreter. ask: whether XRT may be asked what has."""
     if ask:
         release()
-    for entry in _kept:
+    for entry in _unended:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))
 
 
 def release() -> None:
     """Let go of what has ended, and with it of its context."""
-    _kept[:] = [entry for entry in _kept if not _has_ended(entry)]
+    _unended[:] = [entry for entry in _unended if not _has_ended(entry)]
 
 
-def _has_ended(entry: _Kept) -> bool:
+def _has_ended(entry: _Unended) -> bool:
     try:
         if int(entry.run.state()) in PENDING:
             if entry.fence:
@@ -71,7 +74,7 @@ def _has_ended(entry: _Kept) -> bool:
             return False
     except RuntimeError:
         return False
-    if entry.listed is not None:
+    if entry.runlist is not None:
         with suppress(RuntimeError):
-            entry.listed.wait()  # Returns at once; XRT complains of a list that is dropped before.
+            entry.runlist.wait()  # Returns at once; XRT complains of a list that is dropped before.
     return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 __all__ = ["KeepAlive"]
 
@@ -15,21 +15,21 @@ PERIOD_SECONDS: Final = 4.0
 """Idle NPUs were seen to be switched off after 8 to 10 seconds."""
 
 
-class Touched(Protocol):
-    """latest: when something was last submitted, by the monotonic clock."""
-
-    latest: float
-
-    def touch(self) -> None:
-        """Run something harmless."""
-        ...
-
-
 class KeepAlive:
-    """A thread that touches a device while it is idle, until `seconds` after the last launch of the program."""
+    """A thread that touches a device while it is idle, until `seconds` after the last launch of the program.
 
-    def __init__(self, device: Touched, seconds: float, wait: Callable[[float], bool] | None = None) -> None:
-        self._device = device
+    touch: runs something harmless. latest: when something was last submitted, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        touch: Callable[[], None],
+        latest: Callable[[], float],
+        seconds: float,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
+        self._touch = touch
+        self._latest = latest
         self.seconds = seconds
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
@@ -48,15 +48,15 @@ class KeepAlive:
             self._thread.join()
 
     def _run(self) -> None:
-        used = self._device.latest
+        used = self._latest()
         mine = 0.0
         while not self._wait(PERIOD_SECONDS / 2):
-            if self._device.latest not in (used, mine):
-                used = self._device.latest
+            if self._latest() not in (used, mine):
+                used = self._latest()
             now = time.monotonic()
-            if now - used < self.seconds and now - self._device.latest >= PERIOD_SECONDS / 2:
+            if now - used < self.seconds and now - self._latest() >= PERIOD_SECONDS / 2:
                 try:
-                    self._device.touch()
+                    self._touch()
                 except Exception:  # The next launch finds out, and says so to the user.
                     return
-                mine = self._device.latest
+                mine = self._latest()

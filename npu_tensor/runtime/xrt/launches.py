@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import current_thread
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from npu_tensor._util.forks import cached_property
 from npu_tensor.config import config
 from npu_tensor.runtime.memory import Buffer
-from npu_tensor.runtime.xrt.buffers import Block, Lease, ResidentBuffer
-from npu_tensor.runtime.xrt.contexts import Bound, Context, write_instructions
-from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.runtime.xrt.buffers import Lease, ResidentBuffer, SharedBlock
+from npu_tensor.runtime.xrt.contexts import Context, RunObject, write_instructions
+from npu_tensor.runtime.xrt.npu_program import NpuProgram
 from npu_tensor.task import Step, Task
 
-__all__ = ["COMPLETED", "PENDING", "Batch", "Launch", "LaunchSite", "RunFailed", "on_host", "submit", "sync_to_device"]
+__all__ = [
+    "COMPLETED",
+    "PENDING",
+    "KernelStep",
+    "Launch",
+    "LaunchBatch",
+    "RunFailed",
+    "on_host",
+    "submit",
+    "sync_to_device",
+]
 
 NEW: Final = 1
 COMPLETED: Final = 4
@@ -38,51 +49,55 @@ class RunFailed(Exception):
     """A launch ended in another state than completed."""
 
 
-class LaunchSite(Protocol):
-    """A step of a plan that launches a program.
+class KernelStep:
+    """What the launches of one step of a plan share. compute: makes a step that computes a task on the CPU.
 
-    inputs: items of the plan. listed, tail: its run objects in a runlist and by itself. writes: for each buffer whether
-    the NPU writes it. latest: the newest batch that has it. queued: whether it waits to be submitted.
+    inputs: items of the plan. writes: for each buffer whether the NPU writes it. chained_run, last_run: its run objects
+    in a runlist and by itself. latest: the newest batch that has it. queued: whether it waits to be submitted.
     """
 
-    task: Task
-    program: Program
-    inputs: tuple[int, ...]
-    listed: Bound
-    tail: Bound
-    writes: tuple[bool, ...]
-    latest: Batch | None
-    queued: bool
+    def __init__(
+        self, task: Task, program: NpuProgram, writes: Sequence[bool], compute: Callable[[Task], Step]
+    ) -> None:
+        self.task = task
+        self.program = program
+        self.inputs = tuple(source.item for source in task.inputs)
+        self.writes = tuple(writes)
+        self.chained_run = RunObject()
+        self.last_run = RunObject()
+        self.latest: LaunchBatch | None = None
+        self.queued = False
+        self._compute = compute
 
-    @property
+    @cached_property
     def on_host(self) -> Step:
         """The same task on the CPU, compiled when first asked for."""
-        ...
+        return self._compute(self.task)
 
 
 class Launch:
     """One run of a step: enough to submit it, and to compute it on the CPU instead.
 
-    leases: its buffers, in the order of the design's. inputs: values, as the site's. results: by item, at least one.
+    leases: its buffers, in the order of the design's. inputs: values, as the step's. results: by item, at least one.
     thread: that asked for it. on_device: whether the NPU computed it. error: what its results are instead of values.
     """
 
-    __slots__ = ("batch", "error", "inputs", "leases", "on_device", "results", "site", "thread", "words")
+    __slots__ = ("batch", "error", "inputs", "leases", "on_device", "results", "step", "thread", "words")
 
     def __init__(
         self,
-        site: LaunchSite,
+        step: KernelStep,
         leases: list[Lease],
         inputs: tuple[Any, ...],
         results: list[tuple[int, ResidentBuffer]],
         words: Sequence[int],
     ) -> None:
-        self.site = site
+        self.step = step
         self.leases = leases
         self.inputs = inputs
         self.results = results
         self.words = words
-        self.batch: Batch | None = None
+        self.batch: LaunchBatch | None = None
         self.thread = current_thread()
         self.on_device = False
         self.error: Exception | None = None
@@ -99,7 +114,7 @@ class Launch:
             result.launch = None
 
     def failed(self, error: Exception) -> None:
-        """Whoever looks at its results gets an error."""
+        """Its results are an error, raised where they are read."""
         self.error = error
         for _, result in self.results:
             result.lease = None
@@ -115,29 +130,29 @@ class Launch:
             result.launch = None
 
 
-class Batch:
+class LaunchBatch:
     """Launches that are submitted together.
 
     phase: "submitting", "running", then "done" or "abandoned". One that nobody submits now and that is still in the
     first phase was interrupted. launches: none of one that has ended. program: what all of them run.
     """
 
-    __slots__ = ("_state", "context", "deadline", "launches", "phase", "program", "runlist", "tail")
+    __slots__ = ("_state", "context", "deadline", "last_run", "launches", "phase", "program", "runlist")
 
     context: Context
 
     def __init__(self, launches: list[Launch]) -> None:
         self.launches = launches
-        self.program = launches[0].site.program
+        self.program = launches[0].step.program
         self.phase = "submitting"
         self.runlist: Any = None
-        self.tail: Any = None
+        self.last_run: Any = None
         self._state = NEW
         self.deadline = 0.0
         for launch in launches:
             launch.batch = self
-            launch.site.latest = self
-            launch.site.queued = False
+            launch.step.latest = self
+            launch.step.queued = False
 
     @property
     def abandoned(self) -> bool:
@@ -147,13 +162,13 @@ class Batch:
     def end(self, phase: str) -> None:
         """Let go of XRT's objects, which would keep a context alive. phase: "done" or "abandoned"."""
         self.phase = phase
-        self.tail = self.runlist = None
+        self.last_run = self.runlist = None
 
     def state(self) -> int:
         """The state of the last launch, as XRT's number. Raises RuntimeError if the device cannot be asked."""
-        tail = self.tail
-        if self._state in PENDING and tail is not None:
-            self._state = int(tail.state())
+        last_run = self.last_run
+        if self._state in PENDING and last_run is not None:
+            self._state = int(last_run.state())
         return self._state
 
     def pause(self, since: float) -> None:
@@ -168,7 +183,7 @@ class Batch:
     def check(self) -> None:
         """Raise RunFailed unless all launches of a batch whose last one has ended have completed."""
         if self.state() != COMPLETED:
-            raise RunFailed(f"the launch ended in state {str(self.tail.state()).rpartition('STATE_')[2]}")
+            raise RunFailed(f"the launch ended in state {str(self.last_run.state()).rpartition('STATE_')[2]}")
         if self.runlist is not None:
             try:
                 self.runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
@@ -177,26 +192,26 @@ class Batch:
                 raise RunFailed(f"the launch ended in state {state[1]}" if state else str(error)) from None
 
 
-def submit(batch: Batch, context: Context, driver: Any) -> None:
+def submit(batch: LaunchBatch, context: Context, driver: Any) -> None:
     """Hand the launches of a batch to XRT. Raises RuntimeError."""
-    *listed, last = batch.launches
-    bounds = []
-    for launch in listed:
-        _prepare(launch, launch.site.listed, context, driver)
-        bounds.append(launch.site.listed)
-    _prepare(last, last.site.tail, context, driver)
-    if bounds:
-        batch.runlist = context.runlist(tuple(bounds))
+    *chained, last = batch.launches
+    run_objects = []
+    for launch in chained:
+        _prepare(launch, launch.step.chained_run, context, driver)
+        run_objects.append(launch.step.chained_run)
+    _prepare(last, last.step.last_run, context, driver)
+    if run_objects:
+        batch.runlist = context.runlist(tuple(run_objects))
         try:
             batch.runlist.execute()
         except RuntimeError:
             batch.runlist = None  # Nothing of it was submitted: it is one chain.
             raise
-    batch.tail = last.site.tail.run
+    batch.last_run = last.step.last_run.run
     try:
-        batch.tail.start()
+        batch.last_run.start()
     except RuntimeError:
-        batch.tail = None
+        batch.last_run = None
         raise
     batch.deadline = time.monotonic() + config.launch_seconds
     batch.phase = "running"
@@ -211,30 +226,30 @@ def sync_to_device(launches: Sequence[Launch], driver: Any) -> None:
                 _sync(lease.block, driver)
 
 
-def _sync(block: Block, driver: Any) -> None:
+def _sync(block: SharedBlock, driver: Any) -> None:
     block.bo.sync(driver.xclBOSyncDirection.XCL_BO_SYNC_BO_TO_DEVICE)
     block.host_dirty = False
 
 
-def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> None:
+def _prepare(launch: Launch, run_object: RunObject, context: Context, driver: Any) -> None:
     """Set what differs from the run's last time, and sync what the host has written.
 
     Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
     """
-    if bound.run is None:
-        context.bind(bound)
-    if launch.words and bound.words != launch.words:
-        bound.words = None
-        assert bound.instructions is not None
-        write_instructions(bound.instructions, context.program.patched(launch.words), driver)
-        bound.words = launch.words
-    arguments = bound.arguments
+    if run_object.run is None:
+        context.make_run(run_object)
+    if launch.words and run_object.words != launch.words:
+        run_object.words = None
+        assert run_object.instructions is not None
+        write_instructions(run_object.instructions, context.program.patched(launch.words), driver)
+        run_object.words = launch.words
+    arguments = run_object.arguments
     first = context.first
-    for number, (lease, written) in enumerate(zip(launch.leases, launch.site.writes, strict=True)):
+    for number, (lease, written) in enumerate(zip(launch.leases, launch.step.writes, strict=True)):
         block = lease.block
         if arguments[number] is not block:
             arguments[number] = None
-            bound.run.set_arg(first + number, block.bo)
+            run_object.run.set_arg(first + number, block.bo)
             arguments[number] = block
         if block.host_dirty:
             _sync(block, driver)
@@ -244,9 +259,9 @@ def _prepare(launch: Launch, bound: Bound, context: Context, driver: Any) -> Non
 
 def on_host(launch: Launch, inputs: Sequence[Any] | None = None) -> list[Buffer]:
     """The results of a launch, computed by the CPU. inputs: other values than its own. Raises what the values cause."""
-    items = launch.site.inputs
+    items = launch.step.inputs
     values: list[Any] = [None] * (1 + max((*items, *(item for item, _ in launch.results))))
     for item, value in zip(items, launch.inputs if inputs is None else inputs, strict=True):
         values[item] = value
-    launch.site.on_host(values)
+    launch.step.on_host(values)
     return [values[item] for item, _ in launch.results]

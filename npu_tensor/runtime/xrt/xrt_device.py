@@ -6,38 +6,33 @@ returns; its results say so when they are looked at. Written to XRT's documented
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from npu_tensor import kernels
 from npu_tensor._util.forks import cached_property
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError, DeviceError
-from npu_tensor.kernels.offer import FUSION, HostOperand, Offer, Target
+from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.npu.npu_kernel import OfferedKernel, OfferingDevice
+from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.rates import npu_rates, processor_rates
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
-from npu_tensor.runtime.xrt.engine import Engine
 from npu_tensor.runtime.xrt.engines import engine_of
+from npu_tensor.runtime.xrt.launch_step import LaunchStep
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 from npu_tensor.runtime.xrt.power import set_power_mode
-from npu_tensor.runtime.xrt.site import Site
-from npu_tensor.task import Kernel, Refusal, Step, Task
+from npu_tensor.task import Kernel, Step, Task
 
 __all__ = ["XrtDevice", "library"]
-
-
-_count = itertools.count()
-"""Keys of copies are different on all devices."""
 
 
 @cache
@@ -46,10 +41,8 @@ def library() -> KernelLibrary:
     return KernelLibrary(IronBackend())
 
 
-class XrtDevice(OfferingDevice):
+class XrtDevice(NpuDevice):
     """One NPU. on_host: the step that computes a task on the CPU."""
-
-    fusion = FUSION
 
     def __init__(
         self,
@@ -59,13 +52,10 @@ class XrtDevice(OfferingDevice):
         allocator: Allocator,
         on_host: Callable[[Task], Step],
     ) -> None:
-        self.uri = uri
+        super().__init__(uri, target, allocator)
         self.npu = npu
-        self.target = target
-        self.allocator = allocator
         self.on_host = on_host
-        self._keys: dict[HostOperand | int, int] = {}
-        self._engine: Engine | None = None
+        self._engine: NpuEngine | None = None
         self._awake_seconds = 0.0
         self._power = "default"
 
@@ -93,7 +83,7 @@ class XrtDevice(OfferingDevice):
         return NpuCosts(self.target, npu_rates(self.target.array.device, self.identity), processor_rates())
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> NpuEngine:
         """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
         if self._engine is None:
             self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
@@ -116,22 +106,30 @@ class XrtDevice(OfferingDevice):
         """False while the CPU takes all launches, after faults."""
         return self._engine is None or self._engine.health.state != "resting"
 
-    def key(self, form: HostOperand | int) -> int:
-        """What stands for a form of a tensor in this NPU's memory."""
-        key = self._keys.get(form)
-        return self._keys.setdefault(form, next(_count)) if key is None else key
-
-    def claim(self, task: Task) -> XrtKernel | Refusal:
-        """A kernel of one of the families, or what they say against the task."""
-        answer = kernels.claim(task, self.target)
-        return answer if isinstance(answer, Refusal) else XrtKernel(self, task, answer)
+    @property
+    def library(self) -> KernelLibrary:
+        """Shared by all NPUs. Opens this one first. Raises DeviceError."""
+        _ = self.engine  # Before anything is compiled for it.
+        return library()
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Make the designs and compile them, if the NPU can be opened."""
         with suppress(DeviceError):  # Binding says why.
             self.engine.check_process()
-            own = [kernel for kernel in kernels if isinstance(kernel, XrtKernel)]
-            library().prepare([kernel.request for kernel in own if not kernel.is_too_long])
+            super().prepare(kernels)
+
+    def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
+        """The step that launches the program. Raises BuildError."""
+        program = self.engine.program(artifact, kernel.request.design)
+        operands = kernel.offer.operands
+        if len(program.sizes) != len(operands):
+            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
+        results = sorted(operand.number for operand in operands if operand.output and operand.number is not None)
+        if results != list(range(len(kernel.task.outputs))):
+            raise BuildError(f"{program.name} does not make every result in one host buffer")
+        if not config.self_check or program.key in self.checked:
+            program.checked = True
+        return LaunchStep(kernel, self.engine, program, self.checked, self.on_host).run
 
     def submit(self) -> None:
         """Let what was launched begin."""
@@ -139,36 +137,10 @@ class XrtDevice(OfferingDevice):
             self._engine.submit()
 
     def synchronize(self) -> None:
-        """Wait until all that was launched has ended. See `Engine.synchronize`."""
+        """Wait until all that was launched has ended. See `NpuEngine.synchronize`."""
         if self._engine is not None:
             self._engine.synchronize()
 
     def host_copy(self, resident: ResidentBuffer) -> Any:
-        """See `buffers.Home`."""
+        """See `NpuEngine.host_copy`."""
         return self.engine.host_copy(resident)
-
-
-class XrtKernel(OfferedKernel):
-    """An offer of a kernel family for an NPU."""
-
-    def __init__(self, device: XrtDevice, task: Task, offer: Offer) -> None:
-        super().__init__(device.uri, task, offer, device.costs)
-        self.owner = device
-
-    def bind(self) -> Step:
-        """Find or compile the design and return the step, which launches it. Raises BuildError, DeviceError."""
-        self.check_length()
-        owner = self.owner
-        engine = owner.engine  # Before anything is compiled for it.
-        artifact = library().find(self.request)
-        self.found(artifact)
-        program = engine.program(artifact, self.request.design)
-        operands = self.offer.operands
-        if len(program.sizes) != len(operands):
-            raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")
-        made = sorted(operand.number for operand in operands if operand.output and operand.number is not None)
-        if made != list(range(len(self.task.outputs))):
-            raise BuildError(f"{program.name} does not make every result in one host buffer")
-        if not config.self_check or program.key in owner.checked:
-            program.checked = True
-        return Site(owner, self.task, self.offer, program).step()

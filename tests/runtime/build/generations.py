@@ -24,7 +24,6 @@ __all__ = ["DIALECTS", "PEANO", "RELEASES", "STANDIN", "environment", "installed
 STANDIN: Final = Path(__file__).parent / "standin"
 
 DIALECTS: Final = {
-    "1.2": "1.2",
     "1.3.0": "1.3.1",
     "1.3.1": "1.3.1",
     "1.3.2": "1.3.2",
@@ -75,7 +74,7 @@ def environment(release: str, directory: Path, **switches: str) -> dict[str, str
     """
     site = directory / "site"
     peano = site / "llvm-aie"
-    for name, version in (("mlir_aie", {"1.2": "1.2.0"}.get(release, release)), ("llvm_aie", PEANO)):
+    for name, version in (("mlir_aie", release), ("llvm_aie", PEANO)):
         information = site / f"{name}-{version}.dist-info"
         information.mkdir(parents=True, exist_ok=True)
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "utf-8")

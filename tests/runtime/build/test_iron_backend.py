@@ -276,7 +276,7 @@ def test_the_core_compiler_fails(site: Path, tmp_path: Path, monkeypatch: pytest
     assert "asked to fail" in (tmp_path / "work" / "build.log").read_text()
 
 
-@pytest.mark.parametrize("release", ["1.2", "1.4.1"])
+@pytest.mark.parametrize("release", ["1.3.0", "1.4.1"])
 def test_the_module_compiler_fails(release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_VERSION", release)
     monkeypatch.setenv("AIE_STANDIN_FAIL", "module")

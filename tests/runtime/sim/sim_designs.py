@@ -13,8 +13,8 @@ import pytest
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, KernelFunction, ObjectType, Source
-from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.host_compiler import reason
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 Ints = npt.NDArray[np.int32]

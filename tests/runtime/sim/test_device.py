@@ -19,7 +19,7 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
-from npu_tensor.runtime.sim.array import LoadedDesign
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import parse
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
@@ -305,7 +305,7 @@ def test_a_run_reports_its_counters() -> None:
     with nt.default_device("sim:npu1"), events.listen(everything.append):
         (x + x).numpy()
         (x * x).numpy()
-    seen = [event for event in everything if isinstance(event, events.KernelSimulated)]
+    seen = [event.simulated for event in everything if isinstance(event, events.KernelRan) and event.simulated]
     assert [event.kernel for event in seen] == ["add", "mul"]
     for event in seen:  # one operand, read once, and a result
         assert event.ddr_bytes == 2 * 2 * (1 << 16)

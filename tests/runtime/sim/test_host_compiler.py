@@ -23,8 +23,8 @@ from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import config_file
 from npu_tensor.ggml_hsa.entry import Entry
-from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.sim.host_compiler import compile_source, reason
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request

@@ -16,7 +16,7 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.array import LoadedDesign
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, simulated
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -41,7 +41,8 @@ def simulated_on(work: Callable[[], object]) -> list[str]:
     seen: list[events.Event] = []
     with events.listen(seen.append):
         work()
-    return [event.device for event in seen if isinstance(event, events.KernelSimulated)]
+    ran = [event.simulated for event in seen if isinstance(event, events.KernelRan)]
+    return [simulated.device for simulated in ran if simulated is not None]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +128,9 @@ def test_kernels_are_compiled_once_for_all_members() -> None:
     x = bfloat16(17, 48)
     seen: list[events.Event] = []
     with nt.default_device("sim:npu2x2?cols=3"), events.listen(seen.append):
-        for _ in range(4):
-            (x * 3).realize()
+        members = simulated_on(lambda: [(x * 3).realize() for _ in range(4)])
     assert len([event for event in seen if isinstance(event, events.BuildStarted)]) == 1
-    assert len({event.device for event in seen if isinstance(event, events.KernelSimulated)}) == 2
+    assert len(set(members)) == 2
 
 
 @needs_compiler

@@ -21,7 +21,7 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
-from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer, TileMemory
 
 SHIM, CORE = Tile(0, 0), Tile(0, 2)

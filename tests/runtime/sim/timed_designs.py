@@ -8,7 +8,7 @@ import numpy as np
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
-from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline, recorded
 

@@ -23,9 +23,9 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.planner import selection
-from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.background import builds, finish_builds
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request

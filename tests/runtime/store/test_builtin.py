@@ -21,8 +21,8 @@ from npu_tensor.ggml_hsa import config_file
 from npu_tensor.ggml_hsa.__main__ import main
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store import ready_kernels
 from npu_tensor.runtime.store.library import KernelLibrary
 

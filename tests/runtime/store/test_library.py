@@ -26,8 +26,8 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime.build.simulated import HostBackend
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
 from npu_tensor.runtime.store.requests import ABI, Artifact, Request, description, design_digest, kernel_key

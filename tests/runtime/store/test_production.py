@@ -113,7 +113,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np
 from test_library import design, request
 from npu_tensor import events
-from npu_tensor.runtime.build.simulated import HostBackend, entries
+from npu_tensor.runtime.sim.host_backend import HostBackend, entries
 from npu_tensor.runtime.store.library import KernelLibrary
 
 SOURCE = '''#include <cstdint>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +51,17 @@ def machine(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> 
 def first_generation(monkeypatch: pytest.MonkeyPatch, standin_library: KernelLibrary) -> Iterator[Machine]:
     """The same with an NPU of the first generation."""
     yield from _machine(Machine([Npu("RyzenAI-npu1", "0000:c4:00.1")]), monkeypatch, standin_library)
+
+
+_versions = itertools.count(os.getpid() * 1000)
+"""Processes of one run share what is on disk."""
+
+
+@pytest.fixture
+def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have found to be right is compared with the CPU again."""
+    version = f"2.25.{next(_versions)}"
+    monkeypatch.setattr(bindings, "xrt_version", lambda: version)
 
 
 def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelLibrary) -> Iterator[Machine]:

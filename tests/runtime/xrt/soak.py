@@ -36,7 +36,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.xrt import bindings, engine, engines, health, in_flight, launches, xrt_device
+from npu_tensor.runtime.xrt import bindings, engines, health, in_flight, launches, npu_engine, xrt_device
 
 __all__ = ["LIMITS", "Recipe", "Report", "VirtualTime", "recipes", "soak", "virtual_time"]
 
@@ -166,7 +166,7 @@ def virtual_time() -> Iterator[VirtualTime]:
     shown = types.SimpleNamespace(**{name: getattr(time, name) for name in ("perf_counter", "sleep", "time")})
     shown.monotonic = clock.monotonic
     with ExitStack() as patches:
-        for module in (engine, launches, health):
+        for module in (npu_engine, launches, health):
             patches.enter_context(mock.patch.object(module, "time", shown))
         yield clock
 

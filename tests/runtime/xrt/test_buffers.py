@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npu_tensor.runtime.xrt.buffers import PAGE, Block, OutOfMemory, Pool
+from npu_tensor.runtime.xrt.buffers import PAGE, BlockPool, OutOfMemory, SharedBlock
 
 UNLIMITED = 1 << 40
 
@@ -60,7 +60,7 @@ def test_sizes_of_blocks(nbytes: int) -> None:
         raise Enough
 
     with pytest.raises(Enough):
-        Pool(create, UNLIMITED).take(nbytes)
+        BlockPool(create, UNLIMITED).take(nbytes)
     (size,) = asked
     assert size >= max(nbytes, 1)
     assert size % PAGE == 0
@@ -70,7 +70,7 @@ def test_sizes_of_blocks(nbytes: int) -> None:
 def test_there_are_few_sizes() -> None:
     """So that a block that comes back fits what is asked for next."""
     driver = Driver()
-    pool = Pool(driver.create, UNLIMITED)
+    pool = BlockPool(driver.create, UNLIMITED)
     for nbytes in range(1 << 18, 1 << 19, 1000):
         pool.take(nbytes)
     assert len(set(driver.made)) <= 9
@@ -79,7 +79,7 @@ def test_there_are_few_sizes() -> None:
 
 def test_a_block_comes_back_when_nobody_has_a_lease() -> None:
     driver = Driver()
-    pool = Pool(driver.create, UNLIMITED)
+    pool = BlockPool(driver.create, UNLIMITED)
     first, second = pool.take(5000), pool.take(5000)
     assert first.block is not second.block
     block = first.block
@@ -93,7 +93,7 @@ def test_a_block_comes_back_when_nobody_has_a_lease() -> None:
 
 def test_what_came_back_last_goes_first() -> None:
     """It may still be in the processor's caches."""
-    pool = Pool(Driver().create, UNLIMITED)
+    pool = BlockPool(Driver().create, UNLIMITED)
     leases = [pool.take(1) for _ in range(3)]
     blocks = [lease.block for lease in leases]
     while leases:
@@ -102,7 +102,7 @@ def test_what_came_back_last_goes_first() -> None:
 
 
 def test_a_block_is_its_mapping() -> None:
-    block = Block(bo := Bo(PAGE), PAGE, [])
+    block = SharedBlock(bo := Bo(PAGE), PAGE, [])
     block.bytes[3] = 7
     assert bo.memory[3] == 7
     assert block.address == bo.memory.ctypes.data
@@ -110,13 +110,13 @@ def test_a_block_is_its_mapping() -> None:
 
 
 def test_the_caches_hold_lines_of_new_pages() -> None:
-    block = Pool(Driver().create, UNLIMITED).take(1).block
+    block = BlockPool(Driver().create, UNLIMITED).take(1).block
     assert (block.host_dirty, block.device_dirty) == (True, False)
 
 
 def test_release_gives_free_blocks_back_only() -> None:
     driver = Driver()
-    pool = Pool(driver.create, UNLIMITED)
+    pool = BlockPool(driver.create, UNLIMITED)
     kept = pool.take(10 * PAGE)
     pool.take(20 * PAGE)
     pool.take(PAGE)
@@ -129,7 +129,7 @@ def test_release_gives_free_blocks_back_only() -> None:
 
 def test_free_blocks_beyond_the_limit_go_before_new_ones_are_made() -> None:
     driver = Driver()
-    pool = Pool(driver.create, limit=8 * PAGE)
+    pool = BlockPool(driver.create, limit=8 * PAGE)
     for pages in (4, 3, 2):
         pool.take(pages * PAGE)
     gc.collect()
@@ -142,7 +142,7 @@ def test_free_blocks_beyond_the_limit_go_before_new_ones_are_made() -> None:
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError])
 def test_what_is_kept_for_reuse_is_given_up_for_another_size(error: type[Exception]) -> None:
     driver = Driver(10 * PAGE, error)
-    pool = Pool(driver.create, UNLIMITED)
+    pool = BlockPool(driver.create, UNLIMITED)
     pool.take(6 * PAGE)
     assert driver.used == 6 * PAGE
     lease = pool.take(8 * PAGE)
@@ -152,7 +152,7 @@ def test_what_is_kept_for_reuse_is_given_up_for_another_size(error: type[Excepti
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError])
 def test_out_of_memory(error: type[Exception]) -> None:
     driver = Driver(10 * PAGE, error)
-    pool = Pool(driver.create, UNLIMITED)
+    pool = BlockPool(driver.create, UNLIMITED)
     kept = pool.take(6 * PAGE)
     with pytest.raises(OutOfMemory, match=rf"{8 * PAGE} bytes, {6 * PAGE} are in use: .*err=-12"):
         pool.take(8 * PAGE)
@@ -164,7 +164,7 @@ def test_out_of_memory(error: type[Exception]) -> None:
 def test_a_discarded_block_is_never_handed_out_again() -> None:
     """The NPU may still write it; XRT frees it when that is over."""
     driver = Driver()
-    pool = Pool(driver.create, UNLIMITED)
+    pool = BlockPool(driver.create, UNLIMITED)
     lease = pool.take(PAGE)
     block = lease.block
     pool.discard(lease)

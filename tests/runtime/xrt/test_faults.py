@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import itertools
-import os
 import re
 import tempfile
 import threading
@@ -21,7 +20,7 @@ import numpy as np
 import pytest
 import surface_device
 from machine import Fault, Machine, Npu, driver_error
-from npu_values import Array, errors_of, joined, normal, recorded
+from npu_values import Array, Clock, errors_of, joined, normal, recorded
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -30,45 +29,24 @@ from npu_tensor.errors import LaunchError
 from npu_tensor.events import Fallback
 from npu_tensor.graph.nodes import capture
 from npu_tensor.planner import schedule, selection
+from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.npu.agreement import disagreement
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import directories as store_directories
-from npu_tensor.runtime.xrt import bindings, checked, engine, engines, health, launches, notices, residency, site
-from npu_tensor.runtime.xrt.engine import MOST_FAULTS, Engine
+from npu_tensor.runtime.xrt import bindings, buffers, checked, engines, health, launch_step, launches, npu_engine
+from npu_tensor.runtime.xrt.npu_engine import MOST_FAULTS, NpuEngine
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-
-_versions = itertools.count(os.getpid() * 1000)  # Processes of one run share what is on disk.
-
-
-@pytest.fixture(autouse=True)
-def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have found to be right is compared with the CPU again."""
-    version = f"2.24.{next(_versions)}"
-    monkeypatch.setattr(bindings, "xrt_version", lambda: version)
-
-
-class Clock:
-    """Stands for the module time where waits are decided. Nothing here takes time but waiting."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.shortest = 1e-3
-
-    def monotonic(self) -> float:
-        return self.now
-
-    perf_counter = monotonic
-
-    def sleep(self, seconds: float) -> None:
-        self.now += max(seconds, self.shortest)
+pytestmark = [
+    pytest.mark.usefixtures("_unchecked"),
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+]
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (engine, health, launches, bindings, notices):
+    for module in (npu_engine, health, launches, bindings, notices):
         monkeypatch.setattr(module, "time", made)
     return made
 
@@ -83,7 +61,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> list[events.DeviceFault]:
             found.append(event)
 
     listening = SimpleNamespace(**{**vars(events), "listeners": [found], "emit": emit})
-    for module in (engine, notices):
+    for module in (npu_engine, notices):
         monkeypatch.setattr(module, "events", listening)
     return found
 
@@ -137,7 +115,7 @@ def driver_sync(npu: Machine) -> None:
     npu.driver_sync = True
 
 
-def the_engine(number: int = 0) -> Engine:
+def the_engine(number: int = 0) -> NpuEngine:
     return engines._engines[number]
 
 
@@ -307,7 +285,7 @@ def test_a_fault_makes_the_device_suspect_until_a_probe(npu: Machine, faults: li
     with warned(faults, "ERROR"):
         right(one_kernel, 1)
     assert opened.health.state == "suspect"
-    with mock.patch.object(site, "disagreement", wraps=disagreement) as compared:
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
         right(one_kernel, 2)
         assert opened.health.trusted
         assert compared.call_count == 1
@@ -505,7 +483,7 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: Machine) -> None:
 @contextmanager
 def checks() -> Iterator[list[Any]]:
     """What is compared with the CPU meanwhile."""
-    with mock.patch.object(site, "disagreement", wraps=disagreement) as compared:
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
         yield compared.mock_calls
 
 
@@ -639,7 +617,7 @@ def test_lost_and_back(npu: Machine, clock: Clock, faults: list[events.DeviceFau
     compute(0, 4)
     compute(1, 5)
     assert npu.launches == 4
-    with mock.patch.object(residency, "pack", wraps=pack) as packed:
+    with mock.patch.object(buffers, "pack", wraps=pack) as packed:
         for value, array in ((kept, expected), (weights, weights.numpy())):
             again = nt.cat([value, value], 0)
             np.testing.assert_array_equal(again.numpy(), np.concatenate([array, array]))

@@ -5,17 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from npu_values import Clock
 
 from npu_tensor.runtime.xrt import health
 from npu_tensor.runtime.xrt.health import FIRST_REST, LONGEST_REST, Health
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

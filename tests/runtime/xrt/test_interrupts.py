@@ -27,8 +27,9 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.errors import LaunchError
 from npu_tensor.planner import selection
+from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines
+from npu_tensor.runtime.xrt import engines, npu_engine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -36,7 +37,7 @@ ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
 PLACES = 100_000 if ALL else 60
 """Of each kind of work; there are some hundred."""
 
-RUNTIME = str(Path(engines.__file__).parent)
+RUNTIME = (str(Path(engines.__file__).parent), str(notices.__file__))
 CHECKING = ("CALL", "RESUME", "JUMP_BACKWARD")
 """CPython looks for signals in these instructions, once they have done their work."""
 
@@ -133,9 +134,9 @@ class Work:
         free: list[bool] = []
 
         def take() -> None:
-            free.append(engine.lock.acquire(blocking=False))
+            free.append(npu_engine.lock.acquire(blocking=False))
             if free[0]:
-                engine.lock.release()
+                npu_engine.lock.release()
 
         other = threading.Thread(target=take)
         other.start()

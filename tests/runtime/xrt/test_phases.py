@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -10,17 +11,18 @@ from unittest import mock
 
 import pytest
 from machine import Fault, Machine
+from npu_values import Clock
 from surface_memory import bo
 
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.observe.profiling import profile
-from npu_tensor.observe.spans import observed
+from npu_tensor.observe.spans import spans
+from npu_tensor.runtime.npu import notices
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.xrt import engine, engines, notices
-from npu_tensor.runtime.xrt.engine import Engine
+from npu_tensor.runtime.xrt import engines, npu_engine
 from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch
-from npu_tensor.runtime.xrt.recovery import Recovery
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -42,17 +44,17 @@ def test_a_launch_converts_syncs_dispatches_and_runs(machine: Machine) -> None:
             first = (y + y).realize()
             second = (first + y).realize()
             assert second.tolist() == [[3.0] * 64] * 64
-    found = observed(heard)
+    found = spans(heard)
     one, two = found.runs
     # Operands; the context, what is to be seen there, and the launch. The first result stays where it is.
-    assert names(one.phases) == ["convert", "convert", "dispatch", "sync", "dispatch", "run"]
-    assert names(two.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
+    assert names(one.event.phases) == ["convert", "convert", "dispatch", "sync", "dispatch", "run"]
+    assert names(two.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
     for run in found.runs:
         assert run.event.device == "npu"
-        assert 0 < sum(phase.seconds for phase in run.phases) <= run.event.seconds
-        assert all(run.start <= phase.when <= run.end for phase in run.phases)
+        assert 0 < sum(phase.seconds for phase in run.event.phases) <= run.event.seconds
+        assert all(run.start <= phase.when <= run.event.when for phase in run.event.phases)
     assert names(found.fetches)[0] == "sync"
-    assert all(phase.when > two.end for phase in found.fetches)
+    assert all(phase.when > two.event.when for phase in found.fetches)
 
 
 def test_results_and_syncs_are_the_same_with_and_without_a_listener(machine: Machine) -> None:
@@ -91,32 +93,24 @@ def test_threads_hear_of_their_own_launches(machine: Machine) -> None:
 
 def test_what_is_done_about_a_fault_is_not_part_of_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     x = ones(64)
-    noted: list[list[str]] = []
     with nt.default_device("npu", policy="always"):
         (x + x).realize()
         (opened,) = engines._engines.values()
-        abandon = opened._abandon
+        abandon, began = opened._abandon, []
 
         def abandoned(*launches: Launch) -> None:
-            noted.append([event.name for event in opened.notices._events if isinstance(event, events.Phase)])
+            began.append(time.perf_counter())
             abandon(*launches)
 
         monkeypatch.setattr(opened, "_abandon", abandoned)
         machine.inject(Fault.ERROR)
-        with profile(), pytest.warns(RuntimeWarning, match="the CPU computes"):
+        heard: list[events.Event] = []
+        with events.listen(heard.append), pytest.warns(RuntimeWarning, match="the CPU computes"):
             assert (x + x).tolist() == [[2.0] * 64] * 64
-    assert noted[0][-1] == "run"
-
-
-class Clock:
-    """Of a machine on which nothing but waiting takes time."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    monotonic = perf_counter
+    (run,) = spans(heard).runs
+    before = [phase for phase in run.event.phases if phase.when <= began[0]]
+    assert names(before)[-1] == "run"
+    assert "run" not in names(run.event.phases[len(before) :])
 
 
 class Waiting(SimpleNamespace):
@@ -133,13 +127,13 @@ class Waiting(SimpleNamespace):
 
 
 def test_waiting_for_another_batch_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(engine, "time", clock)
+    clock = Clock(0.0)
+    monkeypatch.setattr(npu_engine, "time", clock)
     monkeypatch.setattr(notices, "time", clock)
     first = Waiting(phase="running", clock=clock, ends=4.0, behind=None)
     second = Waiting(phase="running", clock=clock, ends=5.0, behind=first)
-    waits: Any = Engine.__new__(Engine)
-    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu", Recovery())
+    waits: Any = NpuEngine.__new__(NpuEngine)
+    waits.progress, waits._batches, waits.notices = 0.0, [first, second], notices.Notices("npu")
     waits._complete = lambda batch: setattr(batch, "phase", "done")
     with events.listen(lambda event: None):
         waits.wait(second)

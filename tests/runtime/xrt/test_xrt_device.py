@@ -39,21 +39,15 @@ from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request
-from npu_tensor.runtime.xrt import bindings, engines, keepalive, residency
+from npu_tensor.runtime.xrt import buffers, engines, keepalive
 from npu_tensor.runtime.xrt import xrt_device as device
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
 from npu_tensor.task import Task
 
-_versions = itertools.count(os.getpid() * 1000)  # Processes of one run share what is on disk.
-
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-
-
-@pytest.fixture(autouse=True)
-def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have found to be right is compared with the CPU again."""
-    version = f"2.25.{next(_versions)}"
-    monkeypatch.setattr(bindings, "xrt_version", lambda: version)
+pytestmark = [
+    pytest.mark.usefixtures("_unchecked"),
+    pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason())),
+]
 
 
 @pytest.fixture
@@ -255,7 +249,7 @@ def test_weights_stay_where_they_are_when_contexts_go(npu: Machine) -> None:
     with (
         config.scope(max_contexts=1),
         mock.patch.object(bo, "sync", counting),
-        mock.patch.object(residency, "pack", wraps=pack) as packed,
+        mock.patch.object(buffers, "pack", wraps=pack) as packed,
     ):
         for round in range(3):
             for columns in (2, 4, 6):
@@ -728,7 +722,7 @@ class Touched:
 def kept_awake(touched: Touched, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock = mock.Mock(monotonic=lambda: touched.now)
     monkeypatch.setattr(keepalive, "time", clock)
-    keeper = KeepAlive(touched, seconds, touched.wait)
+    keeper = KeepAlive(touched.touch, lambda: touched.latest, seconds, touched.wait)
     keeper._thread.join()
     keeper.stop()
     return touched.touches

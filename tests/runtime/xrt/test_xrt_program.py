@@ -17,7 +17,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt.checked import driver_identity
-from npu_tensor.runtime.xrt.program import Program, read_program
+from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
 
 WORDS = np.array([11, 22, 33, 44, 55], "<u4")
 Change = Callable[[dict[str, bytes]], Any]
@@ -37,7 +37,7 @@ def artifact(directory: Path, change: Change | None = None, arch: str = "aie2p",
     return Artifact("affine-1024", "0" * 64, files, "cache", {"made_from": {"arch": arch}})
 
 
-def read(directory: Path, change: Change | None = None, design: Design | None = None) -> Program:
+def read(directory: Path, change: Change | None = None, design: Design | None = None) -> NpuProgram:
     return read_program(artifact(directory, change), design or affine(), "aie2p")
 
 

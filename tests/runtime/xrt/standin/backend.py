@@ -16,7 +16,7 @@ import npu_images
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron import kernel_format
 from npu_tensor.runtime.build.iron_worker import FILES
-from npu_tensor.runtime.build.simulated import HostBackend
+from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.requests import Request
 
 __all__ = ["StandinBackend"]

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from npu_tensor.runtime.sim import array
+from npu_tensor.runtime.sim import simulated_array
 
 __all__ = ["interrupts"]
 
-_BELOW = (str(Path(__file__).parent), str(Path(array.__file__).parent))
+_BELOW = (str(Path(__file__).parent), str(Path(simulated_array.__file__).parent))
 """The stand-in, and the simulated array that runs its kernels in greenlets, whose frames do not end in the stand-in."""
 
 _AGAIN = 50e-6

@@ -26,7 +26,7 @@ from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
 
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.build.iron_program import MARKER, WORDS
-from npu_tensor.runtime.sim.array import LoadedDesign
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign
 
 __all__ = ["Command", "Core", "Job"]
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from machine import Npu
 from npu_images import Image
 
-from npu_tensor.runtime.sim.array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 
 __all__ = ["give_back", "load"]
 

@@ -7,7 +7,6 @@ import os
 __all__ = ["COMMITS", "OMIT", "RELEASES", "VERSION", "since"]
 
 COMMITS = {
-    "1.2": "343b015c7b2da8aea2f332c9479934f257e0b244",
     "1.3.0": "c668d2cb679fff72dbc67d21d041679169cb05cd",
     "1.3.1": "6fc24086eb1b8efd588e2901e8f52e18c9b625ea",
     "1.3.2": "9871d4b4ebfd4db0cee15ddf58340d3d2ee95df7",
@@ -15,7 +14,7 @@ COMMITS = {
     "1.4.0": "db06374df9bf83d9fc557001ca213368aed15788",
     "1.4.1": "601fc859532f2539bebb33ac89139584c76ae8a2",
 }
-"""Where each release was read. 1.2 and 1.3.0 are states of January and March 2026: the tags are not known."""
+"""Where each release was read. 1.3.0 is a state of March 2026: the tag is not known."""
 
 RELEASES = tuple(COMMITS)
 

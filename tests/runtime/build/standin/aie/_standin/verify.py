@@ -67,7 +67,7 @@ def _fifo(fifo: Fifo) -> None:
     if fifo.producer.kind == "shim" and fifo.dims_to_stream:
         raise MLIRError("`dimensionsToStream` data layout transformations are not supported on shim tile producers")
     for consumer, dims in zip(fifo.consumers, fifo.dims_from_stream, strict=True):
-        if since("1.3.0") and consumer.kind == "shim" and dims:
+        if consumer.kind == "shim" and dims:
             raise MLIRError("`dimensionsFromStreamPerConsumer` is not supported on shim tile consumers")
 
 
@@ -85,14 +85,9 @@ def _link(link: Link, fifos: dict[str, Fifo]) -> None:
         raise MLIRError("number of provided src offsets must be equal to the number of input objectFifos")
     if distribute and len(link.output_offsets) != len(outputs):
         raise MLIRError("number of provided dst offsets must be equal to the number of output objectFifos")
-    if distribute and not since("1.3.0"):
-        if inputs[0].dims_to_stream:
-            raise MLIRError("currently does not support objectFifos with dimensionsToStream.")
-        if any(any(fifo.dims_from_stream) for fifo in (*inputs, *outputs)):
-            raise MLIRError("currently does not support objectFifos with dimensionsFromStreamPerConsumer.")
-    if since("1.3.0") and join:
+    if join:
         _reach(outputs[0].dims_to_stream, link.input_offsets, outputs[0].type)
-    if since("1.3.0") and distribute:
+    if distribute:
         _reach(inputs[0].dims_from_stream[0], link.output_offsets, inputs[0].type)
 
 

@@ -75,7 +75,7 @@ class Buffer(ObjectFifoEndpoint):
         if self._op is None:
             if since("1.3.1"):
                 raise AttributeError("Cannot index into Buffer before it has been resolved.")
-            return  # 1.2 makes the error and does not raise it
+            return  # 1.3.0 makes the error and does not raise it
         if not self._use_write_rtp:
             raise NotImplementedError("the stand-in does not model stores into a Buffer without use_write_rtp")
         if not isinstance(index, int) or len(self._op.type.shape) != 1:

@@ -16,13 +16,13 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store.requests import Artifact
 
-__all__ = ["Program", "read_program"]
+__all__ = ["NpuProgram", "read_program"]
 
 MOST_BUFFERS: Final = 5
 """Host buffers of a full ELF, which does not say how many it takes: what designs have at most."""
 
 
-class Program:
+class NpuProgram:
     """What runs in a context of its own. Shared by all steps that launch it.
 
     name, key: of the kernel. path: xclbin or full ELF. instructions: 32-bit words for an xclbin; None for an ELF, which
@@ -64,7 +64,7 @@ class Program:
         return instructions
 
 
-def read_program(artifact: Artifact, design: Design, arch: str) -> Program:
+def read_program(artifact: Artifact, design: Design, arch: str) -> NpuProgram:
     """The program of an artefact for a design. Raises BuildError if it is for another array or its files do not fit."""
     made_for = artifact.description.get("made_from", artifact.description).get("arch", arch)
     if made_for != arch:
@@ -74,12 +74,12 @@ def read_program(artifact: Artifact, design: Design, arch: str) -> Program:
     if elf is not None and ".xclbin" not in artifact.files:
         if design.parameters:
             raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
-        return Program(artifact.name, artifact.key, elf, None, (), sizes)
+        return NpuProgram(artifact.name, artifact.key, elf, None, (), sizes)
     instructions = np.fromfile(artifact.files["_insts.bin"], np.uint32)
     if not instructions.size or artifact.files["_insts.bin"].stat().st_size % 4:
         raise BuildError(f"{artifact.files['_insts.bin']} is no stream of 32-bit instructions")
     parameters = _parameters(artifact, design, instructions.size)
-    return Program(artifact.name, artifact.key, artifact.files[".xclbin"], instructions, parameters, sizes)
+    return NpuProgram(artifact.name, artifact.key, artifact.files[".xclbin"], instructions, parameters, sizes)
 
 
 def _parameters(artifact: Artifact, design: Design, size: int) -> list[list[int]]:
@@ -91,9 +91,9 @@ def _parameters(artifact: Artifact, design: Design, size: int) -> list[list[int]
         offsets = json.loads(path.read_bytes())
         places = [offsets[parameter.name] for parameter in design.parameters]
         fit = all(len(of_one) == parameter.words for of_one, parameter in zip(places, design.parameters, strict=True))
-        found = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]
+        words = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]
     except (KeyError, TypeError, ValueError):
-        fit, found = False, []
-    if not fit or any(not 0 <= place < size for of_word in found for place in of_word):
+        fit, words = False, []
+    if not fit or any(not 0 <= place < size for of_word in words for place in of_word):
         raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are")
-    return found
+    return words

@@ -1,4 +1,11 @@
-"""What listeners and users hear of an NPU: collected while the lock of the NPUs is held, said without it."""
+"""The events of an NPU: collected while a lock is held, emitted without it, as a listener may do anything.
+
+    notices = Notices("sim:npu2")
+    since = time.perf_counter()
+    pack(...)
+    since = notices.add_phase("convert", since)
+    notices.emit()
+"""
 
 from __future__ import annotations
 
@@ -6,17 +13,15 @@ import time
 from typing import Literal
 
 from npu_tensor import events
-from npu_tensor.runtime.xrt.recovery import Recovery
 
 __all__ = ["Notices"]
 
 
 class Notices:
-    """The events of one NPU that are yet to be emitted. uri: of the NPU. recovery: what warns of its faults."""
+    """The events that are yet to be emitted. uri: of the NPU."""
 
-    def __init__(self, uri: str, recovery: Recovery) -> None:
+    def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._recovery = recovery
         self._events: list[events.Event] = []
 
     @property
@@ -25,8 +30,8 @@ class Notices:
         return bool(self._events)
 
     def add(self, event: events.Event) -> None:
-        """Emit an event later, if anybody listens by now."""
-        if events.listeners:
+        """Emit an event later, if anybody listens by now; a part of what this thread does joins it at once."""
+        if events.listeners and not events.collected(event):
             self._events.append(event)
 
     def add_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
@@ -35,23 +40,14 @@ class Notices:
         self.add(events.Phase(name, self.uri, now - since, when=now))
         return now
 
-    def add_context(
-        self, kind: type[events.ContextOpened | events.ContextClosed], kernel: str, contexts: int
-    ) -> None:
-        """A context of a kernel was opened or closed. contexts: how many there are then."""
-        self.add(kind(kernel, self.uri, contexts))
-
-    def say(self) -> None:
-        """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
-        if self._recovery.running:
-            return
+    def emit(self) -> None:
+        """Emit the events in their order."""
         while self._events:
             try:
                 event = self._events.pop(0)
             except IndexError:  # Another thread emits it.
                 break
             events.emit(event)
-        self._recovery.warn()
 
     def forget(self) -> None:
         """Emit none of the events."""

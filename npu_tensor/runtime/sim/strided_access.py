@@ -12,16 +12,16 @@ import numpy as np
 from npu_tensor.dataflow.design import AccessPattern, Dim
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = ["Walk", "object_walk", "pattern_walks"]
+__all__ = ["StridedAccess", "object_access", "pattern_accesses"]
 
 _LARGEST_CHUNK: Final = 1 << 20
-"""Bytes that one walk through host memory copies at most, unless they are contiguous.
+"""Bytes of host memory that one access copies at most, unless they are contiguous.
 
 A fill reads so many ahead of what the array takes, and a drain writes them at once.
 """
 
 
-class Walk(NamedTuple):
+class StridedAccess(NamedTuple):
     """Nested loops over elements of `itemsize` bytes from byte `start`. strides in bytes."""
 
     start: int
@@ -49,12 +49,12 @@ class Walk(NamedTuple):
         return self.strides == (self.itemsize,)
 
     def view(self, memory: Bytes) -> np.ndarray[Any, Any]:
-        """The elements in the order of the walk. Raises ValueError if it leaves the memory."""
+        """The elements in the order of the access. Raises ValueError if it leaves the memory."""
         return np.ndarray(self.sizes, f"u{self.itemsize}", memory, self.start, self.strides)
 
 
 def _merged(dims: Iterable[Dim]) -> list[Dim]:
-    """The same walk with as few loops as possible, one at least."""
+    """The same access with as few loops as possible, one at least."""
     merged: list[Dim] = []
     for dim in dims:
         if dim.size == 1:
@@ -65,22 +65,22 @@ def _merged(dims: Iterable[Dim]) -> list[Dim]:
     return merged or [Dim(1, 1)]
 
 
-def _walk(start: int, dims: Sequence[Dim], itemsize: int) -> Walk:
-    return Walk(
+def _access(start: int, dims: Sequence[Dim], itemsize: int) -> StridedAccess:
+    return StridedAccess(
         start * itemsize, tuple(dim.size for dim in dims), tuple(dim.stride * itemsize for dim in dims), itemsize
     )
 
 
-def object_walk(dims: Sequence[Dim], elements: int, itemsize: int) -> Walk:
-    """The walk of dims_to_stream or dims_from_stream through an object; in order without any."""
-    return _walk(0, _merged(dims or [Dim(elements, 1)]), itemsize)
+def object_access(dims: Sequence[Dim], elements: int, itemsize: int) -> StridedAccess:
+    """The access of dims_to_stream or dims_from_stream through an object; in order without any."""
+    return _access(0, _merged(dims or [Dim(elements, 1)]), itemsize)
 
 
-def pattern_walks(pattern: AccessPattern, itemsize: int) -> list[Walk]:
-    """The walk of an access pattern through a host buffer, in pieces: all alike but for their starts."""
+def pattern_accesses(pattern: AccessPattern, itemsize: int) -> list[StridedAccess]:
+    """An access pattern through a host buffer, in pieces: all alike but for their starts."""
     dims = _merged(map(Dim, pattern.sizes, pattern.strides))
     inner = len(dims) - 1
     while inner > 0 and math.prod(dim.size for dim in dims[inner - 1 :]) * itemsize <= _LARGEST_CHUNK:
         inner -= 1
     outer = itertools.product(*([index * stride for index in range(size)] for size, stride in dims[:inner]))
-    return [_walk(pattern.offset + sum(offsets), dims[inner:], itemsize) for offsets in outer]
+    return [_access(pattern.offset + sum(offsets), dims[inner:], itemsize) for offsets in outer]

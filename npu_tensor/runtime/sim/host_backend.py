@@ -46,23 +46,23 @@ class HostBackend:
 
     def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
         """Compile every source, or take its library from the cache: kernels of several shapes share sources."""
-        made = {}
+        files = {}
         for suffix, (source, functions) in _sources(request.design).items():
             library = host_compiler.library(source, request.design.array.arch, functions, force)
-            made[suffix] = directory / f"kernel{suffix}"
-            shutil.copyfile(library.files[host_compiler.SUFFIX], made[suffix])
-        return made
+            files[suffix] = directory / f"kernel{suffix}"
+            shutil.copyfile(library.files[host_compiler.SUFFIX], files[suffix])
+        return files
 
 
 def entries(design: Design, files: Mapping[str, Path], description: Mapping[str, Any]) -> dict[str, Entry]:
     """How to call the functions of a design whose libraries these files are. Raises BuildError."""
-    found: dict[str, Entry] = {}
+    entry_points: dict[str, Entry] = {}
     for suffix, (source, functions) in _sources(design).items():
         if suffix not in files:
             raise BuildError(f"the library {suffix} of {design.name} is missing")
         loaded = host_compiler.load(files[suffix], description["files"][suffix]["sha256"], source, functions)
-        found |= {function.symbol: loaded.entry(function) for function in functions}
-    return found
+        entry_points |= {function.symbol: loaded.entry(function) for function in functions}
+    return entry_points
 
 
 def _sources(design: Design) -> dict[str, tuple[Source, list[KernelFunction]]]:

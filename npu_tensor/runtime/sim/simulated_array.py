@@ -22,7 +22,7 @@ from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.clocks import RunClock
 from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry, compile_source
-from npu_tensor.runtime.sim.machine import Leftover, Machine
+from npu_tensor.runtime.sim.machine import LeftInFifo, Machine
 from npu_tensor.runtime.sim.own_thread import OwnThread
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
@@ -97,7 +97,7 @@ class LoadedDesign:
         self.array = array
         self.design = design
         self.strict = strict
-        self.leftovers: tuple[Leftover, ...] = ()
+        self.leftovers: tuple[LeftInFifo, ...] = ()
         self.timeline: timeline.Timeline | None = None
         self._entries = entries
         self._machine: Machine | None = array.thread.call(self._start)
@@ -150,11 +150,11 @@ class LoadedDesign:
         expected = self.design.host_buffers
         if len(buffers) != len(expected):
             raise ArgumentError(f"{self.design.name} takes {len(expected)} buffers, but {len(buffers)} were given")
-        for given, buffer in zip(buffers, expected, strict=True):
-            if given.dtype != "uint8" or given.ndim != 1 or not given.flags.c_contiguous:
+        for memory, buffer in zip(buffers, expected, strict=True):
+            if memory.dtype != "uint8" or memory.ndim != 1 or not memory.flags.c_contiguous:
                 raise ArgumentError(f"buffer {buffer.name} must be a contiguous vector of bytes")
-            if given.nbytes < buffer.type.nbytes:
-                raise ArgumentError(f"buffer {buffer.name} needs {buffer.type.nbytes} bytes and has {given.nbytes}")
+            if memory.nbytes < buffer.type.nbytes:
+                raise ArgumentError(f"buffer {buffer.name} needs {buffer.type.nbytes} bytes and has {memory.nbytes}")
         for parameter in self.design.parameters:
             _check_words(parameter, words)
 

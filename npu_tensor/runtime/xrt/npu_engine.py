@@ -10,6 +10,7 @@ afterwards is abandoned and computed by the CPU.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Sequence
@@ -23,20 +24,20 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
+from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings, in_flight
-from npu_tensor.runtime.xrt.buffers import Block, Pool, ResidentBuffer
-from npu_tensor.runtime.xrt.contexts import Bound, Context, ContextRefused, Contexts
+from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
+from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
 from npu_tensor.runtime.xrt.health import Health
 from npu_tensor.runtime.xrt.keepalive import KeepAlive
-from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Batch, Launch, RunFailed, submit, sync_to_device
-from npu_tensor.runtime.xrt.notices import Notices
-from npu_tensor.runtime.xrt.program import Program, read_program
+from npu_tensor.runtime.xrt.launches import COMPLETED, PENDING, Launch, LaunchBatch, RunFailed, submit, sync_to_device
+from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
 from npu_tensor.runtime.xrt.recovery import Recovery, is_strict
-from npu_tensor.runtime.xrt.residency import host_form
 
-__all__ = ["Engine", "lock"]
+__all__ = ["NpuEngine", "lock"]
 
 MOST_FAULTS: Final = 3
 """Of one kernel in a row, after which this process leaves it to the CPU."""
@@ -51,8 +52,11 @@ _NOT_OF_A_KERNEL: Final = re.compile(_LOST.pattern + r"|err=-?(12|28)\b")
 lock = new_lock()
 """Of all NPUs."""
 
+_keys = itertools.count()
+"""Keys of copies are different on all NPUs."""
 
-class Engine:
+
+class NpuEngine:
     """One NPU, opened. index: pyxrt's. uri: for messages."""
 
     def __init__(self, index: int, arch: Arch, uri: str, allocator: Allocator) -> None:
@@ -63,8 +67,8 @@ class Engine:
         self.driver: Any = None
         self.device: Any = None
         self.recovery = Recovery()
-        self.notices = Notices(uri, self.recovery)
-        self.contexts = Contexts(arch, self._load, self._settle, self.notices.add_context)
+        self.notices = Notices(uri)
+        self.contexts = Contexts(arch, self._load, self._settle, self.notices)
         self.pool = self._new_pool()
         self.health = Health()
         self.faults = 0
@@ -76,9 +80,10 @@ class Engine:
         self.progress = 0.0
         """When something was last seen to have ended."""
         self.keepalive: KeepAlive | None = None
-        self.programs: WeakValueDictionary[str, Program] = WeakValueDictionary()
+        self._keys: dict[HostOperand | int, int] = {}
+        self.programs: WeakValueDictionary[str, NpuProgram] = WeakValueDictionary()
         self._queue: list[Launch] = []
-        self._batches: list[Batch] = []
+        self._batches: list[LaunchBatch] = []
         self.reopen()
 
     @property
@@ -86,22 +91,33 @@ class Engine:
         """How many launches have not ended, as far as is known."""
         return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
 
-    def program(self, artifact: Artifact, design: Design) -> Program:
+    def program(self, artifact: Artifact, design: Design) -> NpuProgram:
         """The one program of an artefact. Raises BuildError."""
-        found = self.programs.get(artifact.key)
-        if found is None:
-            found = self.programs[artifact.key] = read_program(artifact, design, self.arch)
-        return found
+        program = self.programs.get(artifact.key)
+        if program is None:
+            program = self.programs[artifact.key] = read_program(artifact, design, self.arch)
+        return program
+
+    def key(self, form: HostOperand | int) -> int:
+        """What stands for a form of a tensor in this NPU's memory."""
+        key = self._keys.get(form)
+        return self._keys.setdefault(form, next(_keys)) if key is None else key
 
     def check_process(self) -> None:
         """Raise DeviceError in a process that was forked after the NPU was opened."""
         if self.forked:
             bindings.open_device(self.index)
 
+    def say(self) -> None:
+        """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
+        if not self.recovery.running:
+            self.notices.emit()
+            self.recovery.warn()
+
     # --- buffers
 
-    def _new_pool(self) -> Pool:
-        return Pool(self._create, config.pool_bytes, self._forget_arguments)
+    def _new_pool(self) -> BlockPool:
+        return BlockPool(self._create, config.pool_bytes, self._forget_arguments)
 
     def _forget_arguments(self) -> None:
         with lock:
@@ -113,8 +129,8 @@ class Engine:
         # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
         return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
 
-    def host_copy(self, resident: ResidentBuffer) -> Block | Buffer:
-        """See `buffers.Home`."""
+    def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:
+        """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
         self.check_process()
         if resident.launch is not None:
             self.finish(resident.launch)
@@ -129,10 +145,10 @@ class Engine:
                     self.notices.add_phase("convert", since)
             host = resident.host
         if self.notices.pending:
-            self.notices.say()
+            self.say()
         return host
 
-    def _sync_from(self, block: Block) -> None:
+    def _sync_from(self, block: SharedBlock) -> None:
         since = time.perf_counter()
         try:
             block.bo.sync(self.driver.xclBOSyncDirection.XCL_BO_SYNC_BO_FROM_DEVICE)
@@ -151,12 +167,12 @@ class Engine:
                 return False
             queue = self._queue
             if queue and (
-                launch.site.queued or queue[0].site.program is not launch.site.program or len(queue) >= MOST_QUEUED
+                launch.step.queued or queue[0].step.program is not launch.step.program or len(queue) >= MOST_QUEUED
             ):
                 self._submit()
                 if self.faults != faults:
                     return False
-            launch.site.queued = True
+            launch.step.queued = True
             for _, result in launch.results:
                 result.launch = launch
             self._queue.append(launch)
@@ -174,9 +190,9 @@ class Engine:
             self._abandon()  # An interrupt has left it in doubt.
         if not self._queue:
             return
-        program = self._queue[0].site.program
-        earlier = [batch for launch in self._queue if (batch := launch.site.latest) and batch.phase == "running"]
-        batch = Batch(self._queue)
+        program = self._queue[0].step.program
+        earlier = [batch for launch in self._queue if (batch := launch.step.latest) and batch.phase == "running"]
+        batch = LaunchBatch(self._queue)
         self._batches.append(batch)
         self._queue = []
         try:
@@ -203,7 +219,7 @@ class Engine:
             if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
                 self._fault(str(error), program)
 
-    def _load(self, program: Program) -> Context:
+    def _load(self, program: NpuProgram) -> Context:
         if self.device is None:
             raise ContextRefused(self.health.cause)  # It was lost while another context was waited for.
         in_flight.release()  # What has ended meanwhile gives its context back.
@@ -213,7 +229,7 @@ class Engine:
         if context.latest is not None:
             self.wait(context.latest)
 
-    def wait(self, batch: Batch) -> None:
+    def wait(self, batch: LaunchBatch) -> None:
         """Return when the NPU has ended a batch, or is not waited for any more."""
         since = time.perf_counter()
         while batch.phase == "running":
@@ -245,7 +261,7 @@ class Engine:
         if events.listeners:
             self.notices.add_phase("run", since)
 
-    def _complete(self, batch: Batch) -> None:
+    def _complete(self, batch: LaunchBatch) -> None:
         """A batch's last launch has ended, and so have those before it in its context. With the lock."""
         for ended in [other for other in self._batches if other.phase == "running" and other.context is batch.context]:
             try:
@@ -286,7 +302,7 @@ class Engine:
         if error is not None:
             with lock:
                 self.recovery.take_error(error)
-        self.notices.say()
+        self.say()
         if error is not None:
             raise error.with_traceback(None)  # Otherwise it holds the frames of all that have raised it.
 
@@ -307,15 +323,15 @@ class Engine:
             with lock:
                 self.recovery.recover()
                 error = self.recovery.take_error()
-            self.notices.say()
+            self.say()
             if error is not None:
                 raise error.with_traceback(None)
         elif self.notices.pending:
-            self.notices.say()
+            self.say()
 
     # --- faults
 
-    def _fault(self, cause: str, program: Program, suspect: bool = True) -> None:
+    def _fault(self, cause: str, program: NpuProgram, suspect: bool = True) -> None:
         """A launch of a program failed. suspect: whether the device may be to blame. With the lock."""
         program.faults += _NOT_OF_A_KERNEL.search(cause) is None
         if program.faults >= MOST_FAULTS and not program.refused:
@@ -332,12 +348,12 @@ class Engine:
     def _abandon(self, *launches: Launch) -> None:
         """Give up all that has not ended, and the contexts in which it may still run. With the lock.
 
-        Whoever found a lease before does not get it into the queue: the number of faults is another one before and
-        after. Whoever finds one meanwhile sees that its batch is abandoned.
+        A lease that was looked up before does not get into the queue: the number of faults is another one before and
+        after. One that is looked up meanwhile belongs to an abandoned batch, which shows.
         """
         self.faults += 1
         if self._queue or launches:
-            self._batches.append(Batch([*launches, *self._queue]))
+            self._batches.append(LaunchBatch([*launches, *self._queue]))
             self._queue = []
         for batch in self._batches:
             in_flight.keep_batch(batch)
@@ -349,21 +365,21 @@ class Engine:
         for launch in doomed:
             for _, result in launch.results:
                 result.lease = None
-            for lease, written in zip(launch.leases, launch.site.writes, strict=True):
+            for lease, written in zip(launch.leases, launch.step.writes, strict=True):
                 if written:
                     self.pool.discard(lease)
         for batch in self._batches:
-            batch.launches = []  # Their sites remember the batch, and must not keep their buffers.
+            batch.launches = []  # Their steps remember the batch, and must not keep their buffers.
         self._batches = []  # Last: as long as one is there that does not run, all this is done again.
         self.faults += 1
 
-    def decline(self, program: Program, cause: str) -> None:
+    def decline(self, program: NpuProgram, cause: str) -> None:
         """Say that a kernel is not launched now, for want of a buffer. Raises LaunchError if strict."""
         lost = _LOST.search(cause) is not None
         if lost:
             with lock:
                 self._fault(cause, program)
-            self.notices.say()
+            self.say()
         elif events.listeners:
             events.emit(events.DeviceFault(program.name, self.uri, cause, 1))
         if is_strict():
@@ -374,12 +390,12 @@ class Engine:
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
         """The results of a launch that has ended are wrong; `right` takes their place. Raises LaunchError if strict."""
         with lock:
-            self._fault(cause, launch.site.program)
+            self._fault(cause, launch.step.program)
             launch.replaced(right)
             self.recovery.recover()
-        self.notices.say()
+        self.say()
         if is_strict():
-            raise LaunchError(f"{launch.site.program.name} failed on {self.uri}: {cause}")
+            raise LaunchError(f"{launch.step.program.name} failed on {self.uri}: {cause}")
 
     def reopen(self) -> None:
         """Open the device, also after it was lost or closed. Raises DeviceError."""
@@ -399,7 +415,7 @@ class Engine:
     def keep_awake(self, seconds: float) -> None:
         """Touch the NPU while it is idle, until so long after the last launch."""
         if self.keepalive is None or not self.keepalive.alive:
-            self.keepalive = KeepAlive(self, seconds)
+            self.keepalive = KeepAlive(self.touch, lambda: self.latest, seconds)
         self.keepalive.seconds = max(seconds, self.keepalive.seconds)
 
     def touch(self) -> None:
@@ -409,9 +425,9 @@ class Engine:
             if self._queue or self._batches or context is None or not self.health.trusted:
                 return
             leases = [self.pool.take(size) for size in context.program.sizes]
-            bound = Bound()
-            context.bind(bound)
-            run = bound.run
+            run_object = RunObject()
+            context.make_run(run_object)
+            run = run_object.run
             for number, lease in enumerate(leases):
                 block = lease.block
                 block.host_dirty = True
@@ -429,7 +445,7 @@ class Engine:
             except RuntimeError as error:
                 for lease in leases:
                     self.pool.discard(lease)
-                in_flight.keep(run, leases, bound.instructions)
+                in_flight.keep(run, leases, run_object.instructions)
                 self._fault(str(error), context.program)
 
     def close(self) -> None:

@@ -4,90 +4,77 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from npu_tensor import events
-from npu_tensor._util.forks import cached_property
 from npu_tensor.errors import DeviceError, LaunchError
-from npu_tensor.kernels.offer import HostOperand, Offer
+from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
+from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, form_of, host_bytes, word
-from npu_tensor.runtime.xrt.buffers import Lease, OutOfMemory, ResidentBuffer
-from npu_tensor.runtime.xrt.contexts import Bound
-from npu_tensor.runtime.xrt.launches import Batch, Launch, on_host
-from npu_tensor.runtime.xrt.program import Program
+from npu_tensor.runtime.xrt.buffers import LaunchOperand, Lease, OutOfMemory, ResidentBuffer, leased_copy
+from npu_tensor.runtime.xrt.checked import CheckedKernels
+from npu_tensor.runtime.xrt.launches import KernelStep, Launch, on_host
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt.npu_program import NpuProgram
 from npu_tensor.runtime.xrt.recovery import is_strict
-from npu_tensor.runtime.xrt.residency import Operand, leased_copy
 from npu_tensor.task import Step, Task
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.xrt.xrt_device import XrtDevice
-
-__all__ = ["Site"]
+__all__ = ["LaunchStep"]
 
 
-def _operand(device: XrtDevice, task: Task, host: HostOperand, needed: int) -> Operand:
+def _operand(engine: NpuEngine, task: Task, host: HostOperand, needed: int) -> LaunchOperand:
     nbytes = max(host_bytes(host), needed)
     if host.number is None:
-        return Operand(None, True, host, None, nbytes, False, 0, 0)
+        return LaunchOperand(None, True, host, None, nbytes, False, 0, 0)
     if host.output:
         item, dtype, _, result_bytes, _ = task.outputs[host.number]
-        return Operand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
+        return LaunchOperand(item, True, host, dtype, nbytes, form_of(host, dtype) is None, 0, result_bytes)
     source = task.inputs[host.number]
     assert source.dtype is not None
     form = form_of(host, source.dtype)
     # In the tensor's own order the bytes are the same, whatever shape a kernel gives them.
-    key = device.key(math.prod(host.layout.shape) * source.dtype.itemsize if form is None else form)
-    return Operand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
+    key = engine.key(math.prod(host.layout.shape) * source.dtype.itemsize if form is None else form)
+    return LaunchOperand(source.item, False, host, source.dtype, nbytes, form is None, key, 0)
 
 
-class Site:
-    """A step of a plan that launches a program. See `launches.LaunchSite`."""
+class LaunchStep(KernelStep):
+    """Runs a kernel on an NPU. checked: the kernels that are known to be right there."""
 
-    def __init__(self, device: XrtDevice, task: Task, offer: Offer, program: Program) -> None:
-        self.device = device
-        self.task = task
-        self.offer = offer
-        self.program = program
-        self.engine = device.engine
-        self.inputs = tuple(source.item for source in task.inputs)
+    def __init__(
+        self,
+        kernel: NpuKernel,
+        engine: NpuEngine,
+        program: NpuProgram,
+        checked: CheckedKernels,
+        compute: Callable[[Task], Step],
+    ) -> None:
+        task, offer = kernel.task, kernel.offer
+        self.device = kernel.owner
+        self.engine = engine
+        self.checked = checked
         self.scalars = [(task.inputs[number].item, kind) for number, kind in offer.scalars]
         self.operands = [
-            _operand(device, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
+            _operand(engine, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
         ]
-        self.writes = tuple(operand.output for operand in self.operands)
-        self.listed = Bound()
-        self.tail = Bound()
-        self.latest: Batch | None = None
-        self.queued = False
+        super().__init__(task, program, [operand.output for operand in self.operands], compute)
 
-    @cached_property
-    def on_host(self) -> Step:
-        """The same task on the CPU."""
-        return self.device.on_host(self.task)
-
-    def step(self) -> Step:
+    def run(self, values: list[Any]) -> None:
         """What the plan calls."""
-        engine, program = self.device.engine, self.program
-        health = engine.health
-        launch, with_care = self.launch, self.launch_with_care
-
-        def run(values: list[Any]) -> None:
-            latest = self.latest
-            if latest is not None and latest.phase == "running" and engine.ready:
-                engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
-            while program.checked and health.trusted and engine.ready and not program.refused:
-                try:
-                    if launch(values) is not None:
-                        return
-                except OutOfMemory:
-                    break
-            with_care(values)
-
-        return run
+        engine, program, latest = self.engine, self.program, self.latest
+        if latest is not None and latest.phase == "running" and engine.ready:
+            engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
+        while program.checked and engine.health.trusted and engine.ready and not program.refused:
+            try:
+                if self.launch(values) is not None:
+                    return
+            except OutOfMemory:
+                break
+        self.launch_with_care(values)
 
     def launch(self, values: list[Any]) -> Launch | None:
         """Enqueue one run; its results are in `values` at once. None if there was a fault meanwhile.
@@ -117,7 +104,7 @@ class Site:
             values[item] = result
         return launch
 
-    def _reading(self, operand: Operand, value: Buffer) -> Lease:
+    def _reading(self, operand: LaunchOperand, value: Buffer) -> Lease:
         """Where the NPU finds a value."""
         engine = self.engine
         if operand.host.indexes is not None:
@@ -127,7 +114,7 @@ class Site:
             pending = value.launch
             if pending is not None and (
                 isinstance(pending, Exception)
-                or pending.site.program is not self.program  # Contexts do not wait for each other.
+                or pending.step.program is not self.program  # Contexts do not wait for each other.
                 or (pending.batch is not None and pending.batch.abandoned)
             ):
                 engine.finish(pending)
@@ -144,7 +131,7 @@ class Site:
 
     def launch_with_care(self, values: list[Any]) -> None:
         """Where something is in doubt: the first run of a kernel, or the device after a fault."""
-        engine, program = self.device.engine, self.program
+        engine, program = self.engine, self.program
         engine.check_process()
         reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")
         if reason:
@@ -187,8 +174,8 @@ class Site:
         return values
 
     def _compare(self, launch: Launch) -> None:
-        """Whether the results of a launch that has ended are those of the CPU."""
-        engine, task = self.device.engine, self.task
+        """Compare the results of a launch that has ended with the CPU's."""
+        engine, task = self.engine, self.task
         right = on_host(launch, self._as_read(launch))
         numbers = {output.item: number for number, output in enumerate(task.outputs)}
         for (item, result), expected in zip(launch.results, right, strict=True):
@@ -202,4 +189,4 @@ class Site:
         self.program.faults = 0
         if not self.program.checked:
             self.program.checked = True
-            self.device.checked.add(self.program.key)
+            self.checked.add(self.program.key)

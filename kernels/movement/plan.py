@@ -1,8 +1,8 @@
-"""Plans of copies: boxes of equal size that pairs of shim channels move, turned in memtiles or cores.
+"""Plans of copies: boxes of equal size that pairs of shim channels move, transposed in memtiles or cores.
 
 One box is one object of a fifo, or a few. Where an extent is no multiple of the box the last box overlaps the one
-before it, which writes the same values again, in a later phase, and needs no second object size. The boxes are walked
-by access patterns; loops that do not fit into their four dimensions become several transfers.
+before it, which writes the same values again, in a later phase, and needs no second object size. Access patterns go
+over the boxes; loops that do not fit into their four dimensions become several transfers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import pairwise, product
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.kernels.movement.copies import LONGEST_RUN, Copy, Loop, largest_divisor, pattern
+from npu_tensor.kernels.movement.copies import LONGEST_RUN, Copy, CopyLoop, largest_divisor, pattern
 
-__all__ = ["BLOCK", "MOST_MOVES", "Move", "Plan", "Turn", "Walk", "plan", "plan_subword"]
+__all__ = ["MOST_MOVES", "TRANSPOSE_ROWS", "BoxMove", "BoxMoves", "CopyPlan", "TransposedBox", "plan", "plan_subword"]
 
 MOST_MOVES: Final = 1024
 """Pairs of transfers in one design: each is about 300 bytes of instructions, which the host sends with every run."""
@@ -27,42 +27,42 @@ LONGEST_SIDE: Final = 512
 """Rounds of one loop of a memtile's DMA."""
 CORE_BOX_BYTES, CHUNK_BYTES = 48 << 10, 4 << 10
 """Of a box that a core transposes, and of an object in which it arrives; one of the first, two of the second fit."""
-BLOCK, CORE_LANES = 16, 64
-"""Rows that nt/transpose.hpp turns at once, and columns, or a multiple of them."""
+TRANSPOSE_ROWS, CORE_LANES = 16, 64
+"""Rows that nt/transpose.hpp transposes at once, and columns, or a multiple of them."""
 
 
-class Move(NamedTuple):
+class BoxMove(NamedTuple):
     """A fill and the drain that takes the same objects out again, in words."""
 
     fill: AccessPattern
     drain: AccessPattern
 
-    def moved(self, source: int, target: int) -> Move:
+    def moved(self, source: int, target: int) -> BoxMove:
         """The same move from and to another place, in words."""
         fill, drain = self
-        return Move(fill._replace(offset=fill.offset + source), drain._replace(offset=drain.offset + target))
+        return BoxMove(fill._replace(offset=fill.offset + source), drain._replace(offset=drain.offset + target))
 
 
-class Walk(NamedTuple):
+class BoxMoves(NamedTuple):
     """One move for each step of `loops`, which shift both of its patterns.
 
-    phase: a walk begins when those of earlier phases have ended, because it writes some of their places again.
+    phase: it begins when those of earlier phases have ended, because it writes some of their places again.
     """
 
     phase: int
-    move: Move
-    loops: tuple[Loop, ...]
+    move: BoxMove
+    loops: tuple[CopyLoop, ...]
 
     @property
     def length(self) -> int:
         """How many moves."""
         return math.prod(loop.extent for loop in self.loops)
 
-    def moved(self, phase: int, source: int, target: int) -> Walk:
-        """The same walk in another phase and from another place, in words."""
-        return Walk(phase, self.move.moved(source, target), self.loops)
+    def moved(self, phase: int, source: int, target: int) -> BoxMoves:
+        """The same in another phase and from another place, in words."""
+        return BoxMoves(phase, self.move.moved(source, target), self.loops)
 
-    def moves(self) -> Iterator[Move]:
+    def all(self) -> Iterator[BoxMove]:
         """All of them."""
         for steps in product(*(range(loop.extent) for loop in self.loops)):
             pairs = list(zip(steps, self.loops, strict=True))
@@ -70,7 +70,7 @@ class Walk(NamedTuple):
             yield self.move.moved(source, sum(step * loop.target for step, loop in pairs))
 
 
-class Turn(NamedTuple):
+class TransposedBox(NamedTuple):
     """A box of `rows` x `columns` elements that a core transposes. It arrives in objects of `chunk` rows."""
 
     rows: int
@@ -78,23 +78,23 @@ class Turn(NamedTuple):
     chunk: int
 
 
-class Plan(NamedTuple):
+class CopyPlan(NamedTuple):
     """How a copy is done.
 
     words: of an object that arrives. dims: order in which a memtile sends it on, as (size, stride) in words; empty for
-    in order. turn: the box that a core transposes; None if the object goes through a memtile. lanes: what each lane (a
-    pair of shim channels) does.
+    in order. transpose: the box that a core transposes; None if the object goes through a memtile. lanes: what each
+    pair of shim channels does.
     """
 
     words: int
     dims: tuple[tuple[int, int], ...]
-    turn: Turn | None
-    lanes: tuple[tuple[Walk, ...], ...]
+    transpose: TransposedBox | None
+    lanes: tuple[tuple[BoxMoves, ...], ...]
 
     @property
     def moves(self) -> int:
         """Transfers into the array; as many go out."""
-        return sum(walk.length for lane in self.lanes for walk in lane)
+        return sum(moves.length for lane in self.lanes for moves in lane)
 
 
 def _tile(extent: int, limit: int, multiple: int) -> int:
@@ -115,26 +115,26 @@ def _tile(extent: int, limit: int, multiple: int) -> int:
 
 
 class _Box(NamedTuple):
-    """One object: the (extent, step) loops that the fill and the drain walk inside it."""
+    """One object: the (extent, step) loops of the fill and of the drain inside it."""
 
     fill: tuple[tuple[int, int], ...]
     drain: tuple[tuple[int, int], ...]
 
 
-def _grid(loop: Loop, tile: int) -> tuple[tuple[int, Loop], ...]:
+def _grid(loop: CopyLoop, tile: int) -> tuple[tuple[int, CopyLoop], ...]:
     """Where boxes of `tile` rounds of a loop begin: (first round, loop over boxes), twice if the last overlaps."""
-    boxes = Loop(loop.extent // tile, loop.source * tile, loop.target * tile)
-    last = ((loop.extent - tile, Loop(1, 0, 0)),) if loop.extent % tile else ()
+    boxes = CopyLoop(loop.extent // tile, loop.source * tile, loop.target * tile)
+    last = ((loop.extent - tile, CopyLoop(1, 0, 0)),) if loop.extent % tile else ()
     return ((0, boxes), *last)
 
 
 def _lanes(
-    copy: Copy, outer: Sequence[Loop], tiles: Sequence[tuple[Loop, int]], box: _Box, lanes: int, per_word: int
-) -> tuple[tuple[Walk, ...], ...] | None:
-    """What each lane walks: all boxes, of which `tiles` has the loops that are cut and the rounds in one box."""
-    work: list[list[Walk]] = [[] for _ in range(lanes)]
+    copy: Copy, outer: Sequence[CopyLoop], tiles: Sequence[tuple[CopyLoop, int]], box: _Box, lanes: int, per_word: int
+) -> tuple[tuple[BoxMoves, ...], ...] | None:
+    """What each lane moves: all boxes, of which `tiles` has the loops that are cut and the rounds in one box."""
+    work: list[list[BoxMoves]] = [[] for _ in range(lanes)]
     # Most shares are alike but for where they begin.
-    known: dict[tuple[Loop, ...], Walk | None] = {}
+    known: dict[tuple[CopyLoop, ...], BoxMoves | None] = {}
     next_lane = 0
     for phase, part in enumerate(product(*(_grid(loop, tile) for loop, tile in tiles))):
         starts = [(start, loop) for (start, _), (loop, _) in zip(part, tiles, strict=True)]
@@ -142,19 +142,19 @@ def _lanes(
         for share in _shares(loops, lanes):
             moved = tuple(loop for _, loop in share if loop.extent > 1)
             if moved not in known:
-                known[moved] = _walk(moved, box, per_word)
-            walk = known[moved]
+                known[moved] = _moves(moved, box, per_word)
+            moves = known[moved]
             steps = [*starts, *share]
             source, lost = divmod(copy.source + sum(start * loop.source for start, loop in steps), per_word)
             target, also_lost = divmod(copy.target + sum(start * loop.target for start, loop in steps), per_word)
-            if walk is None or lost or also_lost:
+            if moves is None or lost or also_lost:
                 return None
-            work[next_lane % lanes].append(walk.moved(phase, source, target))
+            work[next_lane % lanes].append(moves.moved(phase, source, target))
             next_lane += 1
     return tuple(tuple(lane) for lane in work if lane)
 
 
-def _shares(loops: Sequence[Loop], lanes: int) -> list[tuple[tuple[int, Loop], ...]]:
+def _shares(loops: Sequence[CopyLoop], lanes: int) -> list[tuple[tuple[int, CopyLoop], ...]]:
     """The loops, largest first, cut into at most `lanes` shares: of each loop the first round and the rounds."""
     cuts = []
     for loop in loops:
@@ -165,43 +165,43 @@ def _shares(loops: Sequence[Loop], lanes: int) -> list[tuple[tuple[int, Loop], .
     return list(product(*cuts))
 
 
-def _walk(loops: Sequence[Loop], box: _Box, per_word: int) -> Walk | None:
+def _moves(loops: Sequence[CopyLoop], box: _Box, per_word: int) -> BoxMoves | None:
     """The loops over boxes: as many as fit in the access patterns, the largest first, the rest by several moves."""
     move = _move((), box, per_word)
-    kept: list[Loop] = []
-    left: list[Loop] = []
+    inside: list[CopyLoop] = []
+    left: list[CopyLoop] = []
     for loop in loops:
-        for place in range(len(kept), -1, -1):
-            longer = [*kept[:place], loop, *kept[place:]]
-            found = _move(longer, box, per_word)
-            if found is not None:
-                kept, move = longer, found
+        for place in range(len(inside), -1, -1):
+            longer = [*inside[:place], loop, *inside[place:]]
+            longer_move = _move(longer, box, per_word)
+            if longer_move is not None:
+                inside, move = longer, longer_move
                 break
         else:
             if loop.source % per_word or loop.target % per_word:
                 return None
-            left.append(Loop(loop.extent, loop.source // per_word, loop.target // per_word))
-    return Walk(0, move, tuple(left)) if move else None
+            left.append(CopyLoop(loop.extent, loop.source // per_word, loop.target // per_word))
+    return BoxMoves(0, move, tuple(left)) if move else None
 
 
-def _move(loops: Sequence[Loop], box: _Box, per_word: int) -> Move | None:
+def _move(loops: Sequence[CopyLoop], box: _Box, per_word: int) -> BoxMove | None:
     fill = pattern(0, [*((loop.extent, loop.source) for loop in loops), *box.fill], per_word)
     drain = pattern(0, [*((loop.extent, loop.target) for loop in loops), *box.drain], per_word)
-    return Move(fill, drain) if fill and drain else None
+    return BoxMove(fill, drain) if fill and drain else None
 
 
-def _crossing(loops: Sequence[Loop], unit: int) -> tuple[Loop, Loop] | None:
+def _crossing(loops: Sequence[CopyLoop], unit: int) -> tuple[CopyLoop, CopyLoop] | None:
     """The loops that are innermost in the source and in the target, around runs of `unit`; None if one has none."""
     column = next((loop for loop in loops if loop.source == unit), None)
     row = next((loop for loop in loops if loop.target == unit and loop.source > 0), None)
     return (column, row) if column and row and column is not row else None
 
 
-def plan(copy: Copy, lanes: int) -> Plan | str:
+def plan(copy: Copy, lanes: int) -> CopyPlan | str:
     """The plan for a collapsed copy in words on at most `lanes` lanes, or why there is none."""
-    *outer, run = copy.loops or (Loop(1, 1, 1),)
+    *outer, run = copy.loops or (CopyLoop(1, 1, 1),)
     if (run.source, run.target) != (1, 1):
-        outer, run = [*outer, run], Loop(1, 1, 1)
+        outer, run = [*outer, run], CopyLoop(1, 1, 1)
     limit = min(max(copy.elements // lanes, SMALLEST_BOX), LARGEST_BOX)
     crossing = _crossing(outer, run.extent) if run.extent < BURST else None
     if crossing:
@@ -221,9 +221,9 @@ def plan(copy: Copy, lanes: int) -> Plan | str:
 
 
 def _transposing(
-    copy: Copy, outer: list[Loop], crossing: tuple[Loop, Loop], unit: int, limit: int, lanes: int
-) -> Plan | str:
-    """Boxes that are read along the source's innermost loop and turned in the memtile."""
+    copy: Copy, outer: list[CopyLoop], crossing: tuple[CopyLoop, CopyLoop], unit: int, limit: int, lanes: int
+) -> CopyPlan | str:
+    """Boxes that are read along the source's innermost loop and transposed in the memtile."""
     column, row = crossing
     width, height = _sides(column.extent, row.extent, limit // unit, min(LONGEST_SIDE, LONGEST_RUN // unit))
     box = _Box(
@@ -246,7 +246,7 @@ def _sides(columns: int, rows: int, limit: int, longest: int) -> tuple[int, int]
     return _tile(columns, min(limit // height, longest), 1), height
 
 
-def plan_subword(copy: Copy, itemsize: int, lanes: int) -> Plan | str:
+def plan_subword(copy: Copy, itemsize: int, lanes: int) -> CopyPlan | str:
     """The plan for a collapsed copy of 1- or 2-byte elements, which cores transpose, or why there is none."""
     per_word = 4 // itemsize
     crossing = _crossing(copy.loops, 1)
@@ -256,31 +256,30 @@ def plan_subword(copy: Copy, itemsize: int, lanes: int) -> Plan | str:
     if any(loop.extent % per_word for loop in crossing):
         return f"rows of {column.extent} and {row.extent} {itemsize}-byte elements are no multiples of 4 bytes"
     burst = BURST * per_word
-    limit = min(max(copy.elements // lanes, BLOCK * CORE_LANES), CORE_BOX_BYTES // itemsize, burst * burst)
+    limit = min(max(copy.elements // lanes, TRANSPOSE_ROWS * CORE_LANES), CORE_BOX_BYTES // itemsize, burst * burst)
     side = min(-(-math.isqrt(limit) // CORE_LANES) * CORE_LANES, burst)
     width = _tile(column.extent, side, CORE_LANES)
     height = _tile(row.extent, min(limit // width, LONGEST_RUN), CORE_LANES)
-    if height >= BLOCK:
-        height -= height % BLOCK
-        chunk = BLOCK * largest_divisor(height // BLOCK, max(CHUNK_BYTES // (BLOCK * width * itemsize), 1))
+    if height >= TRANSPOSE_ROWS:
+        height -= height % TRANSPOSE_ROWS
+        most = max(CHUNK_BYTES // (TRANSPOSE_ROWS * width * itemsize), 1)
+        chunk = TRANSPOSE_ROWS * largest_divisor(height // TRANSPOSE_ROWS, most)
     else:
         chunk = height
         width = _tile(column.extent, min(CHUNK_BYTES // (height * itemsize), LONGEST_RUN), CORE_LANES)
     box = _Box(((height, row.source), (width, 1)), ((width, column.target), (height, 1)))
     rest = [loop for loop in copy.loops if loop not in crossing]
     work = _lanes(copy, rest, [(column, width), (row, height)], box, lanes, per_word)
-    return _planned(chunk * width // per_word, (), Turn(height, width, chunk), work)
+    return _planned(chunk * width // per_word, (), TransposedBox(height, width, chunk), work)
 
 
 def _planned(
     words: int,
     dims: tuple[tuple[int, int], ...],
-    turn: Turn | None,
-    lanes: tuple[tuple[Walk, ...], ...] | None,
-) -> Plan | str:
+    transpose: TransposedBox | None,
+    lanes: tuple[tuple[BoxMoves, ...], ...] | None,
+) -> CopyPlan | str:
     if lanes is None:
         return "a step between elements is no multiple of 4 bytes or larger than 4 MiB"
-    found = Plan(words, dims, turn, lanes)
-    if found.moves > MOST_MOVES:
-        return f"it would take {found.moves} transfers, more than {MOST_MOVES}"
-    return found
+    plan = CopyPlan(words, dims, transpose, lanes)
+    return f"it would take {plan.moves} transfers, more than {MOST_MOVES}" if plan.moves > MOST_MOVES else plan

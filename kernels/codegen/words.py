@@ -1,0 +1,43 @@
+"""C++ and dtypes that families share: words of the runtime parameters, and operands that stay in a core."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from npu_tensor.kernels.codegen import emitter
+from npu_tensor.ops.expression import Program
+
+__all__ = ["Word", "keep_function", "runtime_word", "word_dtype"]
+
+Word = Literal["int32", "float32"]
+"""What a number is passed as: a word of a runtime parameter."""
+
+
+def word_dtype(program: Program, slot: int) -> Word | None:
+    """What the number in a slot is passed as; None if the program reads it both as a float and as an integer."""
+    dtypes = {step.dtype for step in program.instructions if step.primitive == "scalar" and step.value == slot}
+    if len(dtypes) > 1 and "float32" in dtypes:
+        return None
+    return "int32" if dtypes and "float32" not in dtypes else "float32"
+
+
+def runtime_word(words: str, number: int, dtype: str) -> str:
+    """C++ for a word of the runtime parameters `words`, as a register's element."""
+    if dtype == "float32":
+        return f"__builtin_bit_cast(float, {words}[{number}])"
+    return f"static_cast<{emitter.REGISTERS[dtype]}>({words}[{number}])"
+
+
+def keep_function(number: int, carrier: str, kept: str, parameters: str = "", statement: str = "") -> str:
+    """nt_keep<number>(object, kept, bytes, at): copies a part of a resident operand out of the object that brings it.
+
+    carrier, kept: types of elements. parameters, statement: what a family adds.
+    """
+    return f"""extern "C" void nt_keep{number}(const {carrier} *__restrict object, {kept} *__restrict kept, \
+int32 bytes, int32 at{parameters}) {{
+  const auto *from = reinterpret_cast<const int32 *>(object);
+  auto *to = reinterpret_cast<int32 *>(kept) + at / 4;
+  for (int32 i = 0; i < bytes / 4; i += 16)
+    aie::store_v(to + i, aie::load_v<16>(from + i));
+{"  " + statement + chr(10) if statement else ""}}}
+"""

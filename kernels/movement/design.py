@@ -1,0 +1,149 @@
+"""The dataflow design of planned copies: lanes through memtiles or cores, and the moves of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import LIMITS
+from npu_tensor.dataflow.columns import Step, pipeline
+from npu_tensor.dataflow.design import (
+    Builder,
+    CoreBuffer,
+    Design,
+    KernelFunction,
+    ObjectFifo,
+    ObjectType,
+    Source,
+    range_,
+)
+from npu_tensor.kernels.movement.plan import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox
+from npu_tensor.kernels.offer import Target
+
+__all__ = ["LANES_PER_COLUMN", "design"]
+
+LANES_PER_COLUMN: Final = LIMITS["shim"].channels
+IN_FLIGHT: Final = 3
+"""Moves of a lane that are started before the first is waited for: 12 of a shim tile's 15 buffer descriptors."""
+
+# Of nt/transpose.hpp: cycles for loading one row of a block and for shuffling it (four rounds of two shuffles, and
+# registers that are spilled), and for one element outside of whole blocks; one more for storing each column. Assumed.
+LOADS_PER_ROW: Final = 2
+SHUFFLES_PER_ROW: Final = 12
+SCALAR_CYCLES: Final = 6
+PROGRAM_BYTES: Final = 3072
+"""Estimate of its machine code, in which all shuffles of a block are unrolled."""
+STACK: Final = 4096
+"""Bytes for the two blocks that it keeps, should none of them be in registers."""
+
+
+class _Lane(NamedTuple):
+    """A pair of shim channels: the plan of its objects, and moves as phase, number of the host buffer, move."""
+
+    plan: CopyPlan
+    moves: tuple[tuple[int, int, BoxMove], ...]
+
+
+def design(
+    name: str, target: Target, pieces: Sequence[tuple[CopyPlan, int]], words: Sequence[int], itemsize: int
+) -> Design:
+    """The design for some copies, each with the number of the host buffer that it reads. words: of all host buffers."""
+    builder = Builder(name, target.array.arch, target.columns)
+    *sources, result = (builder.host_buffer(f"b{number}", "int32", size) for number, size in enumerate(words))
+    lanes = _lanes(pieces, LANES_PER_COLUMN * target.columns)
+    ends = []
+    for number, lane in enumerate(lanes):
+        place = divmod(number, LANES_PER_COLUMN)
+        if lane.plan.transpose:
+            ends.append(_through_core(builder, *place, lane.plan.transpose, itemsize))
+        else:
+            ends.append(_through_memtile(builder, *place, lane.plan))
+
+    def rounds(phase: int) -> Iterator[list[Step]]:
+        """One move of every lane after another."""
+        of_lanes = [[(source, move) for at, source, move in lane.moves if at == phase] for lane in lanes]
+        for moves in zip_longest(*of_lanes):
+            steps = []
+            for (entry, leave), move in zip(ends, moves, strict=True):
+                if move is not None:
+                    source, (fill, drain) = move
+                    steps += [Step(entry, sources[source], fill), Step(leave, result, drain)]
+            yield steps
+
+    for phase in sorted({phase for lane in lanes for phase, _, _ in lane.moves}):
+        pipeline(builder, rounds(phase), IN_FLIGHT)
+    return builder.build()
+
+
+def _lanes(pieces: Sequence[tuple[CopyPlan, int]], most: int) -> list[_Lane]:
+    lanes = [
+        _Lane(plan, tuple((moves.phase, source, move) for moves in lane for move in moves.all()))
+        for plan, source in pieces
+        for lane in plan.lanes
+    ]
+    if len(lanes) <= most:
+        return lanes
+    alike: dict[tuple[int, tuple[tuple[int, int], ...]], list[_Lane]] = {}
+    for lane in lanes:
+        alike.setdefault((lane.plan.words, lane.plan.dims), []).append(lane)
+    each = most // len(alike)
+    return [
+        _Lane(same[0].plan, tuple(move for lane in same[first::each] for move in lane.moves))
+        for same in alike.values()
+        for first in range(min(each, len(same)))
+    ]
+
+
+def _through_memtile(builder: Builder, column: int, channel: int, plan: CopyPlan) -> tuple[ObjectFifo, ObjectFifo]:
+    """A lane that passes objects on as they are, or transposed."""
+    shim, memtile = Tile(column, 0), Tile(column, 1)
+    words = ObjectType("int32", (plan.words,))
+    entry = builder.fifo(f"in_{column}_{channel}", words, shim, [memtile])
+    leave = builder.fifo(f"out_{column}_{channel}", words, memtile, [shim], dims_to_stream=plan.dims)
+    builder.forward(entry, leave)
+    return entry, leave
+
+
+def _through_core(
+    builder: Builder, column: int, channel: int, box: TransposedBox, itemsize: int
+) -> tuple[ObjectFifo, ObjectFifo]:
+    """A lane whose core transposes boxes: their rows arrive in several objects and their columns leave in one."""
+    shim, core = Tile(column, 0), Tile(column, 2 + channel)
+    transpose = _transpose(builder, box, itemsize)
+    chunk, whole, position = (part for part in transpose.arguments if isinstance(part, ObjectType))
+    entry = builder.fifo(f"in_{column}_{channel}", chunk, shim, [core])
+    leave = builder.fifo(f"out_{column}_{channel}", whole, core, [shim], depth=1)
+    row = builder.core_buffer(f"row_{column}_{channel}", core, position, bytes(position.nbytes))
+
+    def body(entry: Any, leave: Any, row: CoreBuffer) -> None:
+        columns = leave.acquire(1)
+        for _ in range_(box.rows // box.chunk):
+            transpose(entry.acquire(1), columns, row, box.chunk, box.columns, box.rows)
+            entry.release(1)
+        leave.release(1)
+
+    builder.worker(core, body, [entry, leave, row], STACK)
+    return entry, leave
+
+
+def _transpose(builder: Builder, box: TransposedBox, itemsize: int) -> KernelFunction:
+    """The function that puts some rows of a box in their place in its columns."""
+    element = f"int{8 * itemsize}"
+    text = f"""#include <nt/transpose.hpp>
+
+extern "C" void nt_transpose(const {element} *source, {element} *result, int32 *row, int32 count, int32 columns,
+                             int32 rows) {{
+    nt::transpose<{element}>(source, result + *row, count, columns, rows);
+    *row += count;
+    if (*row == rows) *row = 0;
+}}
+"""
+    lanes = 64 // itemsize
+    vectors = (box.chunk // TRANSPOSE_ROWS) * (box.columns // lanes)
+    single = box.chunk * box.columns - vectors * TRANSPOSE_ROWS * lanes
+    cycles = vectors * (TRANSPOSE_ROWS * (LOADS_PER_ROW + SHUFFLES_PER_ROW) + lanes) + single * SCALAR_CYCLES
+    chunk, whole = (ObjectType(element, (rows * box.columns,)) for rows in (box.chunk, box.rows))
+    arguments: list[ObjectType | str] = [chunk, whole, ObjectType("int32", (1,)), *["int32"] * 3]
+    return builder.function("nt_transpose", arguments, Source("transpose", text), cycles, PROGRAM_BYTES)

@@ -1,0 +1,383 @@
+"""The dataflow designs of row-wise plans: functions, workers and transfers."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, load_resident, pipeline, scatter
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    CoreBuffer,
+    Design,
+    HostBuffer,
+    KernelFunction,
+    ObjectType,
+    RuntimeParameter,
+    Source,
+    range_,
+)
+from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
+from npu_tensor.kernels.rowwise.plan import STACK, ChunkedRows, WholeRows, pieces
+from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
+
+__all__ = ["design"]
+
+
+def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
+    """The design of a plan; its host buffers are the plan's operands."""
+    return (_WholeDesign(plan, arch) if isinstance(plan, WholeRows) else _ChunkedDesign(plan, arch)).builder.build()
+
+
+class _RowwiseDesign:
+    """What the designs have in common: host buffers, streams, resident inputs.
+
+    streams: of every column, those of the inputs by slot and then those of the outputs.
+    """
+
+    def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
+        self.plan = plan
+        row = self.row = plan.row
+        self.columns = range(plan.columns)
+        self.builder = Builder("rowwise", arch, plan.columns)
+        self.inputs: dict[int | None, HostBuffer] = {}
+        self.outputs: dict[int | None, HostBuffer] = {}
+        for operand in plan.operands():
+            name = "scratch" if operand.number is None else f"{'output' if operand.output else 'input'}{operand.number}"
+            buffer = self.builder.host_buffer(name, operand.dtype, math.prod(operand.padded))
+            (self.outputs if operand.output else self.inputs)[operand.number] = buffer
+        types = {slot: plan.object_type(row.inputs[slot], output=False) for slot in row.streams}
+        self.results = [plan.object_type(output, output=True) for output in row.outputs]
+        self.streams: list[tuple[dict[int, ColumnStream], list[ColumnStream]]] = []
+        for column in self.columns:
+            cores = core_tiles(column, plan.cores)
+            inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}
+            outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
+            self.streams.append((inputs, outputs))
+        self.words = [ObjectType("int32", (len(row.numbers),))] if row.numbers else []
+        self.source = source
+        carrier = plan.carrier_type
+        self.keep = {
+            slot: self.function(f"keep{slot}", [carrier, plan.resident_type(slot)], 2, carrier.nbytes // 32, 256)
+            for slot in row.kept
+        }
+
+    def function(
+        self, name: str, pointers: Sequence[ObjectType], numbers: int, cycles: int, program_bytes: int
+    ) -> KernelFunction:
+        """Declare nt_<name>, whose last arguments are `numbers` integers."""
+        arguments: list[ObjectType | str] = [*pointers, *["int32"] * numbers]
+        return self.builder.function(f"nt_{name}", arguments, self.source, cycles, program_bytes)
+
+    def core_memory(self, tile: Tile) -> tuple[dict[int, CoreBuffer], list[RuntimeParameter]]:
+        """The resident inputs of a core, and its words."""
+        name = f"{tile.column}_{tile.row}"
+        types = {slot: self.plan.resident_type(slot) for slot in self.keep}
+        resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
+        return resident, [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
+
+    @abstractmethod
+    def body(self, tile: Tile) -> Callable[..., None]:
+        """The body of a core's worker; its arguments are the ends of all streams."""
+
+    def workers(self) -> None:
+        """Those of all cores."""
+        for column, (inputs, outputs) in enumerate(self.streams):
+            for number, tile in enumerate(core_tiles(column, self.plan.cores)):
+                ends = [stream.cores[number] for stream in (*inputs.values(), *outputs)]
+                self.builder.worker(tile, self.body(tile), ends, STACK)
+
+    def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
+        """In a worker's body: take the resident inputs from the stream that brings them first."""
+        for slot, buffer in resident.items():
+            load_resident(carrier, self.keep[slot], buffer, self.plan.resident_objects(slot))
+
+    def fill(self, slot: int, column: int, pattern: AccessPattern) -> Step:
+        """Into the stream of an input."""
+        return Step(self.streams[column][0][slot].host, self.inputs[slot], pattern)
+
+    def drain(self, output: int, column: int, pattern: AccessPattern) -> Step:
+        """Out of the stream of an output."""
+        return Step(self.streams[column][1][output].host, self.outputs[output], pattern)
+
+    def send_resident(self, patterns: Iterable[tuple[int, AccessPattern]]) -> None:
+        """Send resident inputs to all columns, as much at a time as the queues of the shim channels take."""
+        rounds: list[list[Step]] = []
+        for number, (slot, pattern) in enumerate(patterns):
+            if number % QUEUE_DEPTH == 0:
+                rounds.append([])
+            for column in self.columns:
+                stream = self.streams[column][0][self.plan.carrier]
+                rounds[-1].append(Step(stream.host, self.inputs[slot], pattern, wait=True))
+        pipeline(self.builder, rounds, 1)
+
+    def schedule(self, rounds: Iterable[Iterable[Step]]) -> None:
+        """Rounds of transfers, in each of which fills come first.
+
+        As many are under way at a time as the queues of the shim channels and their buffer descriptors allow, half
+        of them while the others end.
+        """
+        ordered = [_fills_first(steps) for steps in rounds]
+        size = QUEUE_DEPTH
+        for steps in ordered:
+            in_queue = max(Counter(step.fifo.name for step in steps).values())
+            on_tile = max(Counter(step.fifo.producer.column for step in steps).values())
+            size = min(size, QUEUE_DEPTH // in_queue, LIMITS["shim"].descriptors // on_tile)
+        half = max(1, size // 2)
+        groups = (ordered[start : start + half] for start in range(0, len(ordered), half))
+        pipeline(self.builder, map(chain.from_iterable, groups), 2 if size > 1 else 1)
+
+
+class _WholeDesign(_RowwiseDesign):
+    """Rows that fit into a core's memory."""
+
+    plan: WholeRows
+
+    def __init__(self, plan: WholeRows, arch: Arch) -> None:
+        row = plan.row
+        source = rows_source(row, plan.task.length % row.lanes == 0, plan.carrier, plan.values)
+        super().__init__(plan, arch, source, plan.depth)
+        pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
+        pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.words]
+        self.rows = self.function("rows", pointers, 4, plan.batch * plan.cycles(arch), plan.program_bytes)
+        self.workers()
+        patterns = []
+        for slot in row.kept:
+            elements = plan.resident_type(slot).elements // plan.resident_objects(slot)
+            for number in range(plan.resident_objects(slot)):
+                pattern = AccessPattern(number * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
+                patterns.append((slot, pattern))
+        self.send_resident(patterns)
+        self.schedule([self._transfers()])
+
+    def body(self, tile: Tile) -> Callable[..., None]:
+        plan, (resident, words) = self.plan, self.core_memory(tile)
+        name = f"{tile.column}_{tile.row}"
+        values = [self.builder.core_buffer(f"value{n}_{name}", tile, plan.value_type) for n in plan.values]
+
+        def body(*ends: Any) -> None:
+            streams = dict(zip(self.row.streams, ends, strict=False))
+            self.load(streams[plan.carrier], resident)
+            for _ in range_(plan.rounds):
+                inputs = {**resident, **{slot: end.acquire(1) for slot, end in streams.items()}}
+                results = [end.acquire(1) for end in ends[len(streams) :]]
+                pointers = [*(inputs[slot] for slot in sorted(inputs)), *results, *values, *words]
+                self.rows(*pointers, plan.batch, plan.task.length, plan.pitch, plan.result_bytes)
+                for end in ends:
+                    end.release(1)
+
+        return body
+
+    def _transfers(self) -> list[Step]:
+        plan, steps = self.plan, list[Step]()
+        for column in self.columns:
+            first = column * plan.share
+            for slot in self.row.streams:
+                elements = plan.row_elements(self.row.inputs[slot], output=False)
+                for start, count, times in pieces(first, plan.share, plan.host_rows(slot)):
+                    pattern = AccessPattern(start * elements, (times, 1, 1, count * elements), (0, 0, 0, 1))
+                    steps.append(self.fill(slot, column, pattern))
+            for number, operand in enumerate(self.row.outputs):
+                elements = plan.row_elements(operand, output=True)
+                pattern = AccessPattern.linear(plan.share * elements, first * elements)
+                steps.append(self.drain(number, column, pattern))
+        return steps
+
+
+class _ChunkedDesign(_RowwiseDesign):
+    """Rows that pass through the cores in chunks."""
+
+    plan: ChunkedRows
+
+    def __init__(self, plan: ChunkedRows, arch: Arch) -> None:
+        row = plan.row
+        super().__init__(plan, arch, chunks_source(row, plan.task.length % row.lanes == 0), 2)
+        self.state = ObjectType("int32", (state_bytes(row) // 4,))
+        self.per_row = [slot for slot in row.streams if row.inputs[slot].access == "row"]
+        self.stored = [number for number, output in enumerate(row.outputs) if output.access == "row"]
+        self.functions = self._functions(arch)
+        self.workers()
+        patterns = []
+        for slot in row.kept:  # The host buffer has it once for each core of a column.
+            objects, elements = plan.resident_objects(slot), plan.resident_type(slot).elements
+            part = elements // objects
+            patterns.append((slot, AccessPattern(0, (1, objects, plan.cores, part), (0, part, elements, 1))))
+        self.send_resident(patterns)
+        if not plan.group:
+            self.schedule([self._round(number) for number in range(plan.rounds)])
+        else:
+            pipeline(self.builder, (steps for number in range(plan.rounds) for steps in self._shared_round(number)), 1)
+
+    def _functions(self, arch: Arch) -> dict[str, KernelFunction]:
+        plan, row = self.plan, self.row
+        per_row = [plan.input_type(slot) for slot in self.per_row]
+        state = [self.state, *self.words]
+        functions: dict[str, KernelFunction] = {}
+
+        def declare(name: str, pointers: list[ObjectType], numbers: int, cycles: int, program_bytes: int) -> None:
+            functions[name] = self.function(name, pointers, numbers, cycles, program_bytes)
+
+        for number, walk in enumerate(plan.walks):
+            cost = walk_cost(row, walk, arch)
+            chunks = [plan.input_type(slot) for slot in pass_inputs(row, walk)]
+            chunks += [self.results[output] for output in walk.outputs]
+            declare(f"walk{number}", [*chunks, *state], 4, cost.of(row.lanes, plan.chunk), walk_bytes(row, walk))
+            declare(f"total{number}", [*per_row, *state], 1, cost.row, row_bytes(row) if number == 0 else 256)
+            if number in plan.exchanges:
+                declare(f"give{number}", [self.state, plan.result_type], 0, 50, 256)
+                declare(f"merge{number}", [plan.carrier_type, self.state], 1, 20 * plan.members, 256)
+        if self.stored:
+            declare("store", [*per_row, *(self.results[number] for number in self.stored), *state], 1, 200, 1024)
+        return functions
+
+    def body(self, tile: Tile) -> Callable[..., None]:
+        plan, row, functions = self.plan, self.row, self.functions
+        resident, words = self.core_memory(tile)
+        name = f"state_{tile.column}_{tile.row}"
+        state = self.builder.core_buffer(name, tile, self.state, bytes(self.state.nbytes))
+        begin, step = 0, plan.chunk
+        if plan.group:
+            begin = tile.column % plan.group * plan.share + (tile.row - 2) * plan.chunk
+            step = plan.cores * plan.chunk
+
+        def body(*ends: Any) -> None:
+            inputs = dict(zip(row.streams, ends, strict=False))
+            outputs = ends[len(inputs) :]
+            carrier = inputs[plan.carrier]
+            self.load(carrier, resident)
+            for _ in range_(plan.rounds):
+                per_row = {slot: inputs[slot].acquire(1) for slot in self.per_row}
+                for number, walk in enumerate(plan.walks):
+                    slots = pass_inputs(row, walk)
+                    streamed = [slot for slot in slots if row.inputs[slot].access == "full"]
+                    for _ in range_(plan.chunks):
+                        operands = {**resident, **per_row, **{slot: inputs[slot].acquire(1) for slot in streamed}}
+                        results = [outputs[output].acquire(1) for output in walk.outputs]
+                        pointers = [*(operands[slot] for slot in slots), *results, state, *words]
+                        functions[f"walk{number}"](*pointers, begin, step, plan.task.length, plan.chunk)
+                        for end in [*map(inputs.get, streamed), *(outputs[output] for output in walk.outputs)]:
+                            end.release(1)
+                    if number in plan.exchanges:
+                        functions[f"give{number}"](state, outputs[0].acquire(1))
+                        outputs[0].release(1)
+                        states, _ = plan.exchange_objects[plan.exchanges.index(number)]
+                        for merged in range(0, plan.members, states):
+                            functions[f"merge{number}"](carrier.acquire(1), state, min(states, plan.members - merged))
+                            carrier.release(1)
+                    functions[f"total{number}"](*per_row.values(), state, *words, plan.task.length)
+                if self.stored:
+                    results = [outputs[output].acquire(1) for output in self.stored]
+                    functions["store"](*per_row.values(), *results, state, *words, plan.task.length)
+                    for output in self.stored:
+                        outputs[output].release(1)
+                for slot in per_row:
+                    inputs[slot].release(1)
+
+        return body
+
+    # --- transfers
+
+    def _round(self, number: int) -> list[Step]:
+        """All transfers of a round in which every core has a row of its own."""
+        plan, steps = self.plan, list[Step]()
+        for column in self.columns:
+            first = (number * plan.columns + column) * plan.cores
+            for slot in self.row.streams:
+                if slot not in self.per_row:
+                    times = sum(slot in pass_inputs(self.row, walk) for walk in plan.walks)
+                    steps.append(self.fill(slot, column, self._chunks(first % plan.host_rows(slot), times)))
+            for output, operand in enumerate(self.row.outputs):
+                if operand.access == "full":
+                    steps.append(self.drain(output, column, self._chunks(first, 1)))
+        return steps + self._numbers(number) + self._results(number)
+
+    def _chunks(self, first: int, times: int) -> AccessPattern:
+        """Rows of the cores of a column from row `first` on, chunk by chunk in turn, `times` over."""
+        plan = self.plan
+        if plan.cores == 1:
+            return AccessPattern(first * plan.pitch, (times, 1, 1, plan.pitch), (0, 0, 0, 1))
+        sizes = (times, plan.chunks, plan.cores, plan.chunk)
+        return AccessPattern(first * plan.pitch, sizes, (0, plan.chunk, plan.pitch, 1))
+
+    def _shared_round(self, number: int) -> Iterable[list[Step]]:
+        """One row for each group of columns, pass by pass. Partial results go through the host in between."""
+        plan = self.plan
+        steps = self._numbers(number)
+        for index, walk in enumerate(plan.walks):
+            chunks: list[Step] = []
+            for column in self.columns:
+                row = number * plan.batch + column // plan.group
+                start = column % plan.group * plan.share
+                for slot in pass_inputs(self.row, walk):
+                    if self.row.inputs[slot].access == "full":
+                        offset = row % plan.host_rows(slot) * plan.pitch + start
+                        chunks.append(self.fill(slot, column, AccessPattern.linear(plan.share, offset)))
+                for output in walk.outputs:
+                    pattern = AccessPattern.linear(plan.share, row * plan.pitch + start)
+                    chunks.append(self.drain(output, column, pattern))
+            steps = [*chunks, *steps] if index == 0 else [*steps, *chunks]
+            if index in plan.exchanges:
+                yield _fills_first(steps + self._give(index))
+                steps = self._take(index)
+        yield _fills_first(steps + self._results(number))
+
+    def _numbers(self, number: int) -> list[Step]:
+        """The inputs with one element per row, for one round."""
+        plan, steps = self.plan, list[Step]()
+        for slot in self.per_row:
+            elements = self.row.inputs[slot].vector
+            for column in self.columns:
+                if plan.group:
+                    row = number * plan.batch + column // plan.group
+                    pattern = AccessPattern(row * elements, (plan.cores, 1, 1, elements), (0, 0, 0, 1))
+                else:
+                    share = plan.cores * elements
+                    pattern = AccessPattern.linear(share, (number * plan.columns + column) * share)
+                steps.append(self.fill(slot, column, pattern))
+        return steps
+
+    def _results(self, number: int) -> list[Step]:
+        """The outputs with one element per row, for one round. Every core of a group has them."""
+        plan, steps = self.plan, list[Step]()
+        for output in self.stored:
+            elements = plan.cores * self.results[output].elements
+            for column in self.columns:
+                offset = (number * plan.columns + column) * elements
+                steps.append(self.drain(output, column, AccessPattern.linear(elements, offset)))
+        return steps
+
+    def _give(self, index: int) -> list[Step]:
+        """The partial results of a pass, to the scratch buffer."""
+        plan = self.plan
+        elements = plan.cores * plan.result_type.elements
+        first = plan.exchanges.index(index) * plan.columns
+        return [
+            Step(outputs[0].host, self.inputs[None], AccessPattern.linear(elements, (first + column) * elements))
+            for column, (_, outputs) in enumerate(self.streams)
+        ]
+
+    def _take(self, index: int) -> list[Step]:
+        """The same, of all cores of a group to each of them."""
+        plan, step = self.plan, self.plan.result_type.elements
+        exchange = plan.exchanges.index(index)
+        states, objects = plan.exchange_objects[exchange]
+        state = partial_bytes(self.row, plan.walks[index]) // self.row.outputs[0].itemsize
+        steps = []
+        for column, (inputs, _) in enumerate(self.streams):
+            member = (exchange * plan.columns + column // plan.group * plan.group) * plan.cores
+            for number in range(objects):
+                offset = (member + number * states) * step
+                pattern = AccessPattern(offset, (plan.cores, 1, states, state), (0, 0, step, 1))
+                steps.append(Step(inputs[plan.carrier].host, self.inputs[None], pattern))
+        return steps
+
+
+def _fills_first(steps: Iterable[Step]) -> list[Step]:
+    return sorted(steps, key=lambda step: step.fifo.producer.kind != "shim")

@@ -1,0 +1,126 @@
+"""What the columns of a design have in common: streams between the host and several cores, and windows of transfers.
+
+A column's memtile splits each object of an input into one object for each core, and joins their results:
+
+    x = scatter(builder, "x", tile_type, core_tiles(column, 4))
+    y = gather(builder, "y", tile_type, core_tiles(column, 4))
+    for core, source, result in zip(core_tiles(column, 4), x.cores, y.cores):
+        builder.worker(core, body, [source, result])
+    pipeline(builder, ([Step(x.host, a, part), Step(y.host, b, part)] for part in parts), in_flight=2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from npu_tensor.dataflow.array import Array, Tile
+from npu_tensor.dataflow.checks.limits import LIMITS
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    CoreBuffer,
+    HostBuffer,
+    KernelFunction,
+    ObjectFifo,
+    ObjectType,
+)
+
+__all__ = [
+    "ColumnStream",
+    "Step",
+    "core_tiles",
+    "cores_per_column",
+    "gather",
+    "issue",
+    "load_resident",
+    "pipeline",
+    "scatter",
+]
+
+
+class ColumnStream(NamedTuple):
+    """A stream between the host and cores of one column: the fifo at the shim, and the fifo of each core."""
+
+    host: ObjectFifo
+    cores: tuple[ObjectFifo, ...]
+
+
+class Step(NamedTuple):
+    """A transfer at the shim end of a fifo. wait: whether its group waits for it; None for a drain only."""
+
+    fifo: ObjectFifo
+    buffer: HostBuffer
+    pattern: AccessPattern
+    wait: bool | None = None
+
+
+def core_tiles(column: int, cores: int) -> list[Tile]:
+    """The first `cores` core tiles of a column."""
+    return [Tile(column, 2 + row) for row in range(cores)]
+
+
+def cores_per_column(array: Array, inputs: int, outputs: int) -> int:
+    """How many cores of a column its memtile can serve with `inputs` and `outputs` streams each."""
+    channels = LIMITS["memtile"].channels
+    most, least = max(inputs, outputs), min(inputs, outputs)
+    return max(cores for cores in range(1, array.core_rows + 1) if cores == 1 or cores * most + least <= channels)
+
+
+def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
+    """From the host to `cores`, an object of `type` for each: through the memtile unless there is only one core."""
+    column = cores[0].column
+    shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
+    if len(cores) == 1:
+        fifo = builder.fifo(name, type, shim, cores, depth)
+        return ColumnStream(fifo, (fifo,))
+    parent = builder.fifo(name, _joined(type, len(cores)), shim, [memtile])
+    parts = tuple(builder.fifo(f"{name}_{core.row}", type, memtile, [core], depth) for core in cores)
+    builder.split(parent, parts)
+    return ColumnStream(parent, parts)
+
+
+def gather(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
+    """From `cores` to the host, the reverse of `scatter`."""
+    column = cores[0].column
+    shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
+    if len(cores) == 1:
+        fifo = builder.fifo(name, type, cores[0], [shim], depth)
+        return ColumnStream(fifo, (fifo,))
+    parent = builder.fifo(name, _joined(type, len(cores)), memtile, [shim])
+    parts = tuple(builder.fifo(f"{name}_{core.row}", type, core, [memtile], depth) for core in cores)
+    builder.join(parts, parent)
+    return ColumnStream(parent, parts)
+
+
+def _joined(type: ObjectType, cores: int) -> ObjectType:
+    return ObjectType(type.dtype, (cores * type.elements,))
+
+
+def load_resident(stream: Any, keep: KernelFunction, buffer: CoreBuffer, objects: int, *more: Any) -> None:
+    """In a worker's body: fill a core buffer from the next `objects` objects of a stream.
+
+    keep: called with the object, the buffer, and bytes and offset of the part that the object brings.
+    """
+    nbytes = buffer.type.nbytes // objects
+    for number in range(objects):
+        keep(stream.acquire(1), buffer, nbytes, number * nbytes, *more)
+        stream.release(1)
+
+
+def issue(builder: Builder, steps: Iterable[Step], group: int) -> None:
+    """Add transfers to a group."""
+    for step in steps:
+        builder.transfer(step.fifo, step.buffer, step.pattern, group, step.wait)
+
+
+def pipeline(builder: Builder, rounds: Iterable[Iterable[Step]], in_flight: int) -> None:
+    """One group of transfers after another, `in_flight` of them at a time."""
+    groups: list[int] = []
+    for steps in rounds:
+        groups.append(builder.group())
+        issue(builder, steps, groups[-1])
+        if len(groups) == in_flight:
+            builder.finish(groups.pop(0))
+    for group in groups:
+        builder.finish(group)
