@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor.graph.nodes import capture
+from npu_tensor.kernels.offer import Target
 from npu_tensor.planner.costs import MEASURES, job
 from npu_tensor.planner.fuse import Cutter, cut
 from npu_tensor.planner.placement import weight
 from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel
+from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 
@@ -38,7 +40,8 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     `fresh` are copied from the host's memory and the result back into it; other operands stay on the NPU. The NPU must
     do half of the work or more: of matrix products, if there are any.
     """
-    device = SimulatedDevice(f"sim:{generation}", allocator())
+    array = SIMULATED[generation]
+    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator())
     found = capture([result._node])
 
     def takes(task: Task) -> bool:

@@ -18,7 +18,8 @@ from npu_tensor.functions import GGML_NAMES
 from npu_tensor.kernels import DATA_OPS
 from npu_tensor.ops import OPS, Op
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.devices.device_uri import KINDS, OPTIONS
+from npu_tensor.runtime.devices.device_uri import KINDS
+from npu_tensor.runtime.devices.kind import OPTIONS
 from npu_tensor.tensor import FUNCTIONS, Tensor
 
 __all__ = [

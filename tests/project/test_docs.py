@@ -22,7 +22,7 @@ from npu_tensor.cli.docs import docs
 from npu_tensor.cli.pages import RECORDED
 from npu_tensor.config import SETTINGS
 from npu_tensor.dtypes import DTYPES
-from npu_tensor.runtime.devices.device_uri import OPTIONS
+from npu_tensor.runtime.devices.kind import OPTIONS
 from npu_tensor.tensor import FUNCTIONS
 
 DOCUMENTS = [

@@ -57,14 +57,14 @@ TO_BE_MENDED = {
 
 RUNTIME_LAYERS = (
     ("dlpack", "memory"),
-    ("build.headers", "build.process", "build.progress", "devices.shared_libraries", "devices.system"),
+    ("build.headers", "build.process", "build.progress", "devices.kind", "devices.shared_libraries", "devices.system"),
     ("store",),
     ("rates",),
     ("reference",),
     ("build",),
     ("npu",),
     ("cpu",),
-    ("devices.device_uri", "devices.logical", "xrt.bindings"),
+    ("devices.logical", "xrt.bindings"),
     ("devices.detect", "devices.discovery"),
     ("sim", "xrt"),
     ("devices",),
@@ -72,7 +72,6 @@ RUNTIME_LAYERS = (
 """The same for the folders of `runtime` and for modules of them that stand lower than the rest. A module may import
 from its own layer and from lower ones."""
 
-RUNTIME_TO_BE_MENDED = {"npu_tensor.runtime.store.builtin": "npu_tensor.runtime.build.iron"}
 CIRCLES_TO_BE_MENDED = [
     {
         "npu_tensor.runtime.cpu.bind_loop",
@@ -146,7 +145,7 @@ def runtime_violations(source: str, module: str) -> list[str]:
     return [
         f"{module}:{line} imports {name}"
         for line, name in imported_modules(source, module, is_package=False)
-        if own is not None and (runtime_rank(name) or 0) > own and RUNTIME_TO_BE_MENDED.get(module) != name
+        if own is not None and (runtime_rank(name) or 0) > own
     ]
 
 
@@ -193,7 +192,7 @@ def test_no_modules_import_each_other() -> None:
         ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.npu import agreement", True),
         ("npu_tensor.runtime.xrt.engine", "from npu_tensor.runtime.devices.discovery import select", True),
         ("npu_tensor.runtime.npu.packing", "from npu_tensor.runtime.xrt.engine import Engine", False),
-        ("npu_tensor.runtime.sim.simulated_array", "def late():\n    from npu_tensor.runtime.devices.backends import x", False),
+        ("npu_tensor.runtime.sim.ring", "def late():\n    from npu_tensor.runtime.devices.backends import x", False),
         ("npu_tensor.runtime.memory", "from npu_tensor.runtime.rates import npu_rates", False),
     ],
 )
@@ -272,7 +271,8 @@ def test_help_of_commands_needs_no_more_than_the_package_and_click() -> None:
     assert loaded.isdisjoint({"rich", "networkx", "llvmlite", "importlib.metadata", "statistics", "runpy"})
     at_work = {"tools", "ggml_hsa.entry", "observe.profiling", "cli.pages"}
     assert loaded.isdisjoint({f"npu_tensor.{name}" for name in at_work})
-    assert not any(name.startswith(("npu_tensor.runtime.cpu.", "npu_tensor.runtime.sim.")) for name in loaded)
+    at_run_time = ("npu_tensor.runtime.cpu.", "npu_tensor.runtime.sim.", "npu_tensor.runtime.xrt.")
+    assert all(name.endswith(".kind") for name in loaded if name.startswith(at_run_time))
 
 
 def test_commands_that_list_load_neither_planner_nor_compilers() -> None:

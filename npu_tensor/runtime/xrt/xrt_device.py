@@ -21,8 +21,8 @@ from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
 from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.rates import npu_rates, processor_rates
-from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.store.library import KernelLibrary
+from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt import bindings
 from npu_tensor.runtime.xrt.buffers import ResidentBuffer
 from npu_tensor.runtime.xrt.checked import CheckedKernels, driver_identity
