@@ -9,12 +9,14 @@ from typing import Final, NamedTuple
 
 import npu_tensor as nt
 from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.kernels.offer import Target
 from npu_tensor.planner.fuse import cut, cuts
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.planner.placement import weight
 from npu_tensor.planner.placing import job
 from npu_tensor.runtime.devices.host import allocator, host_devices, host_kernel
+from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 
@@ -40,15 +42,16 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     `fresh` are copied from the host's memory and the result back into it; other operands stay on the NPU. The NPU must
     do half of the work or more: of matrix products, if there are any.
     """
-    device = SimulatedDevice(f"sim:{generation}", allocator())
-    found = structure_of([result._node])
+    array = SIMULATED[generation]
+    device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator())
+    graph = structure_of([result._node])
 
     def takes(task: Task) -> bool:
         return not isinstance(device.claim(task), Refusal)
 
-    *_, (tasks, _, kept) = cuts(lower(digraph(found, merge=True)), device.fusion, takes)
+    *_, (tasks, _, kept) = cuts(lower(digraph(graph, merge=True)), device.fusion, takes)
     new = {tensor._node for tensor in fresh}
-    persistent = frozenset(item for item, leaf in found.leaves if leaf not in new)
+    persistent = frozenset(item for item, leaf in graph.leaves if leaf not in new)
     answers = [device.claim(task) for task in tasks]
     taken = [not isinstance(answer, Refusal) for answer in answers]
     work = _work(tasks)
@@ -74,5 +77,3 @@ def _work(tasks: Sequence[Task]) -> list[int]:
     """Of each task the multiplications of matrix products, or elements times ops if there are no products at all."""
     products = [task.macs for task in tasks]
     return products if any(products) else [math.prod(task.shape) * len(task.ops) for task in tasks]
-
-

@@ -481,20 +481,6 @@ class Config:
                 raise ArgumentError(f"{self.origin('kernel_dirs')} names {str(path)!r}, which {what}")
         return self.kernel_dirs
 
-    @classmethod
-    def table(cls) -> list[dict[str, str]]:
-        """One row per setting: its name, variable, other variables that are honoured, default and meaning."""
-        return [
-            {
-                "name": name,
-                "variable": setting.variable,
-                "aliases": ", ".join(list(setting.readers)[1:]),
-                "default": as_text(setting.default),
-                "doc": setting.doc,
-            }
-            for name, setting in SETTINGS.items()
-        ]
-
 
 def user_temporary_path() -> Path:
     """The directory of this user below that for temporary files. Not created here."""

@@ -11,9 +11,10 @@ from interface import interface_page, without_html
 
 import npu_tensor as nt
 from npu_tensor.cli.ops import COMPOSITE_HEADINGS, INTERNAL, OP_HEADINGS, composite_row, composites, is_internal, op_row
-from npu_tensor.config import Config
+from npu_tensor.config import SETTINGS, as_text
 from npu_tensor.ops import OPS
-from npu_tensor.runtime.devices.device_uri import OPTIONS
+from npu_tensor.runtime.devices.device_uri import KINDS
+from npu_tensor.runtime.devices.kind import OPTIONS
 
 RECORDED = {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "convert"}
 """Examples of functions that record an op of another name."""
@@ -72,14 +73,16 @@ def ops_page() -> str:
 
 
 def _settings() -> Iterator[tuple[str, ...]]:
-    for row in Config.table():
-        yield _code(row["variable"]), _code(row["aliases"]), _code(row["default"]), row["doc"]
+    for setting in SETTINGS.values():
+        variable, *aliases = setting.readers
+        yield _code(variable), _code(", ".join(aliases)), _code(as_text(setting.default)), setting.doc
 
 
 def _device_options() -> Iterator[tuple[str, ...]]:
     for name, option in OPTIONS.items():
         default = "" if option.default is None else f"`{option.default}`"
-        yield f"`{name}`", option.allowed.removeprefix("one of "), default, _code(", ".join(option.schemes)), option.doc
+        kinds = ", ".join(scheme for scheme, kind in KINDS.items() if name in kind.options)
+        yield f"`{name}`", option.allowed.removeprefix("one of "), default, _code(kinds), option.doc
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,17 +7,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
-from npu_tensor.config import SETTINGS, as_text, config
+from npu_tensor.config import SETTINGS, Setting, as_text, config
 from npu_tensor.dataflow.array import configured_arch
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.runtime.devices.backends import preferred_uris
 
-__all__ = ["SettingRow", "config_command", "print_settings", "setting_rows"]
+__all__ = ["config_command", "print_settings", "setting_rows"]
 
 
 def _check_cpu_features() -> None:
@@ -38,26 +38,12 @@ _CHECKS: Final[Mapping[str, Callable[[], object]]] = {
 """What raises if the value of a setting cannot be used here, where its type does not say what is allowed."""
 
 
-class SettingRow(NamedTuple):
-    """A setting as it is. origin: as in Config.origin. error: why the value cannot be used, or "" and then `value`."""
-
-    name: str
-    variable: str
-    aliases: tuple[str, ...]
-    value: Any
-    origin: str
-    default: Any
-    meaning: str
-    error: str
+def setting_rows() -> list[dict[str, Any]]:
+    """Every setting for JSON. origin: as in Config.origin. error: why the value cannot be used, or ""."""
+    return [_row(name, setting) for name, setting in SETTINGS.items()]
 
 
-def setting_rows() -> list[SettingRow]:
-    """Every setting; one that cannot be used has an error and no value."""
-    return [_row(name) for name in SETTINGS]
-
-
-def _row(name: str) -> SettingRow:
-    setting = SETTINGS[name]
+def _row(name: str, setting: Setting) -> dict[str, Any]:
     value, error = None, ""
     try:
         value = getattr(config, name)
@@ -65,15 +51,24 @@ def _row(name: str) -> SettingRow:
     except NpuTensorError as raised:
         error = str(raised)
     variable, *aliases = setting.readers
-    return SettingRow(name, variable, tuple(aliases), value, config.origin(name), setting.default, setting.doc, error)
+    return {
+        "name": name,
+        "variable": variable,
+        "aliases": aliases,
+        "value": value,
+        "origin": config.origin(name),
+        "default": setting.default,
+        "meaning": setting.doc,
+        "error": error,
+    }
 
 
-def print_settings(rows: Sequence[SettingRow]) -> None:
+def print_settings(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print variable, value or error, and origin; what a setting means is in docs/settings.md and in the JSON."""
     print_table(
         "settings",
         ("variable", "value", "from"),
-        ((row.variable, row.error or _printable(as_text(row.value)), row.origin) for row in rows),
+        ((row["variable"], row["error"] or _printable(as_text(row["value"])), row["origin"]) for row in rows),
     )
 
 
@@ -92,10 +87,9 @@ def config_command(as_json: bool) -> None:
     """
     rows = setting_rows()
     if as_json:
-        listed = [row._asdict() for row in rows]
-        click.echo(json.dumps({"settings": listed, "cache_dir": str(config.cache_dir)}, indent=2, default=str))
+        click.echo(json.dumps({"settings": rows, "cache_dir": str(config.cache_dir)}, indent=2, default=str))
     else:
         print_settings(rows)
         click.echo(f"directory of the cache: {_printable(str(config.cache_dir))}")
-    if any(row.error for row in rows):
+    if any(row["error"] for row in rows):
         sys.exit(1)

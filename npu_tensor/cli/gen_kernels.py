@@ -172,20 +172,16 @@ def _load(config_file: str, kernels_dir: Path | None, arch: Sequence[str]) -> tu
 
     Raises ArgumentError if there is nothing for these arrays.
     """
-    from npu_tensor.ggml_hsa.config_file import Problem, find, load
+    from npu_tensor.ggml_hsa.config_file import find, load_for
 
     path = find(config_file)
     logger.info("Loading configuration from %s", path)
-    found = load(path, kernels_dir)
-    problems = [value for value in found if isinstance(value, Problem)]
-    entries = [value for value in found if not isinstance(value, Problem)]
-    for problem in problems:
-        logger.error("%s", problem)
-    for_these = [entry for entry in entries if not arch or entry.arch in arch]
-    if arch and not for_these and not problems:
-        there = ", ".join(sorted({entry.arch for entry in entries})) or "no array"
+    entries, problems = load_for(config_file, kernels_dir, arch)
+    if arch and not entries and not problems:
+        others, _ = load_for(config_file, kernels_dir, ())
+        there = ", ".join(sorted({entry.arch for entry in others})) or "no array"
         raise ArgumentError(f"{path} has no kernels for {' or '.join(arch)}, but for {there}")
-    return for_these, problems
+    return entries, problems
 
 
 def _list(entries: Sequence[Entry]) -> None:

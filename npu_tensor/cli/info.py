@@ -28,8 +28,7 @@ def info(as_json: bool) -> None:
     facts = report()
     settings = setting_rows()
     if as_json:
-        facts["settings"] = [row._asdict() for row in settings]
-        click.echo(json.dumps(facts, indent=2, default=str))
+        click.echo(json.dumps(facts | {"settings": settings}, indent=2, default=str))
         return
     features = facts["system"].pop("features", None)
     print_table("system", ("", ""), facts["system"].items())

@@ -16,15 +16,13 @@ from npu_tensor._util.version import VERSION
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
-from npu_tensor.ggml_hsa.config_file import Problem, find, load
+from npu_tensor.ggml_hsa.config_file import load_for
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.executors import open_executor
 from npu_tensor.ggml_hsa.generate import generate, missing
 from npu_tensor.runtime.store import ready_kernels
 
 __all__ = ["main"]
-
-logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,12 +73,8 @@ def _entries(config_file: str) -> tuple[list[Entry], bool]:
 
     Raises ArgumentError, also if there are none for one of these arrays.
     """
-    found = load(find(config_file))
-    problems = [value for value in found if isinstance(value, Problem)]
-    for problem in problems:
-        logger.error("%s", problem)
     targets = [arch_of(name) for name in config.kernel_targets or ARRAYS]
-    entries = [value for value in found if isinstance(value, Entry) and value.arch in targets]
+    entries, problems = load_for(config_file, None, targets)
     without = [arch for arch in targets if arch not in {entry.arch for entry in entries}]
     if without:
         raise ArgumentError(f"{config_file} has no kernels for {' or '.join(without)}")

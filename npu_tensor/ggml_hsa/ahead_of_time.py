@@ -26,9 +26,9 @@ from npu_tensor.planner.fuse import cuts
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.devices.device_uri import parse_uri
-from npu_tensor.runtime.devices.device_uri import target as target_of
+from npu_tensor.runtime.devices.kind import target as target_of
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
-from npu_tensor.runtime.sim.kind import SIMULATED
+from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact, Request, design_digest
 from npu_tensor.task import Refusal, Task
@@ -109,7 +109,7 @@ def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
         )
     if name.casefold().startswith("sim:"):
         uri = parse_uri(f"{name}{mark}{options}")
-        return "host", target_of(uri, SIMULATED[uri.selectors[0]])
+        return "host", simulated_target(uri)
     return "iron", target_of(parse_uri(f"npu{mark}{options}"), ARRAYS[arch_of(name)])
 
 

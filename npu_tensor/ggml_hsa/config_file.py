@@ -12,12 +12,13 @@ kernel is built, and what is wrong is said with the place in the file, a JSON po
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.dataflow.array import ARRAYS
@@ -29,7 +30,9 @@ from npu_tensor.kernels.offer import Float32
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.ready_kernels import EXPORTED_NAME
 
-__all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "parse", "read"]
+__all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "load_for", "parse", "read"]
+
+logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 EXAMPLES: Final = ("minimal", "example")
 """Configurations that are installed."""
@@ -40,14 +43,13 @@ LONGEST_NAME: Final = 230
 """Characters of an exported name; a file name may have 255 bytes, and the longest suffix has 10."""
 
 
-class Problem(NamedTuple):
-    """What is wrong with a configuration. pointer: the place in it, "" for the whole."""
+class Problem(ArgumentError):
+    """What is wrong with a kernel of a configuration. pointer: the place in the file."""
 
-    pointer: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.pointer}: {self.message}" if self.pointer else self.message
+    def __init__(self, pointer: str, message: str) -> None:
+        super().__init__(f"{pointer}: {message}" if pointer else message)
+        self.pointer = pointer
+        self.message = message
 
 
 def examples() -> Path:
@@ -76,6 +78,19 @@ def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
     except OSError as error:
         raise ArgumentError(f"Failed to load configuration: {path}: {error.strerror}") from None
     return parse(content, [path.parent] if kernels_dir is None else [kernels_dir, path.parent], str(path))
+
+
+def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
+    """The kernels of a configuration for these arrays, or for all, and what is wrong with it, which is logged.
+
+    name: of a file or of an installed example. Raises ArgumentError as `load` does.
+    """
+    kernels = load(find(name), kernels_dir)
+    problems = [value for value in kernels if isinstance(value, Problem)]
+    for problem in problems:
+        logger.error("%s", problem)
+    entries = [value for value in kernels if isinstance(value, Entry)]
+    return [entry for entry in entries if not arches or entry.arch in arches], problems
 
 
 def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> list[Entry | Problem]:
@@ -123,21 +138,13 @@ def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Proble
     return found
 
 
-class _Invalid(ArgumentError):
-    """What is wrong with an entry, and where in it."""
-
-    def __init__(self, place: str, message: str) -> None:
-        super().__init__(message)
-        self.place = place
-
-
 @contextmanager
 def _at(place: str) -> Iterator[None]:
     """Errors inside are about this place of the entry."""
     try:
         yield
     except ArgumentError as error:
-        raise _Invalid(place, str(error)) from None
+        raise Problem(place, str(error)) from None
 
 
 def entry(value: Any, number: int, directories: Sequence[Path] = ()) -> Entry | Problem:
@@ -145,32 +152,33 @@ def entry(value: Any, number: int, directories: Sequence[Path] = ()) -> Entry | 
     pointer = f"/kernels/{number}"
     try:
         return _checked(value, number, directories)
-    except _Invalid as error:
-        return Problem(pointer + error.place, str(error))
+    except Problem as error:
+        return Problem(pointer + error.pointer, error.message)
     except NpuTensorError as error:
         return Problem(pointer, str(error))
 
 
 def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
     if not isinstance(value, dict):
-        raise _Invalid("", f"Kernel {number} must be an object, not {_kind(value)}")
+        raise Problem("", f"Kernel {number} must be an object, not {_kind(value)}")
     for key in REQUIRED:
         if key not in value:
-            raise _Invalid("", f"Kernel {number} missing '{key}'")
+            raise Problem("", f"Kernel {number} missing '{key}'")
     _warn_of_unknown(value, (*REQUIRED, *OPTIONAL), f"/kernels/{number}")
     name = _text(value, "kernel_name")
     arch = _choice(value, "arch", tuple(ARRAYS))
     inputs = value["input_tensors"]
     if not isinstance(inputs, list):
-        raise _Invalid("/input_tensors", f"must be a list of tensor descriptors, not {_kind(inputs)}")
+        raise Problem("/input_tensors", f"must be a list of tensor descriptors, not {_kind(inputs)}")
     ops = tuple(_ops(value.get("ops")))
     params = value.get("op_params", {})
     if not isinstance(params, dict):
-        raise _Invalid("/op_params", f"must be an object, not {_kind(params)}")
+        raise Problem("/op_params", f"must be an object, not {_kind(params)}")
     source = None
     if not ops:
+        file = _text(value, "kernel_source")
         with _at("/kernel_source"):
-            source = kernel_source.find(_text(value, "kernel_source"), directories)
+            source = kernel_source.find(file, directories)
             kernel_source.functions(source)
         with _at("/kernel_name"):
             kernel_source.function(source, name)
@@ -201,27 +209,27 @@ def _kind(value: Any) -> str:
 def _text(value: dict[str, Any], key: str) -> str:
     text = value[key]
     if not isinstance(text, str) or not text:
-        raise _Invalid(f"/{key}", f"must be a string that is not empty, not {text!r}")
+        raise Problem(f"/{key}", f"must be a string that is not empty, not {text!r}")
     return text
 
 
 def _choice(value: dict[str, Any], key: str, choices: Sequence[str], default: str = "") -> Any:
     found = value.get(key, default)
     if found not in choices:
-        raise _Invalid(f"/{key}", f"{found!r} is not one of {', '.join(choices)}")
+        raise Problem(f"/{key}", f"{found!r} is not one of {', '.join(choices)}")
     return found
 
 
 def _columns(value: dict[str, Any], most: int) -> int:
     columns = value.get("cols", most)
     if type(columns) is not int or not 1 <= columns <= most:
-        raise _Invalid("/cols", f"must be 1 to {most} for {value['arch']}, not {columns!r}")
+        raise Problem("/cols", f"must be 1 to {most} for {value['arch']}, not {columns!r}")
     return columns
 
 
 def _desc(text: Any, place: str) -> TensorDesc:
     if not isinstance(text, str):
-        raise _Invalid(place, f"Invalid tensor descriptor: must be a string, not {_kind(text)}")
+        raise Problem(place, f"Invalid tensor descriptor: must be a string, not {_kind(text)}")
     with _at(place):
         return TensorDesc.parse(text)
 
@@ -229,10 +237,10 @@ def _desc(text: Any, place: str) -> TensorDesc:
 def _exported_name(value: dict[str, Any]) -> str:
     name = _text(value, "exported_name")
     if len(name) > LONGEST_NAME:
-        raise _Invalid("/exported_name", f"has {len(name)} characters; {LONGEST_NAME} are the most")
+        raise Problem("/exported_name", f"has {len(name)} characters; {LONGEST_NAME} are the most")
     if EXPORTED_NAME.fullmatch(name) is None:
         allowed = "letters, digits and _ . + @ = , - without a dot in front"
-        raise _Invalid("/exported_name", f"{name!r} is not fit for a file name: {allowed}")
+        raise Problem("/exported_name", f"{name!r} is not fit for a file name: {allowed}")
     return name
 
 
@@ -240,10 +248,10 @@ def _ops(value: Any) -> list[dict[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not value:
-        raise _Invalid("/ops", "must be a list of recorded ops that is not empty")
+        raise Problem("/ops", "must be a list of recorded ops that is not empty")
     for number, recorded in enumerate(value):
         if not isinstance(recorded, dict):
-            raise _Invalid(f"/ops/{number}", f"must be an object, not {_kind(recorded)}")
+            raise Problem(f"/ops/{number}", f"must be an object, not {_kind(recorded)}")
     return value
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import enum
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -65,10 +66,7 @@ class Source(enum.Enum):
         """How the functions are declared. The length of what a pointer points to is given with every call."""
         text = design.Source(self.label, self.text())
         return [
-            KernelFunction(
-                symbol(op, dtype), (*(ObjectType(dtype.name, (64,)),) * (len(OPS[op].operands) + 1), "int32"), text
-            )
-            for op, dtype in _texts(self)
+            KernelFunction(symbol(op, dtype), (*_pointers(op, dtype), "int32"), text) for op, dtype in _texts(self)
         ]
 
 
@@ -77,10 +75,15 @@ def symbol(op: str, dtype: DType) -> str:
     return f"nt_{op}_{dtype.name}"
 
 
+def _pointers(op: str, dtype: DType) -> tuple[ObjectType, ...]:
+    return (ObjectType(dtype.name, (64,)),) * (len(OPS[op].operands) + 1)
+
+
+@cache
 def _texts(source: Source) -> dict[tuple[str, DType], str]:
     """The C++ of every function."""
-    made = {(op, dtype): _function(op, dtype) for op in source.value for dtype in DTYPES}
-    return {key: text for key, text in made.items() if text is not None}
+    texts = {(op, dtype): _function(op, dtype) for op in source.value for dtype in DTYPES}
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def _function(op: str, dtype: DType) -> str | None:
@@ -131,10 +134,6 @@ class CompiledBinary(NamedTuple):
     key: str
     sha256: str
 
-    def read(self) -> bytes:
-        """Its contents."""
-        return self.path.read_bytes()
-
 
 class CacheManager:
     """Compiles C++ for one generation of the array, as the simulated NPU runs it. Safe to use from several threads.
@@ -156,9 +155,9 @@ class CacheManager:
         """
         if not name or not name.replace("_", "").replace("-", "").isalnum():
             raise ArgumentError(f"a binary is named by letters, digits, - and _, not by {name!r}")
-        made = host_compiler.library(design.Source(name, source), self.arch, functions)
-        record = made.description["files"][host_compiler.SUFFIX]
-        return CompiledBinary(name, made.files[host_compiler.SUFFIX], made.key, record["sha256"])
+        library = host_compiler.library(design.Source(name, source), self.arch, functions)
+        record = library.description["files"][host_compiler.SUFFIX]
+        return CompiledBinary(name, library.files[host_compiler.SUFFIX], library.key, record["sha256"])
 
 
 class Module:
@@ -196,8 +195,8 @@ class Module:
         assert address is not None
 
         def call(*arguments: np.ndarray[Any, Any] | int | float) -> None:
-            given = [_argument(argument) for argument in arguments]
-            failed = ctypes.CFUNCTYPE(ctypes.c_char_p, *map(type, given))(address)(*given)
+            converted = [_argument(argument) for argument in arguments]
+            failed = ctypes.CFUNCTYPE(ctypes.c_char_p, *map(type, converted))(address)(*converted)
             if failed:
                 raise LaunchError(f"{symbol}: {failed.decode(errors='replace')}")
 
@@ -221,13 +220,8 @@ class KernelManager:
 
     def __init__(self, device: str = "sim:npu2") -> None:
         self.cache = CacheManager(device)
-        self._known: dict[Source, Module] = {}
 
     def get_or_compile_module(self, source: Source) -> Module:
         """The functions of a family: the same object for every caller and every manager. Raises BuildError."""
-        known = self._known.get(source)
-        if known is None:
-            binary = self.cache.get_or_compile(source.label, source.text(), source.functions())
-            known = _modules.get(binary.sha256) or _modules.setdefault(binary.sha256, Module.load(binary.path))
-            self._known[source] = known
-        return known
+        binary = self.cache.get_or_compile(source.label, source.text(), source.functions())
+        return _modules.get(binary.sha256) or _modules.setdefault(binary.sha256, Module.load(binary.path))

@@ -22,6 +22,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor._util import forks
 from npu_tensor._util.forks import cached_property, new_lock
+from npu_tensor.config import config
 from npu_tensor.dataflow.design import Builder
 from npu_tensor.errors import DeviceError
 from npu_tensor.ggml_hsa.kernel_log import _Recorder
@@ -31,9 +32,11 @@ from npu_tensor.runtime.build import progress
 from npu_tensor.runtime.cpu import engine as compiler
 from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.devices import host
+from npu_tensor.runtime.devices.backends import open_device
+from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.npu import npu_kernel as offered
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, simulated
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store import upkeep as store_upkeep
@@ -99,7 +102,7 @@ def offer(directory: Path) -> Case:
 
 
 def logical(directory: Path) -> Case:
-    device = simulated("sim:npu2x2", memory.Allocator())
+    device = open_device(parse_uri("sim:npu2x2"), memory.Allocator(), host.host_step)
     return Case((device.binding, device._choosing), lambda: device.enter([], ()))
 
 
@@ -157,6 +160,7 @@ def no_pyxrt(directory: Path) -> Case:
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
+    "config": lambda _: Case((config._lock,), lambda: config.reset("debug")),
     "planner.selection": lambda _: Case((selection.lock,), lambda: (nt.ones(3) * 2 + 1).tolist()),
     "ggml_hsa.kernel_log": recorder,
     "runtime.build.progress": bar,

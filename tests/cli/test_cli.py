@@ -14,7 +14,7 @@ from paths import ROOT
 
 import npu_tensor as nt
 from npu_tensor.cli import main
-from npu_tensor.config import Config, config
+from npu_tensor.config import SETTINGS, config
 from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.ops import OPS
 from npu_tensor.runtime.sim import host_compiler
@@ -177,8 +177,8 @@ def test_info_names_versions_and_settings(tmp_path: Path) -> None:
     assert nt.__version__ in result.output
     assert np.__version__ in result.output
     assert str(tmp_path) in result.output
-    for row in Config.table():
-        assert row["variable"] in result.output
+    for setting in SETTINGS.values():
+        assert setting.variable in result.output
 
 
 def test_info_is_not_as_wide_as_the_list_of_features() -> None:

@@ -89,7 +89,7 @@ def test_a_binary_of_ones_own(own_cache: Path) -> None:
     assert first.path.parent.name.startswith("aie2-host-")
     assert CacheManager("sim:npu2").get_or_compile("two", text).path.parent.name.startswith("aie2p-host-")
     assert CacheManager("sim:npu1").get_or_compile("two", text + "\n").path != first.path
-    assert Module.load_data(first.read()) is not None
+    assert Module.load_data(first.path.read_bytes()) is not None
 
 
 def test_mistakes_are_errors_of_ours(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ import pytest
 from paths import ROOT
 
 import npu_tensor as nt
-from npu_tensor.config import Config
+from npu_tensor.config import SETTINGS
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.ops import registry
-from npu_tensor.runtime.devices.device_uri import OPTIONS
+from npu_tensor.runtime.devices.kind import OPTIONS
 
 FUNCTIONS = registry.functions()
 
@@ -48,9 +48,7 @@ def program(text: str) -> str:
     return "\n".join(lines)
 
 
-PROGRAMS = {
-    str(path.relative_to(ROOT)): code for path in DOCUMENTS if (code := program(path.read_text("utf-8")))
-}
+PROGRAMS = {str(path.relative_to(ROOT)): code for path in DOCUMENTS if (code := program(path.read_text("utf-8")))}
 
 
 @pytest.mark.parametrize("document", PROGRAMS)
@@ -100,7 +98,7 @@ def test_every_setting_and_every_option_has_a_row(reference: ModuleType) -> None
     text = (ROOT / "docs" / "settings.md").read_text("utf-8")
     page = reference.with_tables(text)
     first = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
-    assert [name for name in first if name.startswith("NPU_")] == [row["variable"] for row in Config.table()]
+    assert [name for name in first if name.startswith("NPU_")] == [setting.variable for setting in SETTINGS.values()]
     assert [name for name in first if name in OPTIONS] == [*OPTIONS]
     # What people write is left alone.
     written = [line for line in text.splitlines() if line not in reference.TABLES]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.array import ARRAY_NAMES, Arch, arch_of, configured_arch
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import pci_numbers, tool_output
-from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
+from npu_tensor.runtime.xrt import bindings
 
 __all__ = ["Detected", "NotDetected", "detect_arch"]
 
@@ -78,7 +78,7 @@ def _names(text: str) -> Iterator[str]:
 
 def _pyxrt() -> str:
     try:
-        return str(open_device(0).get_info(pyxrt().xrt_info_device.name))
+        return str(bindings.open_device(0).get_info(bindings.pyxrt().xrt_info_device.name))
     except Exception as error:  # A binary module of another version may raise anything.
         raise DeviceError(str(error).replace("\n", "\n  ") or type(error).__name__) from None
 

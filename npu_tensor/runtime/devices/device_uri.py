@@ -9,93 +9,20 @@ devices of its scheme as one logical device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, get_args
+from typing import Final
 
-from npu_tensor.dataflow.array import ARRAYS, Array
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import Float32, Target
 from npu_tensor.runtime.cpu.kind import CPU
-from npu_tensor.runtime.devices.kind import DeviceUri
+from npu_tensor.runtime.devices.kind import OPTIONS, DeviceUri, bad_option
 from npu_tensor.runtime.sim.kind import SIM
 from npu_tensor.runtime.xrt.kind import NPU, SELECTOR
 
-__all__ = ["KINDS", "OPTIONS", "DeviceOption", "device_option", "parse_uri", "split_uris", "target", "with_default"]
+__all__ = ["KINDS", "parse_uri", "split_uris", "with_default"]
 
 KINDS: Final = {kind.schemes[0]: kind for kind in (NPU, CPU, SIM)}
 """All kinds of devices, in the order in which they are listed."""
 
 _SCHEMES: Final = {alias: scheme for scheme, kind in KINDS.items() for alias in kind.schemes}
-
-
-class DeviceOption(NamedTuple):
-    """An option. read: text -> value, raises ValueError. allowed: that in words."""
-
-    read: Callable[[str], Any]
-    allowed: str
-    default: Any
-    doc: str
-
-
-def _number(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
-            raise ValueError
-        return int(text)
-
-    return read
-
-
-def _word(*words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError
-        return text
-
-    return read
-
-
-_MOST_COLUMNS: Final = max(array.columns for array in ARRAYS.values())
-_ROWS: Final = max(array.core_rows for array in ARRAYS.values())
-_POWER: Final = ("default", "low", "medium", "high", "turbo")
-_LONGEST_KEEPALIVE: Final = 86_400
-
-OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
-    {
-        "cols": DeviceOption(
-            _number(1, _MOST_COLUMNS),
-            f"1 to {_MOST_COLUMNS}",
-            None,
-            "columns of the array that designs are made for; default: all that the array has",
-        ),
-        "rows": DeviceOption(
-            _number(_ROWS, _ROWS),
-            str(_ROWS),
-            _ROWS,
-            f"rows of cores; designs use all {_ROWS}, so there is nothing to choose",
-        ),
-        "float32": DeviceOption(
-            _word(*get_args(Float32)),
-            f"one of {', '.join(get_args(Float32))}",
-            "exact",
-            "what becomes of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
-            "for float32, bfloat16 rounds float32 operands; with both of these float16 becomes bfloat16",
-        ),
-        "power": DeviceOption(
-            _word(*_POWER),
-            f"one of {', '.join(_POWER)}",
-            "default",
-            "power mode that the driver is asked for; some drivers let only root change it",
-        ),
-        "keepalive": DeviceOption(
-            _number(0, _LONGEST_KEEPALIVE),
-            f"0 to {_LONGEST_KEEPALIVE} seconds",
-            0,
-            "seconds after the last launch during which the NPU is kept from its power gate; 0: not at all",
-        ),
-    }
-)
 
 
 def split_uris(text: str) -> list[str]:
@@ -143,20 +70,6 @@ def with_default(uri: DeviceUri, name: str, value: str) -> DeviceUri:
     return uri._replace(options={**uri.options, name: value}, text=text)
 
 
-def device_option(uri: DeviceUri, name: str) -> Any:
-    """The value of an option of OPTIONS, or its default."""
-    option = OPTIONS[name]
-    return option.read(uri.options[name]) if name in uri.options else option.default
-
-
-def target(uri: DeviceUri, array: Array) -> Target:
-    """What kernels are claimed for on an array. Raises DeviceError if the array has fewer columns than asked for."""
-    columns = device_option(uri, "cols") or array.columns
-    if columns > array.columns:
-        raise _not_allowed(uri.text, "cols", f"1 to {array.columns}", uri.options["cols"])
-    return Target(array, columns, device_option(uri, "float32"))
-
-
 def _scheme(uri: str) -> str | None:
     return _SCHEMES.get(re.split(r"[:?]", uri.strip(), maxsplit=1)[0].casefold())
 
@@ -176,10 +89,6 @@ def _options(text: str, scheme: str, query: str) -> dict[str, str]:
         try:
             OPTIONS[name].read(value)
         except ValueError:
-            raise _not_allowed(text, name, OPTIONS[name].allowed, value) from None
+            raise bad_option(text, name, OPTIONS[name].allowed, value) from None
         found[name] = value
     return found
-
-
-def _not_allowed(text: str, name: str, allowed: str, value: str) -> DeviceError:
-    return DeviceError(f"{text}: {name} must be {allowed}, not {value!r}", code="INVALID_ARGUMENT")

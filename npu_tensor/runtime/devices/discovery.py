@@ -22,7 +22,7 @@ from npu_tensor.runtime.devices.system import pci_numbers
 if TYPE_CHECKING:
     from npu_tensor.runtime.devices.kind import DeviceUri
 
-__all__ = ["Discovery", "LeftOut", "PhysicalDevice", "compatible", "discover", "physical_devices", "select"]
+__all__ = ["Discovery", "LeftOut", "PhysicalDevice", "compatible", "discover", "select"]
 
 _ROOT: Final = Path("/")
 _ID_PREFIX: Final = re.compile("(?:aie|npu|gpu)-", re.IGNORECASE)
@@ -66,11 +66,6 @@ class Discovery(NamedTuple):
     devices: list[PhysicalDevice]
     left_out: list[LeftOut]
     present: int
-
-
-def physical_devices(root: Path = _ROOT) -> list[PhysicalDevice]:
-    """The NPUs that this process may use, by ordinal. Raises DeviceError if XRT cannot be asked."""
-    return discover(root).devices
 
 
 def discover(root: Path = _ROOT) -> Discovery:

@@ -5,14 +5,29 @@ Each kind is a `DeviceKind` in the file `kind.py` of its folder, and a line of `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, get_args
 
-if TYPE_CHECKING:
-    from npu_tensor.runtime.memory import Allocator
-    from npu_tensor.task import Accelerator, Step, Task
+from npu_tensor.dataflow.array import ARRAYS, Array
+from npu_tensor.errors import DeviceError
+from npu_tensor.kernels.offer import Float32, Target
+from npu_tensor.runtime.memory import Allocator
+from npu_tensor.task import Accelerator, Step, Task
 
-__all__ = ["ARRAY_OPTIONS", "DeviceKind", "DeviceUri", "ListedDevice", "Listing"]
+__all__ = [
+    "ARRAY_OPTIONS",
+    "OPTIONS",
+    "DeviceKind",
+    "DeviceOption",
+    "DeviceUri",
+    "ListedDevice",
+    "Listing",
+    "bad_option",
+    "device_option",
+    "target",
+]
 
 ARRAY_OPTIONS = ("cols", "rows", "float32")
 """Options of devices with an array of cores."""
@@ -59,7 +74,7 @@ class Listing(NamedTuple):
 class DeviceKind(NamedTuple):
     """A kind of devices. Heavy modules are imported by the functions, not by the file of the record.
 
-    schemes: what its URIs begin with; the first one is its name. options: names of `device_uri.OPTIONS`.
+    schemes: what its URIs begin with; the first one is its name. options: names of OPTIONS.
     selectors: (URI, path of the URI) -> `DeviceUri.selectors`, or DeviceError. list: what this machine has.
     information: versions and names for a report on the device of a URI. open: (URI, memory of the processor, the step
     that computes a task on the CPU) -> device, or DeviceError. close: gives back what drivers have for this process.
@@ -72,3 +87,91 @@ class DeviceKind(NamedTuple):
     information: Callable[[DeviceUri], dict[str, str]]
     open: Callable[[DeviceUri, Allocator, Callable[[Task], Step]], Accelerator] | None = None
     close: Callable[[], Any] = lambda: None
+
+
+class DeviceOption(NamedTuple):
+    """An option. read: text -> value, raises ValueError. allowed: that in words."""
+
+    read: Callable[[str], Any]
+    allowed: str
+    default: Any
+    doc: str
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
+            raise ValueError
+        return int(text)
+
+    return read
+
+
+def _word(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return read
+
+
+_MOST_COLUMNS: Final = max(array.columns for array in ARRAYS.values())
+_ROWS: Final = max(array.core_rows for array in ARRAYS.values())
+_POWER: Final = ("default", "low", "medium", "high", "turbo")
+_LONGEST_KEEPALIVE: Final = 86_400
+
+OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
+    {
+        "cols": DeviceOption(
+            _number(1, _MOST_COLUMNS),
+            f"1 to {_MOST_COLUMNS}",
+            None,
+            "columns of the array that designs are made for; default: all that the array has",
+        ),
+        "rows": DeviceOption(
+            _number(_ROWS, _ROWS),
+            str(_ROWS),
+            _ROWS,
+            f"rows of cores; designs use all {_ROWS}, so there is nothing to choose",
+        ),
+        "float32": DeviceOption(
+            _word(*get_args(Float32)),
+            f"one of {', '.join(get_args(Float32))}",
+            "exact",
+            "what becomes of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
+            "for float32, bfloat16 rounds float32 operands; with both of these float16 becomes bfloat16",
+        ),
+        "power": DeviceOption(
+            _word(*_POWER),
+            f"one of {', '.join(_POWER)}",
+            "default",
+            "power mode that the driver is asked for; some drivers let only root change it",
+        ),
+        "keepalive": DeviceOption(
+            _number(0, _LONGEST_KEEPALIVE),
+            f"0 to {_LONGEST_KEEPALIVE} seconds",
+            0,
+            "seconds after the last launch during which the NPU is kept from its power gate; 0: not at all",
+        ),
+    }
+)
+
+
+def device_option(uri: DeviceUri, name: str) -> Any:
+    """The value of an option of OPTIONS, or its default."""
+    option = OPTIONS[name]
+    return option.read(uri.options[name]) if name in uri.options else option.default
+
+
+def target(uri: DeviceUri, array: Array) -> Target:
+    """What kernels are claimed for on an array. Raises DeviceError if the array has fewer columns than asked for."""
+    columns = device_option(uri, "cols") or array.columns
+    if columns > array.columns:
+        raise bad_option(uri.text, "cols", f"1 to {array.columns}", uri.options["cols"])
+    return Target(array, columns, device_option(uri, "float32"))
+
+
+def bad_option(text: str, name: str, allowed: str, value: str) -> DeviceError:
+    """The error for a value that an option does not take."""
+    return DeviceError(f"{text}: {name} must be {allowed}, not {value!r}", code="INVALID_ARGUMENT")

@@ -20,7 +20,7 @@ from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.kernels.offer import Target
 from npu_tensor.task import Accelerator, AsynchronousDevice, Cost, Expense, Kernel, Refusal, Step, Task
 
-__all__ = ["LogicalDevice", "LogicalKernel", "Member", "Resident"]
+__all__ = ["LogicalDevice", "LogicalKernel", "Member"]
 
 
 class Member(Accelerator, Protocol):
@@ -46,17 +46,6 @@ class Member(Accelerator, Protocol):
     def usable(self) -> bool:
         """False while launches would be computed elsewhere, after a fault. Other members get them meanwhile."""
         ...
-
-
-class Resident(Protocol):
-    """A value in the memory of a member, its `home`. All other values have none, or None.
-
-    launch: what computes it, until that is known to have ended; None then.
-    """
-
-    home: Member
-    nbytes: int
-    launch: Any
 
 
 class LogicalDevice:
@@ -133,7 +122,8 @@ class LogicalDevice:
     def enter(self, operands: Iterable[Any], refused: Container[int]) -> int:
         """The number of the member for a launch of this thread, which is in it until `leave`.
 
-        operands: values; those with a `home` are Resident. refused: members that cannot run the kernel.
+        operands: values; those in the memory of a member have it as `home`, and as `launch` what computes them
+        until that is known to have ended. refused: members that cannot run the kernel.
         In this order: where operands are being computed, because the launch waits for them anyway; where the fewest
         launches are under way; where most bytes are that need not be copied; by turns.
         """

@@ -9,11 +9,12 @@ from typing import Final
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.kind import ARRAY_OPTIONS, DeviceKind, DeviceUri, ListedDevice, Listing
+from npu_tensor.kernels.offer import Target
+from npu_tensor.runtime.devices.kind import ARRAY_OPTIONS, DeviceKind, DeviceUri, ListedDevice, Listing, target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
-__all__ = ["SIM", "SIMULATED"]
+__all__ = ["SIM", "SIMULATED", "simulated_target"]
 
 SIMULATED: Final = {array.device: array for array in ARRAYS.values()}
 """The arrays there is a simulator for, by the names that follow `sim:`."""
@@ -45,6 +46,11 @@ def _list() -> Listing:
     return Listing(devices, [], "")
 
 
+def simulated_target(uri: DeviceUri) -> Target:
+    """What the kernels of a simulated NPU, or of several, are claimed for. Raises DeviceError."""
+    return target(uri, SIMULATED[uri.selectors[0]])
+
+
 def _information(uri: DeviceUri) -> dict[str, str]:
     from npu_tensor.runtime.sim import host_compiler
 
@@ -52,10 +58,16 @@ def _information(uri: DeviceUri) -> dict[str, str]:
 
 
 def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
+    """One simulated NPU, or as many as the URI says, `sim:npu2x2#0` and `sim:npu2x2#1`."""
     import_whole("npu_tensor.runtime.sim.simulated_device")  # which imports greenlet
-    from npu_tensor.runtime.sim.simulated_device import simulated
+    from npu_tensor.runtime.devices.logical import LogicalDevice
+    from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
-    return simulated(uri.text, allocator)
+    kernels_for = simulated_target(uri)
+    count = len(uri.selectors)
+    names = [f"{uri.text}#{number}" for number in range(count)] if count > 1 else [uri.text]
+    devices = [SimulatedDevice(name, kernels_for, allocator) for name in names]
+    return LogicalDevice(uri.text, devices) if count > 1 else devices[0]
 
 
 SIM: Final = DeviceKind(("sim",), ARRAY_OPTIONS, _selectors, _list, _information, _open)

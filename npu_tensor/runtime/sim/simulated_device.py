@@ -16,10 +16,7 @@ from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
-from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.runtime.devices.device_uri import parse_uri, target
-from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.npu.npu_cost import NpuCosts
@@ -27,7 +24,6 @@ from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack, unpack, word
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim import host_backend as host
-from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.sim.timeline import Timeline
@@ -35,29 +31,10 @@ from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Step, Task
 
-__all__ = ["SimulatedDevice", "parse", "simulated"]
+__all__ = ["SimulatedDevice", "library"]
 
 MOST_LOADED: Final = 16
 """Designs that stay in an array; each takes some megabytes. One that had to leave is loaded again in milliseconds."""
-
-
-def parse(uri: str) -> Target:
-    """What the kernels of a simulated NPU, or of several, are claimed for. Raises DeviceError."""
-    parsed = parse_uri(uri)
-    if parsed.scheme != "sim":
-        raise DeviceError(f"{uri} is not a simulated NPU", code="INVALID_ARGUMENT")
-    return target(parsed, SIMULATED[parsed.selectors[0]])
-
-
-def simulated(uri: str, allocator: Allocator) -> SimulatedDevice | LogicalDevice:
-    """The device at a URI: one simulated NPU, or as many as it says, `sim:npu2x2#0` and `sim:npu2x2#1`.
-
-    Raises DeviceError.
-    """
-    count = len(parse_uri(uri).selectors)
-    if count == 1:
-        return SimulatedDevice(uri, allocator)
-    return LogicalDevice(uri, [SimulatedDevice(uri, allocator, number) for number in range(count)])
 
 
 @cache
@@ -67,13 +44,13 @@ def library() -> KernelLibrary:
 
 
 class SimulatedDevice(NpuDevice):
-    """One simulated NPU with memory of its own. number: which one, at a URI of several; the name then ends with it."""
+    """One simulated NPU with memory of its own."""
 
     busy = 0
     usable = True
 
-    def __init__(self, uri: str, allocator: Allocator, number: int | None = None) -> None:
-        super().__init__(uri if number is None else f"{uri}#{number}", parse(uri), allocator)
+    def __init__(self, uri: str, target: Target, allocator: Allocator) -> None:
+        super().__init__(uri, target, allocator)
         self.lock = new_lock()
         self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
 

@@ -8,7 +8,7 @@ Directories of ggml-hsa hold `<name>.pdi` and `<name>_insts.bin` alone, which XR
 in the reason.
 
     builtin_targets()           # ("aie2",)
-    no_kernels("aie2p")         # "no kernels for `aie2p`: built-in targets are aie2; set GGML_HSA_KERNEL_DIR or ..."
+    no_kernels("aie2p", backend)    # "no kernels for `aie2p`: built-in targets are aie2; set ..."
 
 The kernels that are part of the package are such a directory too, which `NPU_TENSOR_KERNEL_TARGETS=aie2 python -m
 npu_tensor.ggml_hsa --builtin` makes before a wheel is built. Without that the package has no such directory.
@@ -220,15 +220,11 @@ def ready_directories() -> tuple[Path, ...]:
     return (*asked, *([BUILTIN] if builtin_targets() else []))
 
 
-def no_kernels(arch: str, backend: Backend | None = None) -> str | None:
+def no_kernels(arch: str, backend: Backend) -> str | None:
     """Why there can be no kernels for an array, and what to do; None where some are ready or can be built.
 
-    backend: what would build them, by default `IronBackend`. Raises ArgumentError as `ready_directories` does.
+    backend: what would build them. Raises ArgumentError as `ready_directories` does.
     """
-    if backend is None:
-        from npu_tensor.runtime.build.iron import IronBackend
-
-        backend = IronBackend()
     missing = backend.missing()
     if config.jit != "off" and missing is None:
         return None

@@ -10,7 +10,15 @@ from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.kind import ARRAY_OPTIONS, DeviceKind, DeviceUri, ListedDevice, Listing
+from npu_tensor.runtime.devices.kind import (
+    ARRAY_OPTIONS,
+    DeviceKind,
+    DeviceUri,
+    ListedDevice,
+    Listing,
+    device_option,
+    target,
+)
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
@@ -94,7 +102,6 @@ _opened: dict[tuple[int, int, str], XrtDevice] = {}
 
 def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step]) -> Accelerator:
     import_whole("npu_tensor.runtime.xrt.xrt_device")
-    from npu_tensor.runtime.devices.device_uri import device_option, target
     from npu_tensor.runtime.devices.discovery import select
     from npu_tensor.runtime.devices.logical import LogicalDevice
     from npu_tensor.runtime.store.ready_kernels import no_kernels

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from npu_tensor.runtime.build import mlir_aie
+from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import Discovery, discover
 from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
 from npu_tensor.runtime.sim import host_compiler
@@ -88,7 +89,7 @@ class System:
     pyxrt: Callable[[RuntimeLibrary], Any] = pyxrt
     discover: Callable[[Path], Discovery] = discover
     toolchain: Callable[[], Toolchain | str] = mlir_aie.find
-    no_kernels: Callable[[str], str | None] = no_kernels
+    no_kernels: Callable[[str], str | None] = lambda arch: no_kernels(arch, IronBackend())
     compiler: Callable[[], str | None] = host_compiler.reason
 
     def read(self, *path: str) -> str:

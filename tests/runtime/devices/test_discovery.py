@@ -17,7 +17,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.runtime.devices import discovery
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
-from npu_tensor.runtime.devices.discovery import discover, physical_devices, select
+from npu_tensor.runtime.devices.discovery import discover, select
 from npu_tensor.runtime.xrt import bindings
 
 # What test_ordinals_... is about stays out of the way of the other tests.
@@ -40,7 +40,7 @@ def id_of(slot: Slot, machine_id: str = MACHINE_ID) -> str:
 
 
 def test_what_is_known_of_each(machine: Machine) -> None:
-    listed = [(d.index, d.ordinal, d.id, d.bdf, d.name, d.arch, d.pci) for d in physical_devices(machine.root)]
+    listed = [(d.index, d.ordinal, d.id, d.bdf, d.name, d.arch, d.pci) for d in discover(machine.root).devices]
     assert listed == [
         (0, 0, id_of(STRIX), "0000:c6:00.1", "NPU Strix", "aie2p", "1022:17f0:10"),
         (1, 1, id_of(PHOENIX), "0000:c5:00.1", "NPU Phoenix", "aie2", "1022:1502:00"),
@@ -50,31 +50,31 @@ def test_what_is_known_of_each(machine: Machine) -> None:
 
 
 def test_an_id_belongs_to_a_slot_of_a_machine(machine: Machine) -> None:
-    before = {device.bdf: device.id for device in physical_devices(machine.root)}
+    before = {device.bdf: device.id for device in discover(machine.root).devices}
     assert len(set(before.values())) == 4
     slots = list(machine.slots)
     for seed in range(5):
         random.Random(seed).shuffle(slots)
         machine.has(*slots)
-        assert {device.bdf: device.id for device in physical_devices(machine.root)} == before
+        assert {device.bdf: device.id for device in discover(machine.root).devices} == before
         assert chosen(f"npu://{id_of(PHOENIX)}", machine) == [slots.index(PHOENIX)]
     machine.has(*slots, machine_id="f" * 32)
-    assert set(before.values()).isdisjoint(device.id for device in physical_devices(machine.root))
+    assert set(before.values()).isdisjoint(device.id for device in discover(machine.root).devices)
 
 
 def test_sysfs_and_machine_id_may_be_missing(machine: Machine) -> None:
     machine.has(STRIX._replace(pci="", bdf="0000:01:00.1"))
     (machine.root / "etc/machine-id").unlink()
-    (found,) = physical_devices(machine.root)
+    (found,) = discover(machine.root).devices
     assert (found.pci, found.id) == ("", id_of(Slot("0000:01:00.1", "", ""), ""))
     (machine.root / "var/lib/dbus").mkdir(parents=True)
     (machine.root / "var/lib/dbus/machine-id").write_text(MACHINE_ID)
-    assert physical_devices(machine.root)[0].id == id_of(Slot("0000:01:00.1", "", ""))
+    assert discover(machine.root).devices[0].id == id_of(Slot("0000:01:00.1", "", ""))
 
 
 def test_a_name_that_is_new_is_known_by_its_pci_numbers(machine: Machine) -> None:
     machine.has(STRIX._replace(name="NPU Gorgon Point 1"))
-    (found,) = physical_devices(machine.root)
+    (found,) = discover(machine.root).devices
     assert (found.name, found.arch) == ("NPU Gorgon Point 1", "aie2p")
 
 
@@ -227,7 +227,7 @@ def test_xrt_may_fail(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(machine, "enumerate_devices", fail)
     with pytest.raises(DeviceError, match="XRT cannot list its devices: Failed to open library"):
-        physical_devices(machine.root)
+        discover(machine.root)
 
 
 @pytest.mark.filterwarnings("error")

@@ -111,7 +111,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     for name in self_test.case_names(dtypes=["f16", "f32"], quick=True):
         task, _ = ENTRIES[name].planned
         if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.is_floating_point for s in task.inputs):
-            device = SimulatedDevice(f"sim:npu2?float32={ENTRIES[name].float32}", allocator())
+            device = SimulatedDevice("sim:npu2", ENTRIES[name].target, allocator())
             claimed = device.claim(task)
             assert not isinstance(claimed, Refusal)
             kernels[name] = claimed

@@ -17,10 +17,11 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.dataflow.design import Design
 from npu_tensor.planner import selection
+from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim import simulated_device as device
+from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
-from npu_tensor.runtime.sim.simulated_device import parse
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.task import Kernel
 
@@ -49,7 +50,7 @@ def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
     ],
 )
 def test_uris(uri: str, arch: str, columns: int, float32: str) -> None:
-    target = parse(uri)
+    target = simulated_target(parse_uri(uri))
     assert (target.array.arch, target.columns, target.float32) == (arch, columns, float32)
 
 

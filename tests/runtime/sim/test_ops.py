@@ -24,8 +24,10 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.ops import OPS, Op
 from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, parse
+from npu_tensor.runtime.sim.kind import simulated_target
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.tensor import record
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
@@ -104,7 +106,7 @@ def expected_result(op: Op, dtype: DType) -> np.ndarray:
 def offer(uri: str, tensor: nt.Tensor) -> Offer | str:
     """What the kernels say to the one task of an op."""
     (task,) = cut(structure_of([tensor._node]), SimulatedDevice.fusion).tasks
-    answer = kernels.claim(task, parse(uri))
+    answer = kernels.claim(task, simulated_target(parse_uri(uri)))
     return answer if isinstance(answer, Offer) else answer.reason
 
 

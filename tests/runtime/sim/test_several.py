@@ -13,11 +13,13 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.planner import selection
-from npu_tensor.runtime.devices.host import allocator
+from npu_tensor.runtime.devices.backends import open_device
+from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.devices.host import allocator, host_step
 from npu_tensor.runtime.devices.logical import LogicalDevice
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice, simulated
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -53,10 +55,10 @@ def simulated_on(work: Callable[[], object]) -> list[str]:
     ],
 )
 def test_a_uri_may_mean_several(uri: str, members: list[str]) -> None:
-    device = simulated(uri, allocator())
+    device = open_device(parse_uri(uri), allocator(), host_step)
     assert isinstance(device, LogicalDevice)
     assert (device.uri, [member.uri for member in device.members]) == (uri, members)
-    one = simulated(uri.replace("x2", "x1").replace("x3", "x1"), allocator())
+    one = open_device(parse_uri(uri.replace("x2", "x1").replace("x3", "x1")), allocator(), host_step)
     assert isinstance(one, SimulatedDevice)
     assert one.target == device.target
 

@@ -127,10 +127,10 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_compiler")
 def test_an_array_without_kernels_and_without_a_compiler(place: Path) -> None:
     sentence = f"no kernels for `aie2p`: built-in targets are {{}}; set GGML_HSA_KERNEL_DIR or {{}} ({NO_COMPILER})"
-    assert ready_kernels.no_kernels("aie2p") == sentence.format("none", "install mlir-aie")
+    assert ready_kernels.no_kernels("aie2p", IronBackend()) == sentence.format("none", "install mlir-aie")
     add_targets(place, "aie2")
-    assert ready_kernels.no_kernels("aie2p") == sentence.format("aie2", "install mlir-aie")
-    assert ready_kernels.no_kernels("aie2") is None
+    assert ready_kernels.no_kernels("aie2p", IronBackend()) == sentence.format("aie2", "install mlir-aie")
+    assert ready_kernels.no_kernels("aie2", IronBackend()) is None
 
 
 @pytest.mark.usefixtures("_no_compiler")
@@ -139,17 +139,18 @@ def test_kernels_that_are_there_suffice(place: Path, tmp_path: Path, kind: str) 
     made = {"ready": tmp_path / "ready" / "aie2p", "cached": tmp_path / "cache" / "aie2p-none"}[kind]
     (tmp_path / "ready").mkdir()
     with config.scope(kernel_dirs=(tmp_path / "ready",)):
-        assert ready_kernels.no_kernels("aie2p") is not None
+        assert ready_kernels.no_kernels("aie2p", IronBackend()) is not None
         made.mkdir(parents=True)
-        assert ready_kernels.no_kernels("aie2p") is None
-        assert ready_kernels.no_kernels("aie2") is not None
+        assert ready_kernels.no_kernels("aie2p", IronBackend()) is None
+        assert ready_kernels.no_kernels("aie2", IronBackend()) is not None
 
 
 def test_a_compiler_suffices_unless_building_is_off(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: None)
-    assert ready_kernels.no_kernels("aie2p") is None
+    assert ready_kernels.no_kernels("aie2p", IronBackend()) is None
     with config.scope(jit=False):
-        assert str(ready_kernels.no_kernels("aie2p")).endswith("or set NPU_TENSOR_JIT=wait, so that they are built")
+        reason = str(ready_kernels.no_kernels("aie2p", IronBackend()))
+        assert reason.endswith("or set NPU_TENSOR_JIT=wait, so that they are built")
 
 
 def test_a_package_without_kernels_is_no_place_that_is_asked(place: Path) -> None:
