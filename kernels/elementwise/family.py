@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
 from npu_tensor.dtypes import float16, float32
 from npu_tensor.kernels.codegen import emitter
@@ -13,7 +12,7 @@ from npu_tensor.kernels.elementwise.design import design
 from npu_tensor.kernels.elementwise.plan import Operand, Plan, collapse
 from npu_tensor.kernels.elementwise.source import Formula
 from npu_tensor.kernels.elementwise.tiling import plan
-from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.offer import Offer, Target, Word
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
 
@@ -67,14 +66,18 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     )
 
 
-def _words(program: Program, numbers: list[int]) -> list[tuple[int, Literal["int32", "float32"]]] | None:
-    """How each number is passed; None if the program reads one of them both as a float and as an integer."""
-    words: list[tuple[int, Literal["int32", "float32"]]] = []
+def _words(program: Program, numbers: list[int]) -> list[tuple[int, Word]] | None:
+    """How each number is passed; None if the program reads one of them in two ways."""
+    words: list[tuple[int, Word]] = []
     for number in numbers:
-        read = {step.dtype for step in program.instructions if step.primitive == "scalar" and step.value == number}
-        if len(read) > 1 and "float32" in read:
+        ways: set[Word] = {
+            "float32" if step.dtype == "float32" else "bool" if step.dtype == "bool" else "int32"
+            for step in program.instructions
+            if step.primitive == "scalar" and step.value == number
+        }
+        if len(ways) > 1:
             return None
-        words.append((number, "int32" if read and "float32" not in read else "float32"))
+        words.append((number, ways.pop() if ways else "float32"))
     return words
 
 

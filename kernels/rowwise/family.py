@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.storage import host_dtypes
-from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.offer import Offer, Target, Word
 from npu_tensor.kernels.rowwise.columns import FUNCTION_BYTES
 from npu_tensor.kernels.rowwise.cost import code_bytes
 from npu_tensor.kernels.rowwise.layout import RowLayout, row_layout
@@ -152,7 +152,7 @@ def _pitch(row: RowProgram, layouts: tuple[RowLayout | None, ...], results: tupl
     return -(-length // multiple) * multiple
 
 
-def _word(program: Program, slot: int) -> Literal["int32", "float32"]:
+def _word(program: Program, slot: int) -> Word:
     """What a number is passed as."""
     used = {i.dtype for i in program.instructions if i.primitive == "scalar" and i.value == slot}
-    return "float32" if "float32" in used else "int32"
+    return "float32" if "float32" in used else "bool" if used == {"bool"} else "int32"
