@@ -10,7 +10,7 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Fusion
 
-__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target"]
+__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target", "Word"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """A design has at most five host buffers, one of them for the result, and a core two input channels."""
@@ -51,17 +51,21 @@ class HostOperand(NamedTuple):
     indexes: tuple[str, int] | None = None
 
 
+Word = Literal["int32", "bool", "float32"]
+"""What a core reads a number as: an integer, whether it is not 0, or a float."""
+
+
 class Offer(NamedTuple):
     """A kernel for a task.
 
     family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design, which
     passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
     buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
-    parameter of the design, as int32 or as the bits of a float32.
+    parameter of the design, as an integer, as 0 or 1, or as the bits of a float32.
     """
 
     family: str
     reason: str
     design: Callable[[], Design]
     operands: tuple[HostOperand, ...]
-    scalars: tuple[tuple[int, Literal["int32", "float32"]], ...] = ()
+    scalars: tuple[tuple[int, Word], ...] = ()

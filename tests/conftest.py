@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from oracles import touched
 
 from npu_tensor import events
 from npu_tensor._util.forks import all_locks
@@ -21,6 +22,18 @@ from npu_tensor.runtime.sim import host_compiler
 
 # Others may be set by whoever runs the tests: `make test` runs some again with other settings of the CPU device.
 OWN = ("cache_path", "kernel_dirs", "jit", "record")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a test that does not touch an op or function that it is marked to cover."""
+    names = {name for mark in item.iter_markers("covers") for name in mark.args}
+    if not names:
+        return (yield)
+    with touched(names) as seen:
+        result = yield
+    assert names <= seen, f"this test is marked to cover {', '.join(sorted(names - seen))} and does not touch it"
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from npu_tensor.kernels.codegen import emitter
+from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Word", "keep_function", "runtime_word", "word_dtype"]
-
-Word = Literal["int32", "float32"]
-"""What a number is passed as: a word of a runtime parameter."""
-
+__all__ = ["keep_function", "runtime_word", "word_dtype"]
 
 def word_dtype(program: Program, slot: int) -> Word | None:
-    """What the number in a slot is passed as; None if the program reads it both as a float and as an integer."""
-    dtypes = {step.dtype for step in program.instructions if step.primitive == "scalar" and step.value == slot}
-    if len(dtypes) > 1 and "float32" in dtypes:
+    """What the number in a slot is passed as; None if the program reads it in two ways."""
+    words: set[Word] = {
+        "float32" if step.dtype == "float32" else "bool" if step.dtype == "bool" else "int32"
+        for step in program.instructions
+        if step.primitive == "scalar" and step.value == slot
+    }
+    if len(words) > 1:
         return None
-    return "int32" if dtypes and "float32" not in dtypes else "float32"
+    return words.pop() if words else "float32"
 
 
 def runtime_word(words: str, number: int, dtype: str) -> str:

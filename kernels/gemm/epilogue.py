@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import cycles, emitter
-from npu_tensor.kernels.codegen.words import Word, runtime_word
+from npu_tensor.kernels.codegen.words import runtime_word
+from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Input, Refusal, Task
 

@@ -15,7 +15,7 @@ import numpy as np
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch, Blocks
 from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
-from npu_tensor.kernels.codegen.words import Word
+from npu_tensor.kernels.offer import Word
 
 __all__ = [
     "BLOCK_CYCLES",

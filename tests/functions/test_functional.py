@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
+from oracles import covered
 from paths import GOLDEN
 
 import npu_tensor as nt
 from npu_tensor.ops import OPS, registry
 
 FUNCTIONS = registry.functions()
-METHODS = registry.methods()
 IN_PLACE = [name for name, entry in registry.PUBLIC.items() if entry.in_place]
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
@@ -528,33 +528,19 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-# Compared by tests of their own, here or in the files that are named.
-SPECIAL = {
-    "tensor as_tensor from_numpy zeros ones empty full zeros_like ones_like empty_like full_like eye linspace": "here",
-    "rand randn randint randperm rand_like randn_like randint_like": "here: seed and distribution",
-    "from_dlpack": "core/test_dlpack",
-    "to float double half bfloat16 int long short char byte bool type_as": "test_dtypes, test_casts_and_to",
-    "__getitem__ __setitem__ __iter__": "test_indexing",
-    "new_zeros new_ones new_empty new_full new_tensor is_tensor numel stride is_contiguous": "here: like torch",
-    "__pos__ __round__": "test_unary_operators",
-    "bernoulli multinomial normal normal_ uniform_ exponential_ bernoulli_": "test_random",
-    "no_grad inference_mode requires_grad_ finfo iinfo nelement type": "test_pytorch_names",
-    "add1": "test_add1",
-    "repeat_as rope": "test_golden, as repeat and rope_ext",
-}
-
-
 def test_every_function_has_an_oracle() -> None:
-    named = {name for names in SPECIAL for name in names.split()} | {name.lstrip(".") for name, *_ in CASES}
+    compared = {name.lstrip(".") for name, *_ in CASES}
     with np.load(GOLDEN / "ggml.npz") as golden:
-        named |= {case["op"] for case in json.loads(str(golden["cases"]))}
-    in_place = {f"{name}_" for name in IN_PLACE} | {"copy_", "fill_", "zero_"}
+        compared |= {case["op"] for case in json.loads(str(golden["cases"]))}
+    in_place = {f"{name}_" for name in IN_PLACE}  # test_inplace compares them all
     operators = {name for op in OPS.values() for name in op.operators} | {"pow", "matmul"}
     dunders = {f"__{prefix}{name}__" for name in operators for prefix in ("", "r", "i")}
     protocols = {"__array_function__", "__array_ufunc__"}
-    assert {*FUNCTIONS, *METHODS} - set(OPS) - named - in_place - dunders - protocols == set()
+    named = compared | in_place | dunders | protocols | covered()
+    assert {*registry.functions(), *registry.methods()} - set(OPS) - named == set()
 
 
+@pytest.mark.covers("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty")
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
 def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
     x = nt.ones(2, dtype=dtype)
@@ -573,6 +559,7 @@ def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
     assert x.new_zeros(1, dtype=nt.int16).dtype is nt.int16
 
 
+@pytest.mark.covers("numel", "stride", "is_contiguous", "is_tensor")
 @pytest.mark.parametrize("shape", [(2, 3, 4), (5,), (), (2, 0, 4)], ids=str)
 def test_extents_and_strides_like_torch(shape: tuple[int, ...]) -> None:
     ours, theirs = nt.zeros(shape), torch.zeros(shape)
@@ -584,6 +571,7 @@ def test_extents_and_strides_like_torch(shape: tuple[int, ...]) -> None:
     assert not nt.is_tensor(theirs)
 
 
+@pytest.mark.covers("__pos__", "__round__")
 def test_unary_operators() -> None:
     x = nt.tensor([1.26, -2.5, 3.5])
     assert (+x).tolist() == x.tolist()
@@ -666,6 +654,7 @@ def test_any_and_all_keep_uint8() -> None:
         assert ours.tolist() == theirs.tolist()
 
 
+@pytest.mark.covers("add1")
 def test_add1() -> None:
     assert nt.tensor([1.0, 2.0]).add1(nt.tensor([[3.0]])).tolist() == [4.0, 5.0]
 
@@ -683,6 +672,39 @@ def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[st
     exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
     result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
     compare(result, own, exact, name)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param("where", marks=pytest.mark.covers("where")),
+        pytest.param("layer_norm", marks=pytest.mark.covers("norm_rows")),
+        pytest.param("rms_norm", marks=pytest.mark.covers("rms_norm_rows")),
+        pytest.param("matmul", marks=pytest.mark.covers("contract")),
+        pytest.param("cat", marks=pytest.mark.covers("concat")),
+        pytest.param("pad", marks=pytest.mark.covers("pad_widths")),
+        pytest.param("tril", marks=pytest.mark.covers("tril")),
+        pytest.param("triu", marks=pytest.mark.covers("triu")),
+        pytest.param("argsort", marks=pytest.mark.covers("argsort")),
+        pytest.param("topk", marks=pytest.mark.covers("top_indices")),
+        pytest.param("gather", marks=pytest.mark.covers("gather_along")),
+        pytest.param("index_select", marks=pytest.mark.covers("take")),
+        pytest.param("masked_select", marks=pytest.mark.covers("take_points")),
+        pytest.param("scatter", marks=pytest.mark.covers("put")),
+        pytest.param("flip", marks=pytest.mark.covers("slice")),
+        pytest.param("select", marks=pytest.mark.covers("select")),
+        pytest.param("diagonal", marks=pytest.mark.covers("diagonal")),
+        pytest.param("max_pool1d", marks=pytest.mark.covers("windows")),
+        pytest.param(".reshape", marks=pytest.mark.covers("reshape")),
+        pytest.param("permute", marks=pytest.mark.covers("permute")),
+        pytest.param(".expand", marks=pytest.mark.covers("expand")),
+    ],
+)
+def test_functions_that_are_the_oracles_of_ops(function: str) -> None:
+    """Ops without arguments from a loop: all cases of a function that records them, against PyTorch's."""
+    for name, arguments, keywords in CASES:
+        if name == function:
+            test_equals_pytorch(name, arguments, keywords)
 
 
 SIXTEEN_BIT = (
@@ -731,6 +753,7 @@ def test_16_bit_floats(name: str, dtype: str) -> None:
 # --- creation
 
 
+@pytest.mark.covers("arange_from")
 @pytest.mark.parametrize(
     ("arguments", "keywords"),
     [
@@ -753,6 +776,7 @@ def test_arange(arguments: tuple[float, ...], keywords: dict[str, str]) -> None:
     compare(nt.arange(*arguments, **keywords), own := torch.arange(*arguments, **dtype), own, "arange")
 
 
+@pytest.mark.covers("linspace", "linspace_between")
 @pytest.mark.parametrize(
     ("start", "end", "steps"), [(0, 1, 5), (-1, 1, 2), (3, 3, 4), (0, 10, 1), (0, 1, 0), (1, -7, 100)]
 )
@@ -761,6 +785,8 @@ def test_linspace(start: float, end: float, steps: int) -> None:
     assert_same(nt.linspace(start, end, steps), exact, 1)
 
 
+@pytest.mark.covers("zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like")
+@pytest.mark.covers("eye", "rand_like", "randn_like", "fill", "eye_matrix")
 def test_filled() -> None:
     for name in ("zeros", "ones"):
         for shape in ((), (2,), (2, 3), (0, 3)):
@@ -785,6 +811,7 @@ def test_filled() -> None:
     assert nt.full_like(x, 7).tolist() == [[7, 7]]
 
 
+@pytest.mark.covers("tensor")
 @pytest.mark.parametrize(
     "data",
     [1, 2.5, True, [1, 2], [1, 2.5], [True, False], [[1.0], [2.0]], [], [[]], [True, 2], [math.nan, 1]],
@@ -803,6 +830,7 @@ def test_tensor_of_arrays_keeps_the_dtype(dtype: str) -> None:
     assert nt.tensor(array[0, 1]).shape == ()
 
 
+@pytest.mark.covers("as_tensor", "from_numpy")
 @pytest.mark.parametrize("kind", ["f4", "f2", "f8", "i8", "i2", "?", "u1"])
 def test_arrays_of_any_byte_order(kind: str) -> None:
     native = np.array([0, 1, 0, 1], kind)
@@ -855,9 +883,11 @@ def test_tensor_copies_and_from_numpy_can_share() -> None:
     assert not np.shares_memory(copied.numpy(), array)
 
 
+@pytest.mark.covers("rand", "randn", "randint", "randperm", "randint_like")
 def test_random_numbers_follow_the_seed() -> None:
     def draw() -> list[Any]:
-        return [nt.rand(3), nt.randn(2, 2), nt.randint(0, 10, (4,)), nt.randperm(5)]
+        like = nt.randint_like(nt.zeros(2, 3), 4, 9)
+        return [nt.rand(3), nt.randn(2, 2), nt.randint(0, 10, (4,)), nt.randperm(5), like]
 
     nt.manual_seed(5)
     first, again = draw(), draw()
@@ -865,12 +895,15 @@ def test_random_numbers_follow_the_seed() -> None:
     repeated = draw()
     for a, b in zip(first, repeated, strict=True):
         assert a.tolist() == b.tolist()
+    assert (first[-1].shape, first[-1].dtype) == ((2, 3), nt.float32)
+    assert 4 <= first[-1].amin().item() <= first[-1].amax().item() <= 8
     assert any(a.tolist() != c.tolist() for a, c in zip(first, again, strict=True))
     generator = nt.Generator(1)
     assert nt.rand(3, generator=generator).tolist() == nt.rand(3, generator=nt.Generator(1)).tolist()
     assert not nt.rand(3).is_realized
 
 
+@pytest.mark.covers("random_uniform", "random_normal", "random_integers")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_random_numbers_have_their_distribution(dtype: str) -> None:
     nt.manual_seed(0)
@@ -912,6 +945,7 @@ def test_mul_mat_dtypes() -> None:
     assert_same(result, x.double() @ w.double().T, 8, 1e-5)
 
 
+@pytest.mark.covers("count_equal")
 def test_count_equal() -> None:
     a, b = integers(3, 4, 5), integers(3, 4, 5)
     compare(nt.count_equal(from_torch(a), from_torch(b)), own := (a == b).sum(), own, "count_equal")
@@ -950,6 +984,7 @@ def test_scatter_reduces_in_every_dtype(dtype: str, reduce: str) -> None:
         np.testing.assert_array_equal(ours.double().numpy(), expected.double().numpy())
 
 
+@pytest.mark.covers("copy_", "fill_", "zero_")
 def test_in_place_forms_write_to_the_tensor_and_its_views() -> None:
     x = nt.tensor([1.0, -2.0])
     kept, view = x.clone(), x[:1]
@@ -976,19 +1011,14 @@ def test_in_place_forms_write_to_the_tensor_and_its_views() -> None:
     assert x.tolist() == [0.0, -1.0]
 
 
-def test_every_in_place_form_equals_its_function() -> None:
-    for name in IN_PLACE:
-        method, function = getattr(nt.Tensor, f"{name}_"), getattr(nt, name)
-        assert method.__doc__
-        if name in ("abs", "exp", "tanh", "neg", "sqrt", "relu", "sigmoid", "floor", "tril", "triu", "square"):
-            values = nt.tensor([[0.5, 1.5], [2.5, 0.25]])
-            assert method(values.clone()).tolist() == function(values).tolist()
-
-
+@pytest.mark.covers("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool")
+@pytest.mark.covers("to", "type_as")
 def test_casts_and_to() -> None:
     x = nt.tensor([1.7, -2.7])
     for name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "bool"):
         compare(getattr(x, name)(), own := getattr(to_torch(x), name)(), own, name)
+    positive = nt.tensor([1.7, 254.9])  # of negative ones, PyTorch's depends on the machine
+    compare(positive.byte(), own := to_torch(positive).byte(), own, "byte")
     assert x.to("cpu") is x
     assert x.to(nt.float32) is x
     assert x.to("cpu", nt.int32).dtype is nt.int32

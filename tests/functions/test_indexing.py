@@ -109,6 +109,7 @@ def ours_of(index: Any) -> Any:
     return from_torch(index) if isinstance(index, torch.Tensor) else index
 
 
+@pytest.mark.covers("__getitem__")
 @pytest.mark.parametrize("index", INDICES, ids=shown)
 def test_get(index: Any) -> None:
     expected = X[index]
@@ -117,6 +118,7 @@ def test_get(index: Any) -> None:
     np.testing.assert_array_equal(ours.numpy(), expected.numpy())
 
 
+@pytest.mark.covers("__setitem__")
 @pytest.mark.parametrize("index", INDICES, ids=shown)
 @pytest.mark.parametrize("kind", ["number", "full", "row", "int"])
 def test_set(index: Any, kind: str) -> None:
@@ -248,6 +250,7 @@ def test_indexing_is_lazy_but_for_masks() -> None:
     assert x.tolist() == [[1.0, 1.0], [0.0, 0.0]]
 
 
+@pytest.mark.covers("__iter__")
 def test_iteration() -> None:
     x = from_torch(X[0, :, :, 0])
     assert [row.tolist() for row in x] == X[0, :, :, 0].tolist()

@@ -44,6 +44,7 @@ def test_gradients_are_refused_and_their_absence_is_accepted(make: Any) -> None:
         make(requires_grad=True)
 
 
+@pytest.mark.covers("requires_grad_")
 def test_requires_grad_of_a_tensor() -> None:
     assert X.requires_grad_(False) is X
     X.requires_grad = False
@@ -53,7 +54,13 @@ def test_requires_grad_of_a_tensor() -> None:
     assert X.data.tolist() == X.detach().tolist() == X.tolist()
 
 
-@pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("no_grad", marks=pytest.mark.covers("no_grad")),
+        pytest.param("inference_mode", marks=pytest.mark.covers("inference_mode")),
+    ],
+)
 def test_contexts_and_decorators_change_nothing(name: str) -> None:
     context = getattr(nt, name)
     with context():
@@ -89,11 +96,14 @@ def test_limits_of_dtypes(dtype: nt.DType) -> None:
         assert X.to(dtype).masked_fill(X > 0, ours.min).amin().item() == theirs.min
 
 
+@pytest.mark.covers("finfo", "iinfo")
 def test_limits_without_a_dtype_are_those_of_floats() -> None:
     assert nt.finfo() == nt.finfo(nt.float32)
     assert nt.finfo(float).eps == torch.finfo(torch.float64).eps
+    assert nt.iinfo(int).max == torch.iinfo(torch.int64).max
 
 
+@pytest.mark.covers("nelement", "type")
 def test_other_names_of_methods() -> None:
     assert X.nelement() == to_torch(X).nelement() == 3
     assert X.type(nt.int32).tolist() == to_torch(X).type(torch.int32).tolist()

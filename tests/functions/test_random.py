@@ -36,6 +36,7 @@ def assert_moments(values: np.ndarray, mean: float, std: float, rounding: float 
 WEIGHTS = np.array([0.0, 1.0, 4.0, 0.5, 0.0, 2.5, 2.0, 0.0], np.float32)
 
 
+@pytest.mark.covers("multinomial")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_multinomial_with_replacement(dtype: str) -> None:
     weights = nt.from_numpy(WEIGHTS).to(dtype)
@@ -87,6 +88,7 @@ def test_more_samples_than_there_are() -> None:
             call()
 
 
+@pytest.mark.covers("bernoulli")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_bernoulli(dtype: str) -> None:
     p = nt.tensor([0.0, 0.25, 0.5, 1.0], dtype=dtype).expand(MANY, 4)
@@ -99,6 +101,7 @@ def test_bernoulli(dtype: str) -> None:
     assert set(np.unique(drawn.float().numpy())) == {0.0, 1.0}
 
 
+@pytest.mark.covers("bernoulli_")
 def test_bernoulli_of_one_probability_and_of_none() -> None:
     drawn = nt.zeros(MANY, dtype=nt.int64).bernoulli_(0.3, generator=nt.Generator(6))
     assert_frequencies(np.bincount(drawn.numpy()), [0.7, 0.3])
@@ -113,6 +116,7 @@ def test_bernoulli_of_one_probability_and_of_none() -> None:
         nt.bernoulli(nt.tensor([0, 1]))
 
 
+@pytest.mark.covers("normal")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_normal(dtype: str) -> None:
     drawn = nt.normal(3.0, 0.5, (MANY,), generator=nt.Generator(7), dtype=dtype)
@@ -134,6 +138,7 @@ def test_normal_needs_a_size_or_tensors() -> None:
             nt.normal(*arguments)
 
 
+@pytest.mark.covers("normal_", "uniform_", "exponential_")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_in_place(dtype: str) -> None:
     x = nt.zeros(MANY, dtype=dtype)

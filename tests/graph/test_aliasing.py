@@ -258,6 +258,7 @@ def test_what_is_a_view() -> None:
     assert x.tolist() == np.arange(12).reshape(3, 4).tolist()
 
 
+@pytest.mark.covers("write_strided")
 def test_writes_to_what_was_expanded() -> None:
     x = nt.zeros(3)
     wide = x.expand(2, 3)

@@ -67,6 +67,7 @@ def test_conversion(origin: str, target: str) -> None:
     np.testing.assert_array_equal(to_torch(ours).double().numpy(), expected.double().numpy())
 
 
+@pytest.mark.covers("convert")
 def test_integers_wrap_as_in_pytorch() -> None:
     x = nt.tensor([0, 127, 128, 255, 256, -1, -129, 2**31, 2**40 + 5])
     for target in ("int8", "uint8", "int16", "int32"):

@@ -77,6 +77,7 @@ def test_old_exporters_are_understood(dtype: str) -> None:
     assert back.tolist() == [1.5, -2.0]
 
 
+@pytest.mark.covers("from_dlpack")
 def test_from_dlpack_copies() -> None:
     array = np.ones(3)
     x = nt.from_dlpack(array)

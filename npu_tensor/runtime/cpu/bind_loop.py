@@ -67,9 +67,11 @@ def bind_loop(
 
 
 def number_types(program: Program) -> dict[int, type]:
-    """Scalar slot -> float or int, whichever bits the kernel expects."""
+    """Scalar slot -> float, int or bool, as the kernel reads it; a bool has the bits of an int, and 0.5 is true."""
     return {
-        i.value: float if i.dtype.startswith("float") else int for i in program.instructions if i.primitive == "scalar"
+        i.value: float if i.dtype.startswith("float") else bool if i.dtype == "bool" else int
+        for i in program.instructions
+        if i.primitive == "scalar"
     }
 
 

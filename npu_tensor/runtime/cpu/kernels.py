@@ -248,7 +248,7 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> _Factor:
 
 
 def _number(kind: type | None) -> Matrix:
-    return Matrix("int64" if kind is int else "float64")
+    return Matrix("int64" if kind in (int, bool) else "float64")
 
 
 def _matrix(source: Input, number: type | None = None) -> Matrix:

@@ -53,6 +53,8 @@ def flat(buffer: Any, dtype: DType) -> Array:
 
 def word(value: float, kind: str) -> int:
     """A number as the 32 bits that a core gets. An integer that needs more wraps, as the arithmetic does."""
+    if kind == "bool":
+        return int(bool(value))
     if kind == "int32":
         return int(np.array(value, np.int64).astype(np.int32))
     return int(np.array(value, kind).view(np.int32))
