@@ -221,6 +221,7 @@ def test_zero_is_allowed(least: str) -> None:
         assert repr(x).startswith("Tensor(")
 
 
+@pytest.mark.usefixtures("own_contexts")
 def test_options_belong_to_a_context() -> None:
     contextvars.copy_context().run(nt.set_printoptions, precision=1)
     nt.set_printoptions(precision=2)
