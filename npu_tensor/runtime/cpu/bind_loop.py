@@ -15,7 +15,7 @@ import numpy as np
 
 from npu_tensor.ops.analysis import PER_ELEMENT, frequencies
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.code_memory import Address
+from npu_tensor.runtime.cpu.engine import Address
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
 from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers

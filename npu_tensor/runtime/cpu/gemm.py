@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.code_memory import Address
-from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, accumulator_dtype, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
