@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from npu_tensor.errors import DTypeError
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value
 
 __all__ = [
@@ -78,7 +78,7 @@ _PAIR_PRODUCT = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd"
 _COLUMN_VECTORS = 2
 
 
-def choose_unit(dtype_a: str, dtype_b: str, target: Target) -> Unit:
+def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
     """The densest unit that holds the elements of both operands exactly.
 
     Raises DTypeError if there is no product of these dtypes.
@@ -99,12 +99,12 @@ def choose_unit(dtype_a: str, dtype_b: str, target: Target) -> Unit:
     raise DTypeError(f"there is no matrix product of {dtype_a} and {dtype_b}")
 
 
-def unit_lanes(unit: Unit, target: Target) -> int:
+def unit_lanes(unit: Unit, target: CpuTarget) -> int:
     """Units in one vector register."""
     return target.lanes * 4 // unit.bytes
 
 
-def tile_shape(unit: Unit, target: Target) -> tuple[int, int]:
+def tile_shape(unit: Unit, target: CpuTarget) -> tuple[int, int]:
     """(rows, columns) of the largest tile whose accumulators stay in registers.
 
     Columns fill two vectors. 28 of the 32 AVX512 registers or 12 of 16 AVX2 ones are accumulators; the others

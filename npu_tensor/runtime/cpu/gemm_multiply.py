@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from npu_tensor.errors import ArgumentError
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.gemm_micro import (
     Unit,
@@ -17,11 +16,10 @@ from npu_tensor.runtime.cpu.gemm_micro import (
     load_value,
     tile_shape,
 )
-from npu_tensor.runtime.cpu.gemm_pack import PackSpec
-from npu_tensor.runtime.cpu.gemm_prologue import Prologue
+from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.primitives import emit_program
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.primitive_ir import emit_program
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value, register_dtype
 
 __all__ = ["MULTIPLY_META", "GemmSpec", "accumulator_dtype", "multiply_module"]
@@ -63,38 +61,31 @@ class GemmSpec:
     outputs: tuple[str, ...]
     epilogue: Program | None = None
     operands: tuple[tuple[str, str], ...] = ()
-    prologue_a: Prologue | None = None
-    prologue_b: Prologue | None = None
+    prologue_a: PackPrologue | None = None
+    prologue_b: PackPrologue | None = None
 
-    def unit(self, target: Target) -> Unit:
+    def unit(self, target: CpuTarget) -> Unit:
         return choose_unit(self.dtype_a, self.dtype_b, target)
 
-    def columns(self, target: Target) -> int:
+    def columns(self, target: CpuTarget) -> int:
         return tile_shape(self.unit(target), target)[1]
 
-    def pack_a(self, target: Target) -> PackSpec:
+    def pack_a(self, target: CpuTarget) -> PackSpec:
         unit = self.unit(target)
         quads = unit.name == "int8_quad"
         return PackSpec(self.dtype_a, unit, self.layout_a, self.rows, flip_sign=quads, prologue=self.prologue_a)
 
-    def pack_b(self, target: Target) -> PackSpec:
+    def pack_b(self, target: CpuTarget) -> PackSpec:
         unit = self.unit(target)
         width, quads = self.columns(target), unit.name == "int8_quad"
         return PackSpec(self.dtype_b, unit, self.layout_b, width, correct=quads, prologue=self.prologue_b)
 
-    def program(self, target: Target) -> Program:
+    def program(self, target: CpuTarget) -> Program:
         """The epilogue, with the sum as register dtype of the accumulators."""
-        accumulate = self.unit(target).accumulate
-        program = self.epilogue or _store_sum(accumulate, self.outputs)
-        for instruction in program.instructions:
-            if instruction.primitive == "load" and instruction.value == 0 and instruction.dtype != accumulate:
-                raise ArgumentError(f"the epilogue takes a {instruction.dtype} sum, but the sum is {accumulate}")
-        if len(program.outputs) != len(self.outputs):
-            raise ArgumentError(f"the epilogue has {len(program.outputs)} results for {len(self.outputs)} outputs")
-        return program
+        return self.epilogue or _store_sum(self.unit(target).accumulate, self.outputs)
 
 
-def accumulator_dtype(dtype_a: str, dtype_b: str, target: Target) -> str:
+def accumulator_dtype(dtype_a: str, dtype_b: str, target: CpuTarget) -> str:
     """The dtype of the sums, with which the epilogue starts. Raises DTypeError if there is no product."""
     return choose_unit(dtype_a, dtype_b, target).accumulate
 
@@ -110,7 +101,7 @@ def _store_sum(accumulate: str, outputs: Sequence[str]) -> Program:
 class _MultiplyWriter:
     """Writes the multiply kernel. A work item is one tile of the result."""
 
-    def __init__(self, spec: GemmSpec, target: Target) -> None:
+    def __init__(self, spec: GemmSpec, target: CpuTarget) -> None:
         self.spec = spec
         self.unit = spec.unit(target)
         self.columns = spec.columns(target)
@@ -221,7 +212,7 @@ class _MultiplyWriter:
 
 
 @lru_cache(maxsize=256)
-def multiply_module(name: str, spec: GemmSpec, target: Target) -> str:
+def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
     pointers  [packed A, packed B, outputs..., epilogue operands...]

@@ -10,14 +10,12 @@ from typing import Any, Final, NamedTuple
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
-from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types
+from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import Composed
-from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
-from npu_tensor.runtime.cpu.gemm import Computed
-from npu_tensor.runtime.cpu.gemm import Operand as Matrix
-from npu_tensor.runtime.cpu.launch import MAX_SLOTS
+from npu_tensor.runtime.cpu.gemm import Computed, Matrix
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer

@@ -9,22 +9,20 @@ from npu_tensor.ops.analysis import ONCE, PER_ELEMENT, frequencies, needed, redu
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.primitives import cast, emit_program
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.primitive_ir import cast, emit_program
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
 
-__all__ = ["ACCESSES", "EXPENSIVE", "NUMBERS", "LoopBase", "LoopSpec", "Operand", "Place", "unrolling"]
+__all__ = ["EXPENSIVE", "NUMBERS", "LoopBase", "LoopOperand", "LoopSpec", "Place", "unrolling"]
 
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
-
-ACCESSES = ("contiguous", "row", "run", "strided", "scalar", "fixed", "reversed", "alternate", "transposed")
 
 # Of numbers rather than of memory.
 NUMBERS = frozenset({"scalar", "fixed"})
 
 
-class Operand(NamedTuple):
+class LoopOperand(NamedTuple):
     """How an operand lies in memory.
 
     `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
@@ -51,7 +49,7 @@ class LoopSpec(NamedTuple):
     """
 
     program: Program
-    operands: tuple[Operand, ...]
+    operands: tuple[LoopOperand, ...]
     outer: int
     nontemporal: bool = False
     columns: bool = False
@@ -77,7 +75,7 @@ class Place(NamedTuple):
 class LoopBase:
     """A kernel of one form. Subclasses say in `body` how positions are walked over."""
 
-    def __init__(self, spec: LoopSpec, target: Target) -> None:
+    def __init__(self, spec: LoopSpec, target: CpuTarget) -> None:
         self.spec = spec
         self.program = spec.program
         self.operands = spec.operands
@@ -213,8 +211,6 @@ class LoopBase:
         """Store an output's values at as many places."""
         e = self.emitter
         operand = self.operands[output]
-        if operand.access not in ("contiguous", "strided"):
-            raise ValueError(f"output {output} has one element per row, but the program one per position")
         stored = e.all_to_memory(operand.dtype, [self.as_stored(output, value) for value in values])
         for raw, place in zip(stored, places, strict=True):
             pointer = place.pointers[output]

@@ -35,15 +35,97 @@ import ctypes
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from string import Template
+from typing import Any, Final
 
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.forks import in_child
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symbols, symbol_addresses
 
-__all__ = ["Pool"]
+__all__ = ["MAX_SLOTS", "Pool", "launcher_ir", "make_builtin", "python_symbols", "symbol_addresses"]
+
+
+MAX_SLOTS = 64
+"""The largest number of slots that one launch takes."""
+
+_MESSAGES = {
+    "count": f"launch(kernel, meta, n, grain, *slots) takes 4 to {4 + MAX_SLOTS} arguments",
+    "kernel": "launch: the kernel address is 0",
+    "range": "launch: n must be >= 0 and grain >= 1",
+}
+
+
+def launcher_ir() -> str:
+    """`PyObject *launch(PyObject *self, PyObject **arguments, Py_ssize_t count)`, called as METH_FASTCALL.
+
+    Calls the function `parallel_for` of the module that the text becomes part of.
+    """
+    # The object header ends with the type pointer in every build of CPython, with and without the GIL.
+    type_offset = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
+    constants = []
+    for name, message in _MESSAGES.items():
+        text = message.encode()
+        constants.append(f'@message.{name} = private constant [{len(text) + 1} x i8] c"{message}\\00"')
+    messages = "\n".join(constants)
+    template = Template(Path(__file__).with_name("launch.ll").read_text("utf-8"))
+    return template.substitute(messages=messages, type_offset=type_offset, most_arguments=4 + MAX_SLOTS)
+
+
+_PYTHON_SYMBOLS = (
+    "PyExc_TypeError",
+    "PyExc_ValueError",
+    "PyFloat_Type",
+    "PyLong_Type",
+    "_Py_NoneStruct",
+    "PyLong_AsLongLong",
+    "PyFloat_AsDouble",
+    "PyType_IsSubtype",
+    "PyErr_Occurred",
+    "PyErr_SetString",
+    "Py_IncRef",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+)
+
+
+def symbol_addresses(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
+    """Where the functions and variables of a loaded library are."""
+    return {name: ctypes.addressof(ctypes.c_char.in_dll(library, name)) for name in names}
+
+
+def python_symbols() -> dict[str, int]:
+    """What `launcher_ir` needs from the interpreter, by name."""
+    return symbol_addresses(ctypes.pythonapi, _PYTHON_SYMBOLS)
+
+
+class _MethodDefinition(ctypes.Structure):
+    """PyMethodDef of the C API."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x80
+
+# A builtin points to its definition for as long as it lives, and anybody may keep the builtin.
+_definitions: list[_MethodDefinition] = []
+
+
+def make_builtin(name: str, address: int, documentation: str) -> Callable[..., Any]:
+    """A Python callable for the address of a METH_FASTCALL function."""
+    definition = _MethodDefinition(name.encode(), address, _METH_FASTCALL, documentation.encode())
+    _definitions.append(definition)
+    create = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", ctypes.pythonapi)
+    )
+    builtin: Callable[..., Any] = create(ctypes.addressof(definition), None, None)
+    return builtin
+
 
 # More than any one machine has cores; keeps a slip of the pen from starting a million threads.
 _MAX_THREADS = 4096
@@ -109,9 +191,6 @@ class Pool:
         self.launch = make_builtin("launch", functions["launch"], "launch(kernel, meta, n, grain, *slots)")
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(functions["set_threads"])
         self._started_workers = ctypes.CFUNCTYPE(ctypes.c_int32)(functions["started_workers"])
-        self._parallel_for = ctypes.CFUNCTYPE(
-            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-        )(functions["parallel_for"])
         self.set_threads(threads)
         address = functions["reset_after_fork"]
         _resets[address] = ctypes.CFUNCTYPE(None)(address)
@@ -132,10 +211,3 @@ class Pool:
             raise ArgumentError(f"the number of threads must be 0 to {_MAX_THREADS}, got {threads}")
         self._threads = (threads or available_cores()) if self.parallel else 1
         self._set_threads(self._threads)
-
-    def parallel_for(self, kernel: int, slots: int, meta: int, n: int, grain: int) -> None:
-        """Run a kernel with an array of slots made by the caller. All but n and grain are addresses."""
-        if not kernel or n < 0 or grain < 1:
-            raise ArgumentError(f"bad loop: kernel {kernel:#x}, n {n}, grain {grain}")
-        if n:
-            self._parallel_for(kernel, slots, meta, n, grain)
