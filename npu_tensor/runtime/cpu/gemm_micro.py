@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from npu_tensor.errors import DTypeError
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value
+from npu_tensor.runtime.cpu.values import Value
 
 __all__ = [
     "UNITS",
@@ -132,16 +132,7 @@ def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, ali
 
 def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Value:
     """A run-time number in every lane: a float64 or int64 stands in the pointer slot itself."""
-    element = REGISTER_ELEMENT[dtype]
-    if dtype in ("float32", "float64"):
-        number = load_value(emitter, "double", pointers, slot)
-        return emitter.splat(emitter.convert("fptrunc", number, element) if element == "float" else number)
-    number = load_value(emitter, "i64", pointers, slot)
-    if dtype == "bool":
-        number = emitter.compare("ne", number, 0)
-    elif element != "i64":
-        number = emitter.convert("trunc", number, element)
-    return emitter.splat(number)
+    return emitter.number(dtype, lambda type_: load_value(emitter, type_, pointers, slot))
 
 
 def _broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:

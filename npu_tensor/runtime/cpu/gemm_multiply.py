@@ -27,17 +27,7 @@ __all__ = ["MULTIPLY_META", "GemmSpec", "accumulator_dtype", "multiply_module"]
 # The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and
 # tensor operands, and for every product of the batch the offsets of packed A, packed B, outputs and tensor
 # operands. All sizes, strides and offsets of memory are in bytes.
-MULTIPLY_META = (
-    "m",
-    "n",
-    "steps",
-    "a_panels",
-    "b_panels",
-    "block_panels",
-    "blocks",
-    "a_panel_bytes",
-    "b_panel_bytes",
-)
+MULTIPLY_META = ("m", "n", "steps", "a_panels", "b_panels", "block_panels", "blocks", "a_panel_bytes", "b_panel_bytes")
 
 
 @dataclass(frozen=True)
@@ -153,10 +143,8 @@ class _MultiplyWriter:
     def _store_tile(self, first_row: Value, first_column: Value) -> None:
         """Apply the epilogue to the part of the tile that exists."""
         emitter = self.emitter
-        rows_left = emitter.sub(self.meta["m"], first_row)
-        rows = emitter.select(emitter.compare("slt", rows_left, self.spec.rows), rows_left, self.spec.rows)
-        columns_left = emitter.sub(self.meta["n"], first_column)
-        columns = emitter.select(emitter.compare("slt", columns_left, self.columns), columns_left, self.columns)
+        rows = emitter.smaller(emitter.sub(self.meta["m"], first_row), self.spec.rows)
+        columns = emitter.smaller(emitter.sub(self.meta["n"], first_column), self.columns)
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
         def store_row(row: Value, _: list[Value]) -> None:

@@ -323,8 +323,7 @@ class _PackWriter:
         last = emitter.sub(self.valid, 1)
         sources = []
         for i in range(lines):
-            line = emitter.add(first, i)
-            line = emitter.select(emitter.compare("slt", line, last), line, last)
+            line = emitter.smaller(emitter.add(first, i), last)
             sources.append(byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"])))
 
         def transpose_block(step: Value, _: list[Value]) -> None:
@@ -345,7 +344,7 @@ class _PackWriter:
         """The mask of the elements from `step` on that are not past the end of K."""
         emitter, count = self.emitter, self.lanes * self.unit.count
         left = emitter.sub(self.meta["k"], emitter.mul(step, self.unit.count))
-        left = emitter.select(emitter.compare("slt", left, count), left, count)
+        left = emitter.smaller(left, count)
         type_ = _vector(count, "i8")
         numbers = Value(f"<{', '.join(f'i8 {i}' for i in range(count))}>", type_)
         limit = emitter.assign("i8", f"trunc i64 {left.name} to i8")
@@ -385,8 +384,7 @@ class _PackWriter:
         divisor = emitter.select(ascending, k_stride, 1)
         unreadable = emitter.op("udiv", emitter.sub(emitter.add(excess, divisor), 1), divisor)
         unreadable = emitter.select(ascending, unreadable, emitter.mul(excess, k))
-        readable = emitter.sub(k, unreadable)
-        return emitter.select(emitter.compare("sgt", readable, 0), readable, 0)
+        return emitter.larger(emitter.sub(k, unreadable), 0)
 
     def _interleave(self, rows: Sequence[Value], size: int) -> Value:
         """`size` units, each made of the elements of one lane in every row."""

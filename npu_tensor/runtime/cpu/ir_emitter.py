@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 
 from npu_tensor.runtime.cpu import float_formats
 from npu_tensor.runtime.cpu.ssa import SsaBuilder
-from npu_tensor.runtime.cpu.values import BITS, ELEMENT_SIZE, MEMORY_ELEMENT, Number, Value, ValueOrNumber
+from npu_tensor.runtime.cpu.values import (
+    BITS,
+    ELEMENT_SIZE,
+    FLOATS,
+    MEMORY_ELEMENT,
+    REGISTER_ELEMENT,
+    Number,
+    Value,
+    ValueOrNumber,
+)
 
 __all__ = ["TABLE_SIZE", "Emitter"]
 
@@ -219,6 +228,17 @@ class Emitter(SsaBuilder):
             text = f"insertelement {result.type} {result.name}, float {element.name}, i64 {lane}"
             result = self.assign(result.type, text)
         return result
+
+    def number(self, dtype: str, load: Callable[[str], Value]) -> Value:
+        """A run-time number of a register dtype in every lane; load(LLVM type) reads it as a double or an i64."""
+        element = REGISTER_ELEMENT[dtype]
+        if element in FLOATS:
+            number = load("double")
+            return self.splat(self.convert("fptrunc", number, element) if element == "float" else number)
+        number = load("i64")
+        if element == "i1":
+            return self.splat(self.compare("ne", number, 0))
+        return self.splat(number if element == "i64" else self.convert("trunc", number, element))
 
     def first_lanes(self, count: Value) -> Value:
         """The mask of the first `count` lanes (an i64, at least 0)."""

@@ -11,7 +11,7 @@ from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitive_ir import cast, emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
+from npu_tensor.runtime.cpu.values import Value, register_dtype
 
 __all__ = ["EXPENSIVE", "NUMBERS", "LoopBase", "LoopOperand", "LoopSpec", "Place", "unrolling"]
 
@@ -226,15 +226,8 @@ class LoopBase:
         return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
 
     def scalar(self, slot: int, dtype: str) -> Value:
-        e = self.emitter
-        slot_address = self.bases[len(self.program.outputs) + slot]
-        if dtype.startswith("float"):
-            value = e.assign("double", f"load double, ptr {slot_address.name}")
-            return e.splat(value if dtype == "float64" else e.convert("fptrunc", value, "float"))
-        value = e.assign("i64", f"load i64, ptr {slot_address.name}")
-        if dtype == "bool":
-            return e.splat(e.compare("ne", value, 0))
-        return e.splat(value if dtype == "int64" else e.convert("trunc", value, REGISTER_ELEMENT[dtype]))
+        address = self.bases[len(self.program.outputs) + slot].name
+        return self.emitter.number(dtype, lambda type_: self.emitter.assign(type_, f"load {type_}, ptr {address}"))
 
     def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
         """The values of instructions at a place. `known` gains what is evaluated."""
