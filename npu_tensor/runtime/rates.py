@@ -237,7 +237,7 @@ def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
 
 
 def _checked(name: str, value: object, prior: object) -> Any:
-    """A JSON value of the same form as a prior. Raises ArgumentError otherwise, and for numbers that are not positive."""
+    """A JSON value of the same form as a prior. ArgumentError otherwise, and unless numbers are positive."""
     if isinstance(prior, Mapping):
         if not isinstance(value, Mapping) or set(value) != set(prior):
             raise ArgumentError(f"{name} has not just the entries {', '.join(sorted(prior))}")

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from npu_tensor.errors import DTypeError
 from npu_tensor.ops.expression import Builder, Instruction, Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, accumulator_dtype
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
+from npu_tensor.runtime.cpu.gemm_micro import choose_unit
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
@@ -185,7 +186,7 @@ def test_float64_of_integral_numbers_is_exact(level: str) -> None:
 def test_integers_wrap_and_are_exact(level: str, dtype_a: str, dtype_b: str) -> None:
     if (dtype_a == "int64") != (dtype_b == "int64"):
         with pytest.raises(DTypeError):
-            accumulator_dtype(dtype_a, dtype_b, machine(level).target)
+            choose_unit(dtype_a, dtype_b, machine(level).target)
         return
     rng = np.random.default_rng(3)
     a, b = random_matrix(rng, (17, 131), dtype_a), random_matrix(rng, (131, 35), dtype_b)
