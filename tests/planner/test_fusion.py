@@ -12,7 +12,7 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner
 from npu_tensor.planner.fuse import cut
 from npu_tensor.planner.liveness import last_uses, with_donors
-from npu_tensor.runtime.cpu.launch import MAX_SLOTS
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
 
