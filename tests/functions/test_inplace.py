@@ -5,15 +5,13 @@ from typing import Any
 import pytest
 from comparison import to_torch
 from op_examples import ATTRIBUTES, operands_of
-from test_functional import CASES, ours_of
+from test_functional import CASES, IN_PLACE, ours_of
 
 import npu_tensor as nt
-from npu_tensor.ops import OPS, registry
+from npu_tensor.ops import OPS
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 F = torch.nn.functional
-
-IN_PLACE = [name for name, entry in registry.PUBLIC.items() if entry.in_place]
 
 Arguments = tuple[list[Any], dict[str, Any]]
 DTYPES = (nt.float32, nt.bfloat16, nt.int32, nt.bool)
