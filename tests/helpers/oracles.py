@@ -54,6 +54,7 @@ def touched(names: Iterable[str]) -> Iterator[set[str]]:
         called |= ops & set(OPS)
 
 
+@functools.cache
 def covered() -> set[str]:
     """All names that tests are marked to cover. That a marked test touches them is checked when it runs."""
     return {

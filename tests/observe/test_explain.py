@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -20,10 +21,7 @@ from npu_tensor.planner import selection
 from npu_tensor.planner.measures import MEASURES, Declined
 from npu_tensor.planner.placement import Answer, Job, weight
 from npu_tensor.planner.plan import Placed, Plan
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Cost, Expense, Move, Refusal
-
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 
 def graph() -> nt.Tensor:
@@ -33,12 +31,10 @@ def graph() -> nt.Tensor:
 
 
 def test_every_op_has_a_row_and_nothing_runs() -> None:
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
-        out = graph()
-        seen.clear()
+    out = graph()
+    with heard(events.KernelRan) as ran:
         table = nt.explain(out)
-    assert not any(isinstance(event, events.KernelRan) for event in seen)
+    assert not ran
     assert not out.is_realized
     by_op = {row.op: row for row in table}
     assert by_op["permute"] == Row("permute", "f32[16, 4]", why=by_op["permute"].why, line=by_op["permute"].line)
@@ -96,10 +92,9 @@ def test_measured_times_are_those_of_the_latest_run() -> None:
     table = nt.explain(out)
     assert [row.measured for row in table] == [None] * 4
     for _ in range(2):
-        seen: list[events.Event] = []
-        with events.listen(seen.append), table.measure():
+        with heard(events.KernelRan) as seen, table.measure():
             out.realize()
-        ran = [event.seconds for event in seen if isinstance(event, events.KernelRan)]
+        ran = [event.seconds for event in seen]
         assert [row.measured for row in table if row.predicted is not None] == ran
         assert [row.measured for row in table if row.predicted is None] == [None]
         (total,) = table.totals
@@ -159,13 +154,10 @@ def test_origin_is_what_the_library_says(tmp_path: Path) -> None:
     x = nt.ones(48, 64, dtype=nt.bfloat16).realize()
     with nt.config.scope(cache_path=str(tmp_path)), nt.default_device("sim:npu2"):
         selection.reset()
-        seen: list[events.Event] = []
-        with events.listen(seen.append):
+        with heard(events.CacheHit, events.BuildFinished) as seen:
             row = nt.explain(x * 7.25)[-1]
-    hits = [event.where for event in seen if isinstance(event, events.CacheHit)]
-    built = [event for event in seen if isinstance(event, events.BuildFinished)]
-    assert len(hits) + len(built) == 1, seen
-    assert row.origin == (hits[0] if hits else "built")
+    (event,) = seen
+    assert row.origin == (event.where if isinstance(event, events.CacheHit) else "built")
 
 
 def stand_in(device: str, seconds: float, context: object = None, moves: tuple[Move, ...] = ()) -> Placed:
@@ -215,9 +207,7 @@ class Layer:
 
 def test_a_captured_function_explains_the_plan_that_it_runs() -> None:
     layer, x = Layer(), nt.ones(4, 4) + 0.5
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
-        table = Layer.forward.explain(layer, x)
+    table = Layer.forward.explain(layer, x)
     assert [row.op for row in table] == ["contract", "relu"]
     assert not x.is_realized
     assert Layer.forward.captures == 0
