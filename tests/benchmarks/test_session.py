@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks import peers
@@ -26,7 +27,6 @@ from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
 from benchmarks.timing import CallFailed, Effort, after_pauses, interleaved, percentiles
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.planner import plan
-from npu_tensor.runtime.sim import host_compiler
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
 
@@ -389,7 +389,7 @@ def test_the_processor_is_predicted_by_what_its_kernels_are_predicted_to_take() 
     assert predicted_on_cpu(result) == pytest.approx(expected)
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
     """The simulated NPU stands for a real one, which is measured in the same way."""
     case = next(cases(["linear"], ["64x64"], "matmul"))
@@ -402,7 +402,7 @@ def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
     assert nt.get_default_device() == "cpu"
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_a_simulated_row_is_what_the_simulator_counted() -> None:
     case = next(cases(["linear"], ["64x64"], "matmul"))._replace(dtype="bfloat16")
     row = simulated(case, "sim:npu2")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
-from op_examples import Case, calls
+from op_examples import ATTRIBUTES, Case, calls, operands_of
 from oracles import covered
 from paths import GOLDEN
 
@@ -436,7 +436,7 @@ def test_every_function_has_an_oracle() -> None:
     compared = {name.lstrip(".") for name, *_ in CASES}
     with np.load(GOLDEN / "ggml.npz") as golden:
         compared |= {case["op"] for case in json.loads(str(golden["cases"]))}
-    in_place = {f"{name}_" for name in IN_PLACE}  # test_inplace compares them all
+    in_place = {f"{name}_" for name in IN_PLACE}  # the last test compares them all
     operators = {name for op in OPS.values() for name in op.operators} | {"pow", "matmul"}
     dunders = {f"__{prefix}{name}__" for name in operators for prefix in ("", "r", "i")}
     protocols = {"__array_function__", "__array_ufunc__"}
@@ -994,3 +994,72 @@ def test_what_pytorch_refuses_too(name: str) -> None:
         REFUSED[name](torch, F)
     with pytest.raises(nt.NpuTensorError):
         REFUSED[name](nt, nt.nn.functional)
+
+
+# --- in-place forms: against their functions, against PyTorch's, and through a view
+
+
+Arguments = tuple[list[Any], dict[str, Any]]
+DTYPES = (nt.float32, nt.bfloat16, nt.int32, nt.bool)
+
+
+def examples(name: str) -> list[Arguments]:
+    """Operands, with PyTorch's tensors, and attributes."""
+    cases = [([*args], kwargs) for case, args, kwargs in CASES if case.lstrip(".") == name and args]
+    if cases:
+        return cases
+    op = OPS[name]
+    shapes = ((3, 4), *(((3, 4), (4,), ())[: len(op.operands) - 1]))
+    return [
+        ([*map(to_torch, operands_of(op, shapes, dtype))], attributes)
+        for dtype in DTYPES
+        for attributes in ATTRIBUTES.get(name, [{}])
+    ]
+
+
+def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What PyTorch's form gives; None where PyTorch has none, the error where it refuses the result."""
+    try:
+        if hasattr(x, f"{name}_"):
+            return getattr(x, f"{name}_")(*rest, **kwargs)
+        if hasattr(F, f"{name}_"):
+            return getattr(F, f"{name}_")(x, *rest, **kwargs)
+    except NotImplementedError:  # for this dtype
+        return None
+    except (RuntimeError, TypeError, IndexError) as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_every_in_place_form_equals_its_function(name: str) -> None:
+    compared = 0
+    for (operand, *rest), kwargs in examples(name):
+        if not isinstance(operand, torch.Tensor):
+            continue
+        x = ours_of(operand)
+        others, options = ours_of(rest), {key: ours_of(value) for key, value in kwargs.items()}
+        theirs = pytorch_in_place(name, operand.clone(), rest, kwargs)
+        what = f"{name}_({x.dtype}, {rest}, {kwargs}) in PyTorch gives {theirs!r}"
+        changed = x.clone()
+        try:
+            expected = getattr(nt, name)(x, *others, **options).realize()
+            fits = expected.shape == x.shape and expected.dtype.category <= x.dtype.category
+            assert fits or theirs is None or isinstance(theirs, Exception), what
+        except nt.NpuTensorError:
+            fits = False
+        if not fits:
+            with pytest.raises(nt.NpuTensorError):
+                getattr(changed, f"{name}_")(*others, **options).realize()
+            continue
+        compared += 1
+        view = changed.reshape(-1)
+        assert getattr(changed, f"{name}_")(*others, **options) is changed
+        assert changed.dtype is x.dtype
+        values = expected.to(x.dtype).reshape(-1).numpy()
+        for part in (changed.reshape(-1), view):
+            assert part.numpy().tobytes() == values.tobytes(), what
+        if theirs is not None:
+            assert isinstance(theirs, torch.Tensor), what
+            torch.testing.assert_close(to_torch(changed), theirs, equal_nan=True, msg=what)
+    assert compared

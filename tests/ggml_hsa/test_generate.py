@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +13,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -289,14 +287,7 @@ with nt.record_kernels("r.json"), nt.default_device("sim:npu2"):
 print(missing("iron", "0.0.1"))
 print(sidecar_text("n", "k", {{}}, {{}}, 0.0).decode())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", program, cwd=tmp_path, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
     assert f"the worker has npu-tensor {nt.__version__}" in done.stdout
     assert f'"package": "{nt.__version__}"' in done.stdout
     assert nt.__version__ in json.loads((tmp_path / "r.json").read_text())["description"]

@@ -28,7 +28,7 @@ def python(
     command = [sys.executable, *map(str, arguments)]
     search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": search_path, **environment}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=3600)
     assert exit_code is None or done.returncode == exit_code, done.stdout + done.stderr
     return done
 
