@@ -1,7 +1,5 @@
 """Settings: where they come from, what they may be, and what their users do with them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

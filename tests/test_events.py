@@ -1,7 +1,5 @@
 """Events that are logged, and what the scheduler does when a device refuses an op."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import warnings

@@ -1,7 +1,5 @@
 """Ctrl-C during the first computation of a process, at many moments: the next one computes all the same."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The command: what it runs, what it writes, and what it says of what is not there."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

@@ -1,7 +1,5 @@
 """The file of a session: what the schema allows, and what it does not."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

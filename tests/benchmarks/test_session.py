@@ -1,7 +1,5 @@
 """What is compared computes the same, or is left out with the reason. No test looks at a time."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

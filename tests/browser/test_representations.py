@@ -1,7 +1,5 @@
 """What a notebook shows of tensors, explanations, profiles and timelines, as Chromium draws it."""
 
-from __future__ import annotations
-
 import random
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """npu-tensor-gen-kernels: the words and exit codes of ggml-hsa's tool, and its documented workflows."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from importlib import metadata

@@ -1,7 +1,5 @@
 """examples/dask_batch.py: a batch on the workers of a cluster gives the numbers of one process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Every notebook in examples/ runs, shows what its text says, and is stored without outputs."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

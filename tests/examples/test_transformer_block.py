@@ -1,7 +1,5 @@
 """The models of the benchmark suite against PyTorch in float64, and the example as a program."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

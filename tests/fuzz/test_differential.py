@@ -1,7 +1,5 @@
 """Both differential fuzzers for a bounded number of programs; longer runs: see their first lines."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """compile: what it builds is what a program then needs, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions and descriptors become one task each, or an error that says why not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations: the documented ones as they are, and every way in which one can be wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

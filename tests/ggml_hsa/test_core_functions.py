@@ -1,7 +1,5 @@
 """C++ that is no part of a design: compiled once, loaded once, called with arrays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

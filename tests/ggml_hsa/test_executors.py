@@ -1,7 +1,5 @@
 """Builds in threads and on a Dask cluster: the same files, and errors that say what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Directories of ready kernels: what is built, what is left as it is, and what stands there after failures."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Recorded configurations: they list exactly what ran, and give the same kernels again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

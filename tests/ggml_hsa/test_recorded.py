@@ -1,7 +1,5 @@
 """What a program needed, as entries: made again from them, every kernel has the same design and the same name."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

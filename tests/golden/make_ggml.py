@@ -11,8 +11,6 @@ describes an older ggml (wrong op numbers, wrong tensor struct). Tensors stay op
 ``README.md`` next to this file describes the format.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json

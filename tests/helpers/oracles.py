@@ -1,7 +1,5 @@
 """Which ops and functions a test touches, and which tests promise to: no oracle is a claim alone."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """jit: replays give what the plain function gives, and every trap is an error or harmless."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import inspect

@@ -1,7 +1,5 @@
 """What goes to other processes: tensors by value, functions captured by jit by name or by value, kernels by key."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

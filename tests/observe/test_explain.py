@@ -1,7 +1,5 @@
 """explain says where ops run without running them; afterwards it knows how long they took."""
 
-from __future__ import annotations
-
 import gc
 import json
 import random

@@ -1,7 +1,5 @@
 """HTML of tensors and explanations: well formed and escaped; explanations compute nothing."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """What `repr` and `print` show, that it is what PyTorch shows, and that `repr` never raises and never waits."""
 
-from __future__ import annotations
-
 import contextvars
 import logging
 import os

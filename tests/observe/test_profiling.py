@@ -1,7 +1,5 @@
 """Profiles: tables from told events against sums by hand, and of real runs."""
 
-from __future__ import annotations
-
 import random
 import re
 import threading

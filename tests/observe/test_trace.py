@@ -1,7 +1,5 @@
 """Traces against the rules of the Trace Event Format, and against what was told."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

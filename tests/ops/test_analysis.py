@@ -1,7 +1,5 @@
 """What code generators learn of a program, and what a new primitive needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Placement by predicted cost, with devices whose costs and refusals a test chooses. They compute on the processor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fusion: whatever is joined, the numbers are those of NumPy in float64, and the kernels are as few as promised."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Long graphs run in parts: loops whose values are read at the end only, and deep models."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Element-wise work that only an operand of a matrix product needs: no kernel of its own, the same numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an accelerator refuses as a whole is cut into what it has kernels for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the doctor finds on machines that lack one thing each, and where all is well."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The self-test: all that it can say about a case, on simulated NPUs and on devices that do something wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Sequence
