@@ -105,9 +105,7 @@ def case_of(compute: Callable[..., Any], values: np.ndarray) -> Case:
 VALUES = np.linspace(-1, 1, 64, dtype=np.float32)
 
 
-def found_for(
-    case: Case, *libraries: Library, amount: Amount = LITTLE
-) -> tuple[list[Row], list[LeftOut]]:
+def found_for(case: Case, *libraries: Library, amount: Amount = LITTLE) -> tuple[list[Row], list[LeftOut]]:
     found = list(measured(case, libraries, amount))
     return [row for row in found if isinstance(row, Row)], [row for row in found if isinstance(row, LeftOut)]
 
@@ -121,13 +119,8 @@ def test_a_row_says_what_was_measured() -> None:
         assert (row.suite, row.case, row.dtype, row.size) == ("ops", "add", "float32", "1024")
         assert (row.device, row.kind, row.iterations) == ("cpu", "measured", 30)
         assert (row.shapes, row.flops, row.bytes) == ([[1024], [1024]], 1024, 3 * 4096)
-        assert row.p95 is not None
-        assert row.p99 is not None
         assert 0 < row.p50 <= row.p95 <= row.p99
-        assert row.cold is not None
-        assert row.cold > 0
-        assert row.idle is not None
-        assert row.idle > 0
+        assert min(row.cold, row.idle) > 0
         assert row.idle_seconds == LITTLE.pause
 
 

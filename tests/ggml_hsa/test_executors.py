@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kernel_entries import kernel_entry
 from running import needs_compiler
 
 from npu_tensor.config import config
@@ -21,21 +22,8 @@ from npu_tensor.ggml_hsa.executors import open_executor
 
 
 def entries() -> list[Entry]:
-    tensor = "(64,1,1,1)/bf16"
-    kernels = [
-        {
-            "kernel_name": f"ggml_op_{op}",
-            "kernel_source": "binary_ops.py",
-            "arch": arch,
-            "input_tensors": [tensor, tensor],
-            "output_tensor": tensor,
-            "exported_name": op,
-        }
-        for arch, op in (("aie2", "add"), ("aie2p", "add"), ("aie2p", "sub"))
-    ]
-    found = [value for value in config_file.read({"kernels": kernels}) if isinstance(value, Entry)]
-    assert len(found) == len(kernels)
-    return found
+    wanted = (("aie2", "add"), ("aie2p", "add"), ("aie2p", "sub"))
+    return config_file.read({"kernels": [kernel_entry(op, arch, op, "(64,1,1,1)/bf16") for arch, op in wanted]})
 
 
 def contents(root: Path) -> dict[str, bytes]:

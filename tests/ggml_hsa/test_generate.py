@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernel_entries import kernel_entry
 from paths import ROOT
 from running import python
 
@@ -65,20 +66,7 @@ def backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Fa
 
 
 def entry(op: str = "add", exported: str | None = None, arch: str = "aie2p") -> Entry:
-    tensor = "(1024,1,1,1)/bf16"
-    found = config_file.entry(
-        {
-            "kernel_name": f"ggml_op_{op}",
-            "kernel_source": "binary_ops.py",
-            "arch": arch,
-            "input_tensors": [tensor, tensor],
-            "output_tensor": tensor,
-            "exported_name": exported or f"my_{op}",
-        },
-        0,
-    )
-    assert isinstance(found, Entry)
-    return found
+    return config_file.entry(kernel_entry(op, arch, exported or f"my_{op}", "(1024,1,1,1)/bf16"), 0)
 
 
 def run(entries: list[Entry], directory: Path, force: bool = False, jobs: int = 2) -> int:
@@ -106,9 +94,8 @@ def test_what_is_generated_is_found_wherever_it_is(tmp_path: Path, backend: type
     ]
     for path in (tmp_path / "made").rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
-    assert json.loads((tmp_path / "made" / "aie2" / "first.json").read_text()) == manifest(tmp_path / "made", "aie2")[
-        "first"
-    ]
+    described = json.loads((tmp_path / "made" / "aie2" / "first.json").read_text())
+    assert described == manifest(tmp_path / "made", "aie2")["first"]
     (tmp_path / "made").rename(tmp_path / "moved")
     backend.absent = "no compiler"
     with config.scope(kernel_dirs=(tmp_path / "moved",), jit=False, cache_path=str(tmp_path / "empty")):
@@ -175,7 +162,6 @@ def test_errors_of_other_classes_and_damage_on_the_way_are_failures_too(
         if request.name == ADD:
             raise ZeroDivisionError("a worker vanished")
         built = build(request, *rest)
-        assert built is not None
         return Built(built.description, {**built.contents, ".bin": b"half of i"})
 
     monkeypatch.setattr(generate, "build", unreliable)

@@ -64,12 +64,10 @@ def test_a_simulated_npu_passes() -> None:
     assert {row.dtype for row in report.rows} == set(dtypes)
     for row in report.rows:
         assert row.seconds is None
-        assert row.predicted is not None
         assert row.predicted > 0
         assert "predicted" in row.reason
         assert row.nmse is not None
-        if row.dtype in ("i8", "i16", "i32", "u8"):
-            assert row.nmse == 0
+        assert row.nmse == 0 or row.dtype not in ("i8", "i16", "i32", "u8")
     assert any(row.nmse for row in report.rows)
     assert nt.get_default_device() == before
     assert "simulated" in str(report)
