@@ -1,7 +1,5 @@
 """npu-tensor kernel-source: which program is printed for which name."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math
