@@ -60,7 +60,7 @@ class LoopKernel(CpuKernel):
         return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> Step:
-        """Operands of rows that are better walked over in another order are copied before."""
+        """Operands whose rows jump in memory are copied before."""
         task = self.task
         inputs, copies = list(task.inputs), []
         if task.rows:
