@@ -9,7 +9,7 @@ The layout of the structures is that of dlpack.h (https://dmlc.github.io/dlpack/
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -23,16 +23,9 @@ CPU: Final = (1, 0)
 _UNSIGNED, _BFLOAT = 1, 4  # kDLUInt, kDLBfloat
 
 
-class _Layout(NamedTuple):
-    """The name of a capsule, and where its structure holds the type code: DLTensor.dtype.code."""
-
-    name: bytes
-    code: int
-
-
-_DLTENSOR_CODE = 20  # after data, device and ndim
-_VERSIONED = _Layout(b"dltensor_versioned", 32 + _DLTENSOR_CODE)  # after version, manager_ctx, deleter and flags
-_LAYOUTS = (_VERSIONED, _Layout(b"dltensor", _DLTENSOR_CODE))
+# By name of the capsule: where its structure holds the type code, DLTensor.dtype.code. It comes after data, device and
+# ndim, and these in a versioned capsule after version, manager_ctx, deleter and flags.
+_CODE_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 32 + 20}
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -56,17 +49,15 @@ def capsule_of(
 ) -> Any:
     """What `__dlpack__` of a read-only array returns: a copy, or with copy=False the memory, marked as read-only.
 
-    PyTorch ignores that mark, and so would change the array and all that shares its memory. Whoever asks for
-    copy=False must not write to it. Raises BufferError if `copy` is False and the consumer does not know version 1.0,
-    which has the mark, or if `dl_device` is not the processor's.
+    PyTorch ignores the mark: consumers that pass copy=False must not write. Raises BufferError if `copy` is False and
+    the consumer does not know version 1.0, which has the mark, or if `dl_device` is not the processor's.
     """
     if copy is False and (max_version is None or max_version < (1, 0)):
         raise BufferError("a tensor's memory is read-only, which only DLPack 1.0 can say: copy=False is impossible")
     copy = copy is not False
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
-    words = array.view(np.uint16)
-    capsule = words.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+    capsule = array.view(np.uint16).__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
     _type_code(capsule).value = _BFLOAT
     return capsule
 
@@ -100,5 +91,5 @@ class _Words:
 
 
 def _type_code(capsule: Any) -> ctypes.c_uint8:
-    layout = next(layout for layout in _LAYOUTS if _is_valid(capsule, layout.name))
-    return ctypes.c_uint8.from_address(_pointer(capsule, layout.name) + layout.code)
+    name = next(name for name in _CODE_OFFSETS if _is_valid(capsule, name))
+    return ctypes.c_uint8.from_address(_pointer(capsule, name) + _CODE_OFFSETS[name])

@@ -6,17 +6,16 @@ blocks are reused instead of being given back to the operating system, and large
 Small blocks (up to 1 MiB) come in fixed sizes. Each size has a list of free blocks, filled by cutting runs
 from slabs of 2 MiB. Large blocks are mappings of their own, rounded up to 2 MiB.
 
-Allocating and freeing a small block is one `pop` or `append` on a list, which are atomic in CPython;
-everything else takes a lock.
+Allocating and freeing a small block is one `pop` or `append` on a list, atomic in CPython; all else takes a lock.
 
-Ctrl-C raises KeyboardInterrupt between any two instructions of Python, also in a `__del__` that is written in it. So
-what gives a block back is a C function, and what is done under the lock is done in steps after each of which all is
-well. Between the `pop` and the buffer that is to hold the block an interrupt can still lose one small block.
+Ctrl-C raises KeyboardInterrupt between any two Python instructions, also in a `__del__`. So a C function gives blocks
+back, and the state is consistent after each step under the lock. An interrupt can still lose one small block.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import threading
 from bisect import bisect_right
@@ -46,9 +45,7 @@ _LARGEST_SMALL = 1 << 20
 # Cut this much at once for sizes that are smaller: a page or a few, so that rarely used sizes stay cheap.
 _RUN = 16 << 10
 
-_PRIVATE_MAPPING: dict[str, int] = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-)
+_PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 _MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
@@ -70,7 +67,7 @@ class _Mapping:
 
     def __init__(self, size: int) -> None:
         # The address of a mapping cannot be chosen, so ask for more; pages that nobody touches cost nothing.
-        self._map = mmap.mmap(-1, size + _HUGE_PAGE, **_PRIVATE_MAPPING)
+        self._map = mmap.mmap(-1, size + _HUGE_PAGE, **_PRIVATE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.address = -(-start // _HUGE_PAGE) * _HUGE_PAGE
         self.size = size
@@ -156,22 +153,15 @@ class Buffer:
         read_only = isinstance(memory, np.ndarray) and not memory.flags.writeable
         return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
 
-    def as_array(
-        self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True
-    ) -> npt.NDArray[Any]:
+    def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True) -> npt.NDArray[Any]:
         """An array on the first bytes of the buffer, in C order. Any dtype of fixed size, also of ml_dtypes.
 
         NumPy cannot be talked into writing to one that is not writeable. Raises ArgumentError when it does not fit.
         """
         dtype = np.dtype(dtype)
-        count = 1
-        for extent in shape:
-            count *= extent
-        needed = count * dtype.itemsize
+        needed = math.prod(shape) * dtype.itemsize
         if needed > self.nbytes or min(shape, default=0) < 0:
-            raise ArgumentError(
-                f"shape {shape} of {dtype} needs {needed} bytes, the buffer has {self.nbytes}"
-            )
+            raise ArgumentError(f"shape {shape} of {dtype} needs {needed} bytes, the buffer has {self.nbytes}")
         whole = np.asarray(self if writeable else _ReadOnly(self))
         return whole[:needed].view(dtype).reshape(shape)
 
@@ -292,7 +282,7 @@ class Allocator:
             return self._release()
 
     def statistics(self) -> MemoryStatistics:
-        """How much memory is in use and kept, now."""
+        """Bytes in use and kept, now."""
         with self._lock:
             self._collect()
             free = sum(len(blocks) * blocks.size for blocks in self._free_lists)
@@ -335,14 +325,14 @@ class Allocator:
     @uninterrupted
     def _release_slabs(self) -> int:
         # Other threads take blocks without the lock. Those taken out here are out of their reach.
-        taken: list[tuple[_FreeList, list[_Block]]] = []
+        removed: list[tuple[_FreeList, list[_Block]]] = []
         free_bytes: defaultdict[int, int] = defaultdict(int)
         for free in self._free_lists:
             blocks: list[_Block] = []
             with suppress(IndexError):
                 while True:
                     blocks.append(free.pop())
-            taken.append((free, blocks))
+            removed.append((free, blocks))
             for block in blocks:
                 free_bytes[block.address & -_SLAB] += free.size
         empty = set()
@@ -352,7 +342,7 @@ class Allocator:
                 empty.add(address)
                 if newest:
                     self._slab_next = self._slab_end = 0
-        for free, blocks in taken:
+        for free, blocks in removed:
             free.extend(block for block in reversed(blocks) if block.address & -_SLAB not in empty)
         for address in empty:
             self._cut_bytes -= free_bytes[address]

@@ -54,47 +54,32 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class Level:
-    """A level of the memory of a processor.
+    """A level of the memory of a processor."""
 
-    nbytes: what one thread has of it; the last level is the memory itself. thread_bytes_per_second: what one thread
-    reads and writes there, bytes_per_second: all threads together. line_seconds: what a thread waits for a cache line
-    that is on another page than the one before.
-    """
-
-    nbytes: float
-    thread_bytes_per_second: float
-    bytes_per_second: float
-    line_seconds: float
+    nbytes: float  # that one thread has of it; the last level is the memory itself
+    thread_bytes_per_second: float  # that one thread reads and writes
+    bytes_per_second: float  # of all threads together
+    line_seconds: float  # for a cache line that is on another page than the one before
 
 
 @dataclass(frozen=True)
 class ProcessorRates:
-    """What the CPU device's kernels reach. Rates are per second and, if nothing else is said, of one thread.
+    """What the CPU device's kernels reach. Rates are per second and, if nothing else is said, of one thread."""
 
-    lanes: float32 lanes of the vectors that all of it holds for. launch_seconds: of the smallest kernel, from Python.
-    fork_seconds: what a launch takes more if several threads work. levels: the smallest first. flops: operations of
-    element-wise float32 programs as `PRIMITIVES` counts them. row_seconds: what a row takes for each reduction besides
-    its elements. macs: multiply-accumulates by `gemm_micro.Unit`. tile_seconds: what a tile of a product takes besides
-    them. packed_bytes: operands of a product, put in the order in which it reads them. scattered_elements: elements
-    that are read or written one by one.
-    reference_seconds: of one call of the NumPy reference. reference_elements: what NumPy does per element and op, and
-    reference_macs its products, "float" or "integer". thread_watts: of a busy one.
-    """
-
-    lanes: float
-    launch_seconds: float
-    fork_seconds: float
-    levels: tuple[Level, ...]
-    flops: float
-    row_seconds: float
-    macs: Mapping[str, float]
-    tile_seconds: float
-    packed_bytes: float
-    scattered_elements: float
-    reference_seconds: float
-    reference_elements: float
-    reference_macs: Mapping[str, float]
-    thread_watts: float
+    lanes: float  # float32 lanes of the vectors that all of it holds for
+    launch_seconds: float  # of the smallest kernel, from Python
+    fork_seconds: float  # that a launch takes more if several threads work
+    levels: tuple[Level, ...]  # the smallest first
+    flops: float  # operations of element-wise float32 programs as `PRIMITIVES` counts them
+    row_seconds: float  # of a row for each reduction, besides its elements
+    macs: Mapping[str, float]  # multiply-accumulates by `gemm_micro.Unit`
+    tile_seconds: float  # of a tile of a product, besides its multiply-accumulates
+    packed_bytes: float  # operands of a product, put in the order in which it reads them
+    scattered_elements: float  # that are read or written one by one
+    reference_seconds: float  # of one call of the NumPy reference
+    reference_elements: float  # per element and op in NumPy
+    reference_macs: Mapping[str, float]  # of NumPy's products, "float" or "integer"
+    thread_watts: float  # of a busy one
 
     def scaled(self, lanes: int) -> ProcessorRates:
         """The same for vectors of another width, which arithmetic follows and memory does not."""
@@ -109,26 +94,18 @@ class ProcessorRates:
 
 @dataclass(frozen=True)
 class NpuRates:
-    """What launches on an NPU take of it and of the host.
+    """What launches on an NPU take of it and of the host."""
 
-    python_seconds: of a launch until XRT has it. dispatch_seconds: from then until the host sees the end of an empty
-    kernel. switch_seconds: more, if the launch before was in another hardware context. bytes_per_second: between host
-    memory and array, in all columns; column_bytes_per_second: in one. macs: multiply-accumulates per second in all
-    columns, by dtype on the array. sync_seconds_per_byte: what the host takes to write back or drop the cache lines of
-    a buffer. copied_bytes: per second, of a tensor into a buffer as it is; converted_elements: per second, where dtype,
-    order or padding changes. watts: while a kernel runs.
-    """
-
-    python_seconds: float
-    dispatch_seconds: float
-    switch_seconds: float
-    bytes_per_second: float
-    column_bytes_per_second: float
-    macs: Mapping[str, float]
-    sync_seconds_per_byte: float
-    copied_bytes: float
-    converted_elements: float
-    watts: float
+    python_seconds: float  # of a launch until XRT has it
+    dispatch_seconds: float  # from then until the host sees the end of an empty kernel
+    switch_seconds: float  # more, if the launch before was in another hardware context
+    bytes_per_second: float  # between host memory and array, in all columns
+    column_bytes_per_second: float  # in one column
+    macs: Mapping[str, float]  # multiply-accumulates per second in all columns, by dtype on the array
+    sync_seconds_per_byte: float  # for the host to write back or drop the cache lines of a buffer
+    copied_bytes: float  # per second, of a tensor into a buffer as it is
+    converted_elements: float  # per second, where dtype, order or padding changes
+    watts: float  # while a kernel runs
 
 
 def too_long(cost: Cost) -> str | None:

@@ -70,19 +70,14 @@ def evaluate_call(call: Call, operands: list[Any], *, donated: bool = False) -> 
         return from_register(call.op.body(*arrays, *positional, **keywords), call.spec.dtype)
 
 
-def _float_to_integer(value: Array, dtype: str) -> Array:
-    """Truncation toward zero; NaN gives 0, what is out of range the nearest limit."""
+def _cast(value: Array, dtype: str) -> Array:
+    """Floats to integers: toward zero; NaN gives 0, what is out of range the nearest limit."""
+    if value.dtype.kind != "f" or np.dtype(dtype).kind not in "iu":
+        return value.astype(dtype)
     limits = np.iinfo(dtype)
     low, high = float(limits.min), float(limits.max)
     clipped = np.clip(np.nan_to_num(value, nan=0.0, posinf=high, neginf=low).astype(np.float64), low, high)
-    converted = clipped.astype(dtype)
-    return np.where(clipped >= high, limits.max, converted).astype(dtype)
-
-
-def _cast(value: Array, dtype: str) -> Array:
-    if value.dtype.kind == "f" and np.dtype(dtype).kind in "iu":
-        return _float_to_integer(value, dtype)
-    return value.astype(dtype)
+    return np.where(clipped >= high, limits.max, clipped.astype(dtype)).astype(dtype)
 
 
 def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Array]:
@@ -102,10 +97,9 @@ def evaluate(program: Program, operands: list[Any], row_length: int) -> list[Arr
             value = np.arange(row_length)
         else:
             parts = [values[argument] for argument in arguments]
-            description = PRIMITIVES[primitive]
-            if description.reduces:  # what does not vary along the row still counts once per element
+            if PRIMITIVES[primitive].reduces:  # what does not vary along the row still counts once per element
                 parts = [np.broadcast_to(row, (*row.shape[:-1], row_length)) for row in parts]
-            value = description.function(*parts)
+            value = PRIMITIVES[primitive].function(*parts)
         values.append(value)
     return [values[output] for output in program.outputs]
 
@@ -132,9 +126,9 @@ def _factor(prologue: Prologue | None, inputs: Sequence[Any]) -> Array:
 def located(error: Exception, call: Call) -> NpuTensorError:
     """An error that the user's values caused, with the op and its operands; `call` lets the scheduler add the line."""
     kind: type[NpuTensorError] = DivisionError if isinstance(error, ZeroDivisionError) else DimensionError
-    found = kind(f"{call.op.name}({describe(call.operands)}): {error}")
-    found.call = call
-    return found
+    described = kind(f"{call.op.name}({describe(call.operands)}): {error}")
+    described.call = call
+    return described
 
 
 class ReferenceKernel:
@@ -152,10 +146,7 @@ class ReferenceKernel:
 
     @property
     def passes(self) -> float:
-        """How often NumPy goes through all elements: once for every instruction, more often for a function.
-
-        Rounding to 16 bits takes as long as some instructions.
-        """
+        """How often NumPy goes through all elements: once per instruction, more for functions and rounding."""
         task = self.task
         steps = task.program.instructions if task.program else ()
         passes = sum(max(1.0, PRIMITIVES[step.primitive].flops / FLOPS_PER_PASS) for step in steps) or 1.0
@@ -171,9 +162,8 @@ class ReferenceKernel:
             assert task.call is not None
             register = str(task.call.registers[0])
             seconds += task.macs / rates.reference_macs["float" if register.startswith("float") else "integer"]
-        tensors = [source for source in task.inputs if source.layout is not None]
         nbytes = sum(output.nbytes for output in task.outputs)
-        nbytes += sum(math.prod(s.layout.shape) * s.dtype.itemsize for s in tensors if s.layout and s.dtype)
+        nbytes += sum(math.prod(s.layout.shape) * s.dtype.itemsize for s in task.inputs if s.layout and s.dtype)
         return Cost(rates.expense(seconds), nbytes)
 
     def bind(self) -> Step:

@@ -51,11 +51,10 @@ def bind_loop(
     columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
-    operands, order = _operands(program, space, inputs, outputs, fixed, columns, tiles)
+    operands, meta = _operands(program, space, inputs, outputs, fixed, columns, tiles)
     length = None if space.runs else length_class(program, space.inner, owner.target.lanes, columns)
     flat = streaming and not space.outer
     kernel = owner.loop(LoopSpec(program, operands, len(space.outer), flat, columns, length, space.runs))
-    meta = _meta(space, operands, order, fixed)
     elements = math.prod(space.outer) * space.inner
     n = space.rows if rows else tile_count(space.outer, space.inner) if tiles else elements
     piece = grain(n, elements, program, owner.pool.threads)
@@ -97,7 +96,7 @@ def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], o
 
 
 def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space, bool]:
-    """Whether a map should walk over tiles: when some inputs jump along rows but are contiguous across them.
+    """Whether a map should go over tiles: when some inputs jump along rows but are contiguous across them.
 
     The outer dimension along which most of these are contiguous becomes the innermost one.
     """
@@ -108,19 +107,15 @@ def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space,
         for strides, inner in zip(space.outer_strides[outputs:], space.inner_strides[outputs:], strict=True)
         if inner not in (0, 1)
     ]
-    counts = [
-        sum(strides[axis] == 1 for strides in jumping) if extent >= lanes else 0
-        for axis, extent in enumerate(space.outer)
-    ]
+    counts = [(extent >= lanes) * sum(s[axis] == 1 for s in jumping) for axis, extent in enumerate(space.outer)]
     if not any(counts):
         return space, False
     best = counts.index(max(counts))
-    order = [*(axis for axis in range(len(space.outer)) if axis != best), best]
-    moved = space._replace(
-        outer=tuple(space.outer[axis] for axis in order),
-        outer_strides=tuple(tuple(strides[axis] for axis in order) for strides in space.outer_strides),
-    )
-    return moved, True
+
+    def moved(extents: tuple[int, ...]) -> tuple[int, ...]:
+        return (*extents[:best], *extents[best + 1 :], extents[best])
+
+    return space._replace(outer=moved(space.outer), outer_strides=tuple(map(moved, space.outer_strides))), True
 
 
 # Stride along the lanes -> access; "strided" for all others.
@@ -136,49 +131,36 @@ def _operands(
     fixed: Sequence[int | float],
     columns: bool,
     tiles: bool,
-) -> tuple[tuple[LoopOperand, ...], list[int | None]]:
-    """What the kernel is told of its operands, and for each its number in `space`; None for a number."""
+) -> tuple[tuple[LoopOperand, ...], np.ndarray[Any, Any]]:
+    """The kernel's operands, and the sizes, strides and fixed numbers that it reads as `meta`; see loop_kernel."""
     numbers = number_types(program)
-    found: list[LoopOperand] = []
-    order: list[int | None] = []
-    position = transposed = 0
+    operands: list[LoopOperand] = []
+    meta = [space.inner, *space.outer]
+    strides_of = iter(zip(space.offsets, space.outer_strides, space.inner_strides, strict=True))
+    transposed = 0
     tensors: list[Input | Output] = [*outputs, *inputs]
-    for tensor in tensors:
-        if tensor.layout is None:
-            slot = len(found) - len(outputs)
-            found.append(LoopOperand("float64" if numbers.get(slot, float) is float else "int64", "scalar"))
-            order.append(None)
+    for number, tensor in enumerate(tensors):
+        if tensor.layout is None or tensor.dtype is None:
+            kind = numbers.get(number - len(outputs), float)
+            operands.append(LoopOperand("float64" if kind is float else "int64", "scalar"))
+            meta += [0] * (len(space.outer) + 2)
             continue
-        assert tensor.dtype is not None
-        strides = space.outer_strides[position]
-        stride = strides[-1] if columns else space.inner_strides[position]
-        access = (_OUTPUT_ACCESS if position < len(outputs) else _INPUT_ACCESS).get(stride, "strided")
+        offset, strides, inner = next(strides_of)
+        stride = strides[-1] if columns else inner
+        access = (_OUTPUT_ACCESS if number < len(outputs) else _INPUT_ACCESS).get(stride, "strided")
         if stride == 0 and any(strides[len(strides) - space.runs :]):
             access = "run"
-        if tiles and stride not in (0, 1) and space.outer_strides[position][-1] == 1 and transposed < MOST_TRANSPOSED:
+        if tiles and stride not in (0, 1) and strides[-1] == 1 and transposed < MOST_TRANSPOSED:
             access = "transposed"
             transposed += 1
-        found.append(LoopOperand(tensor.dtype.name, access))
-        order.append(position)
-        position += 1
-    found += [LoopOperand("float64" if isinstance(number, float) else "int64", "fixed") for number in fixed]
-    return tuple(found), order
-
-
-def _meta(
-    space: Space, operands: Sequence[LoopOperand], order: Sequence[int | None], fixed: Sequence[int | float]
-) -> np.ndarray[Any, Any]:
-    """The array of sizes, strides and fixed numbers that the kernel reads; see loop_kernel."""
-    entries = [space.inner, *space.outer]
-    for number in order:
-        if number is None:
-            entries += [0] * (len(space.outer) + 2)
-        else:
-            entries += [space.offsets[number], *space.outer_strides[number], space.inner_strides[number]]
+        operands.append(LoopOperand(tensor.dtype.name, access))
+        meta += [offset, *strides, inner]
     for value in fixed:
-        (bits,) = struct.unpack("q", struct.pack("d" if isinstance(value, float) else "q", value))
-        entries += [bits, *([0] * (len(space.outer) + 1))]
-    return np.array(entries, np.int64)
+        is_float = isinstance(value, float)
+        operands.append(LoopOperand("float64" if is_float else "int64", "fixed"))
+        (bits,) = struct.unpack("q", struct.pack("d" if is_float else "q", value))
+        meta += [bits, *([0] * (len(space.outer) + 1))]
+    return tuple(operands), np.array(meta, np.int64)
 
 
 def _step(

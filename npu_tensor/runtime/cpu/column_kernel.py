@@ -18,12 +18,8 @@ COLUMN_VECTORS = 4
 class ColumnKernel(ReducingBase):
     """Neighbouring rows side by side, each lane a row."""
 
-    @property
-    def across(self) -> bool:
-        return False
-
-    def loads_vary(self) -> bool:
-        return True
+    across = False
+    loads_vary = True
 
     def lane_stride(self, number: int) -> Value:
         return self.outer_strides[number][-1]

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm import tile_rows
@@ -66,16 +65,13 @@ def _least_piece(program: Program) -> float:
 
 
 def _tensor_bytes(task: Task) -> int:
-    read = sum(_touched(source) for source in task.inputs if source.layout is not None)
-    return read + sum(output.nbytes for output in task.outputs)
-
-
-def _touched(source: Input) -> int:
-    """Bytes of an operand that are read at least once."""
-    assert source.layout is not None
-    assert source.dtype is not None
-    extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
-    return math.prod(extents) * source.dtype.itemsize
+    """Bytes that are read at least once, or written."""
+    nbytes = sum(output.nbytes for output in task.outputs)
+    for source in task.inputs:
+        if source.layout and source.dtype:
+            extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
+            nbytes += math.prod(extents) * source.dtype.itemsize
+    return nbytes
 
 
 def _level(nbytes: float, working: int, rates: ProcessorRates) -> Level:
@@ -88,11 +84,6 @@ def _memory_seconds(nbytes: float, working: int, rates: ProcessorRates) -> float
     return nbytes / min(working * level.thread_bytes_per_second, level.bytes_per_second)
 
 
-def _strides(layout: Layout) -> list[int]:
-    """Along dimensions that matter, the innermost one last."""
-    return [stride for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent > 1] or [0]
-
-
 def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Level, rates: ProcessorRates) -> float:
     """What a thread takes for elements that are no neighbours along the innermost dimension.
 
@@ -101,7 +92,7 @@ def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Lev
     """
     assert tensor.layout is not None
     assert tensor.dtype is not None
-    strides = _strides(tensor.layout)
+    strides = [s for extent, s in zip(tensor.layout.shape, tensor.layout.strides, strict=True) if extent > 1] or [0]
     if strides[-1] in NEAR:
         return 0.0
     if 1 not in strides:
@@ -132,17 +123,14 @@ def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
 
 
 class ProductWork(NamedTuple):
-    """What a matrix product does, its tiles and panels padded.
-
-    packed: bytes of the panels of A and of B. before: operations of their prologues; after: of the epilogue.
-    """
+    """What a matrix product does, its tiles and panels padded."""
 
     unit: str
     macs: int
     tiles: int
-    packed: tuple[int, int]
-    before: tuple[int, int]
-    after: int
+    packed: tuple[int, int]  # bytes of the panels of A and of B
+    before: tuple[int, int]  # operations of their prologues
+    after: int  # of the epilogue
 
 
 def product_work(task: Task, target: CpuTarget) -> ProductWork:

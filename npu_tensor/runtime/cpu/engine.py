@@ -4,8 +4,8 @@
     engine = Engine(target.create_target_machine(), f"{target.cpu} {target.feature_string}", cache_dir)
     address = engine.compile(text, "kernel")["kernel"]  # an `Address`: it keeps the code in memory
 
-Generated IR is already in SSA form with explicit vectors, so no LLVM pass pipeline runs; the code generator's
-own optimisation (level 2) is all that is needed and half the compile time.
+Generated IR is in SSA form with explicit vectors, so no LLVM pass pipeline runs: the code generator's own optimisation
+(level 2) is enough, in half the compile time.
 
 Each module is linked alone: its names need not be unique, and a symbol that nothing provides is a BuildError.
 """
@@ -120,10 +120,10 @@ class _Code:
 
 @dataclass
 class EngineStatistics:
-    """What an engine has done so far. `compile_seconds` covers parsing and code generation, not loading."""
+    """What an engine has done so far."""
 
     compiled: int = 0
-    compile_seconds: float = 0.0
+    compile_seconds: float = 0.0  # for parsing and code generation
     memory_hits: int = 0
     disk_hits: int = 0
     damaged_entries: int = 0
@@ -153,16 +153,13 @@ class Engine:
     def compile(
         self, ir_text: str, *function_names: str, symbols: Mapping[str, int] | None = None
     ) -> dict[str, Address]:
-        """Compile one module, or find it in a cache, and return the address of each function named.
+        """The address of each function named, of a module that is compiled or found in a cache.
 
-        The code is there for as long as one of these objects is, and may be gone when all are.
+        `symbols` gives the addresses of the external functions and variables that the module may use.
 
-        Names need not be unique across modules. `symbols` gives the addresses of the external functions and variables
-        that the module may use.
-
-        Raises BuildError when LLVM rejects the text, a named function is not defined in it, it needs a
-        symbol that is not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an
-        intrinsic of an instruction set that the target lacks makes LLVM end the process.
+        Raises BuildError when LLVM rejects the text, a named function is not defined in it, it needs a symbol that is
+        not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an intrinsic of an
+        instruction set that the target lacks makes LLVM end the process.
         """
         names = "\0".join(function_names)
         key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()

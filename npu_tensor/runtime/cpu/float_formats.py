@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from npu_tensor.runtime.cpu.ssa import SsaBuilder
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = [
-    "narrow_bfloat16",
-    "narrow_float16",
-    "round_bfloat16",
-    "round_float16",
-    "widen_bfloat16",
-    "widen_float16",
-]
+__all__ = ["narrow_bfloat16", "narrow_float16", "round_bfloat16", "round_float16", "widen_bfloat16", "widen_float16"]
 
 
 def round_bfloat16(e: SsaBuilder, x: Value) -> Value:

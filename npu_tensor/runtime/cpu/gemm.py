@@ -1,17 +1,9 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-    gemm = Gemm(
-        engine, target, (m, n, k),
-        a=Matrix("bfloat16", (k, 1)), b=Matrix("bfloat16", (1, k)), outputs=[Matrix("bfloat16", (n, 1))],
-        epilogue=program, operands=[Matrix("bfloat16", (0, 1))],
-    )
-    gemm(pool.launch, allocate, [c_address], [a_address], [b_address], bias_address)
-
-A and B may be `Computed`: element-wise expressions that are evaluated while they are packed.
-Three loops run one after the other on the pool: pack A, pack B, multiply. K is never split, so the sums
-stay in registers until they are complete and are rounded once, after the epilogue, to the dtype of the
-output. The panels of A and B stream from the caches at 7 bytes per cycle and core, which L3 can deliver for
-any K; the order of the tiles keeps what is read most often in L2.
+A and B may be `Computed`: element-wise expressions that are evaluated while they are packed. Three loops run one after
+the other on the pool: pack A, pack B, multiply. K is never split, so the sums stay in registers until they are rounded
+once, after the epilogue. The panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver for any
+K; the order of the tiles keeps what is read most often in L2.
 """
 
 from __future__ import annotations
@@ -45,27 +37,21 @@ _ALIGNMENT = 64
 
 
 class Matrix(NamedTuple):
-    """A matrix in memory, or a number (`strides` is None).
-
-    strides  in elements: one per batch dimension (0 to repeat a matrix), then of rows and of columns
-    """
+    """A matrix in memory, or a number (`strides` is None)."""
 
     dtype: str
-    strides: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None  # in elements: per batch dimension (0 repeats a matrix), of rows, of columns
 
 
 class Computed(NamedTuple):
     """A matrix that is computed element by element while it is packed, as if it had been stored.
 
-    dtype    what the result of the program is rounded to
-    program  elementwise, load and scalar slot i is input i; one result
-    inputs   numbers, and matrices of the same shape, among them at least one matrix. The column strides of all
-             matrices are 0 or 1, or the row strides of all are
+    The column strides of all its matrices are 0 or 1, or the row strides of all are.
     """
 
-    dtype: str
-    program: Program
-    inputs: tuple[Matrix, ...]
+    dtype: str  # to which the result of the program is rounded
+    program: Program  # elementwise, load and scalar slot i is input i; one result
+    inputs: tuple[Matrix, ...]  # numbers, and at least one matrix
 
 
 class _Problem(NamedTuple):
@@ -345,13 +331,7 @@ class Gemm:
         b: Sequence[int | float],
         *operands: int | float,
     ) -> None:
-        """Compute the product.
-
-        launch    of the pool
-        allocate  gives memory for a number of bytes; it must live as long as the object it returns
-        outputs   addresses
-        a, b      the address of a matrix, or the addresses and numbers that a computed one is made from
-        operands  of the epilogue: addresses and numbers
+        """Compute the product of operands that are addresses and numbers; A and B have several if they are computed.
 
         An output may be the memory of a or b, which are packed before, or of an operand with the same strides.
         """

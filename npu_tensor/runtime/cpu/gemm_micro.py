@@ -34,16 +34,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Unit:
-    """One packed unit: `count` elements of the LLVM type `element`.
-
-    accumulator, accumulate  LLVM type and register dtype of the sums
-    """
+    """One packed unit: `count` elements of the LLVM type `element`."""
 
     name: str
     element: str
     count: int
-    accumulator: str
-    accumulate: str
+    accumulator: str  # LLVM type of the sums
+    accumulate: str  # their register dtype
 
     @property
     def bytes(self) -> int:

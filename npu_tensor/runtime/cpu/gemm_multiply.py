@@ -29,20 +29,16 @@ MULTIPLY_META = ("m", "n", "steps", "a_panels", "b_panels", "block_panels", "blo
 class GemmSpec(NamedTuple):
     """What the kernel that multiplies is compiled for.
 
-    rows      of a tile
-    columns   of a tile
-    outputs   memory dtypes
-    program   the epilogue, elementwise: load slot 0 is the sum, slot i the operand i - 1
-    operands  (memory dtype, access), where access is "row" (consecutive columns), "column" (one element
-              for all columns) or "number" (a run-time scalar)
+    The epilogue is elementwise: load slot 0 is the sum, slot i the operand i - 1. An operand's access is "row"
+    (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
     """
 
     unit: Unit
-    rows: int
-    columns: int
-    outputs: tuple[str, ...]
-    program: Program
-    operands: tuple[tuple[str, str], ...]
+    rows: int  # of a tile
+    columns: int  # of a tile
+    outputs: tuple[str, ...]  # memory dtypes
+    epilogue: Program
+    operands: tuple[tuple[str, str], ...]  # (memory dtype, access)
 
 
 class _MultiplyWriter:
@@ -150,7 +146,7 @@ class _MultiplyWriter:
         def scalar(slot: int, dtype: str) -> Value:
             return load_number(emitter, self.pointers, first_operand + slot - 1, dtype)
 
-        for output, value in enumerate(emit_program(emitter, self.spec.program, load, scalar)):
+        for output, value in enumerate(emit_program(emitter, self.spec.epilogue, load, scalar)):
             address = emitter.address(starts[2 + output], matrix_column, outputs[output])
             emitter.store(outputs[output], value, address, mask)
 

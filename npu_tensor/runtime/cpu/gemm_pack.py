@@ -11,7 +11,7 @@ each block is copied in the same ways.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
@@ -27,13 +27,12 @@ __all__ = ["LAYOUTS", "PACK_META", "Block", "PackPrologue", "PackSpec", "emit_bl
 class PackPrologue(NamedTuple):
     """The program of an operand and how its inputs are read.
 
-    program   elementwise, load and scalar slot i is input i; one result
-    inputs    (memory dtype, access), where access is "vector" (consecutive elements in the inner direction),
-              "splat" (one element for all of them) or "number" (a run-time scalar)
+    The access of an input is "vector" (consecutive elements in the inner direction), "splat" (one element for all of
+    them) or "number" (a run-time scalar).
     """
 
-    program: Program
-    inputs: tuple[tuple[str, str], ...]
+    program: Program  # elementwise, load and scalar slot i is input i; one result
+    inputs: tuple[tuple[str, str], ...]  # (memory dtype, access)
 
     @property
     def tensors(self) -> list[int]:
@@ -42,7 +41,7 @@ class PackPrologue(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A part of the operand: `outer` x `inner` elements from the given positions on, all i64.
+    """A part of the operand: `outer` x `inner` elements from some position on, all i64.
 
     inner_end  where the operand ends in the inner direction; the block may not, whole vectors are stored
     """
@@ -122,21 +121,15 @@ _SCRATCH_BYTES = 8 << 10
 
 
 class PackSpec(NamedTuple):
-    """What a pack kernel is compiled for.
-
-    width      lines per panel
-    flip_sign  add 128 to int8 elements: A of an unsigned x signed product
-    correct    begin each panel with -128 times the sum of each line: B of such a product
-    prologue   computes the operand, as if it had been stored as `dtype`; its vectors run in the direction of `layout`
-    """
+    """What a pack kernel is compiled for."""
 
     dtype: str
     unit: Unit
-    layout: str
-    width: int
-    flip_sign: bool = False
-    correct: bool = False
-    prologue: PackPrologue | None = None
+    layout: str  # one of LAYOUTS
+    width: int  # lines per panel
+    flip_sign: bool = False  # add 128 to int8 elements: A of an unsigned x signed product
+    correct: bool = False  # begin each panel with -128 times the sum of each line: B of such a product
+    prologue: PackPrologue | None = None  # computes the operand as if stored as `dtype`, with vectors along `layout`
 
 
 def panel_bytes(spec: PackSpec, steps: int, target: CpuTarget) -> int:
@@ -201,7 +194,7 @@ class _PackWriter:
                 offset = load_value(emitter, "i64", emitter.address(table, matrix, "int64"))
                 self.source = byte_offset(emitter, operand, offset)
                 self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
-                self._copy_elements(self._copy_vectors())
+                self._copy()
             if self.spec.correct:
                 self._store_correction(destination)
 
@@ -243,21 +236,22 @@ class _PackWriter:
             self.panel = byte_offset(emitter, panel, emitter.mul(step, spec.width * self.unit.bytes))
             # The scratch memory has room for all lines of a panel.
             self.valid = emitter.constant(spec.width, "i64")
-            self._copy_elements(self._copy_vectors())
+            self._copy()
 
         emitter.loop(0, whole["steps"], steps, (), compute_block)
         self.meta, self.panel, self.valid = whole, panel, valid
 
-    def _copy_vectors(self) -> Value:
-        """Copy what vectors can copy: all lines of the first steps. Returns the number of these steps."""
+    def _copy(self) -> None:
+        """Copy all lines of the first steps by vectors, and of the others element by element."""
         if self.spec.layout == "along_k":
-            return self._copy_along_k()
-        if self.spec.layout == "across_lines":
-            return self._copy_across_lines()
-        return self.emitter.constant(0, "i64")
+            first_step = self._copy_along_k()
+        elif self.spec.layout == "across_lines":
+            first_step = self._copy_across_lines()
+        else:
+            first_step = self.emitter.constant(0, "i64")
+        self._copy_elements(first_step)
 
     def _whole_steps(self, multiple: int) -> Value:
-        """The largest multiple of `multiple` steps whose elements all exist."""
         blocks = self.emitter.op("udiv", self.meta["k"], multiple * self.unit.count)
         return self.emitter.mul(blocks, multiple)
 
@@ -271,10 +265,7 @@ class _PackWriter:
         if mask is None:
             return self._convert(load_value(self.emitter, type_, address, align=self.element_bytes))
         align, zero = Value(str(self.element_bytes), "i32"), Value("zeroinitializer", type_)
-        loaded = self.emitter.intrinsic(
-            "llvm.masked.load", address, align, mask, zero, result=type_, overloads=(type_, "ptr")
-        )
-        return self._convert(loaded)
+        return self._convert(self.emitter.masked("load", address, align, mask, zero))
 
     def _convert(self, value: Value) -> Value:
         emitter, element = self.emitter, self.unit.element
@@ -436,14 +427,9 @@ class _PackWriter:
 
         def sum_step(step: Value, totals: list[Value]) -> Sequence[Value]:
             base = self._unit_address(step, 0)
+            name, quads = "llvm.x86.avx512.vpdpbusd.512", partial(load_value, emitter, type_, base, align=64)
             return [
-                emitter.intrinsic(
-                    "llvm.x86.avx512.vpdpbusd.512",
-                    total,
-                    quad_of_128,
-                    load_value(emitter, type_, base, j, align=64),
-                    overloads=(),
-                )
+                emitter.intrinsic(name, total, quad_of_128, quads(index=j), overloads=())
                 for j, total in enumerate(totals)
             ]
 

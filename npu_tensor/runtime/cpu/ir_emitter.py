@@ -36,10 +36,7 @@ class Emitter(SsaBuilder):
         return self.assign(type_, f"getelementptr {element}, ptr {pointer.name}, {index.type} {index.name}")
 
     def load(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
-        """Consecutive elements, converted to the register dtype.
-
-        Lanes outside `mask` are 0 and not accessed.
-        """
+        """Consecutive elements in the register dtype. Lanes outside `mask` are 0 and not accessed."""
         return self.from_memory(memory_dtype, self.load_raw(memory_dtype, address, mask))
 
     def load_raw(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
@@ -48,15 +45,15 @@ class Emitter(SsaBuilder):
         type_ = self.vector(element)
         if mask is None:
             return self.assign(type_, f"load {type_}, ptr {address.name}, align {size}")
-        return self.intrinsic(
-            "llvm.masked.load",
-            address,
-            Value(str(size), "i32"),
-            mask,
-            Value("zeroinitializer", type_),
-            result=type_,
-            overloads=(type_, "ptr"),
-        )
+        return self.masked("load", address, Value(str(size), "i32"), mask, Value("zeroinitializer", type_))
+
+    def masked(self, operation: str, *operands: Value) -> Value:
+        """llvm.masked.load or gather: (address, alignment, mask, rest); store or scatter: (value, address, ...)."""
+        if operation in ("load", "gather"):
+            result, overloads = operands[3].type, (operands[3].type, operands[0].type)
+        else:
+            result, overloads = "void", (operands[0].type, operands[1].type)
+        return self.intrinsic(f"llvm.masked.{operation}", *operands, result=result, overloads=overloads)
 
     def load_scalar(self, memory_dtype: str, address: Value) -> Value:
         """One element, converted to the register dtype, in every lane."""
@@ -65,24 +62,14 @@ class Emitter(SsaBuilder):
         return self.from_memory(memory_dtype, self.splat(raw))
 
     def gather(self, memory_dtype: str, pointer: Value, offsets: Value, mask: Value | None = None) -> Value:
-        """Elements at the offsets (i64 lanes, in elements).
-
-        Lanes outside `mask` hold some element of the others.
-        """
+        """Elements at the offsets (i64 lanes, in elements). Lanes outside `mask` hold some element of the others."""
         if mask is not None:
             # The first lane is always inside: reading it again needs no branch where gathers are emulated.
             offsets = self.select(mask, offsets, self.splat(self.extract(offsets)))
         addresses = self.address(pointer, offsets, memory_dtype)
         type_ = self.vector(MEMORY_ELEMENT[memory_dtype])
-        raw = self.intrinsic(
-            "llvm.masked.gather",
-            addresses,
-            Value(str(ELEMENT_SIZE[memory_dtype]), "i32"),
-            self.constant(1, self.vector("i1")),
-            Value("zeroinitializer", type_),
-            result=type_,
-            overloads=(type_, addresses.type),
-        )
+        align, every_lane = Value(str(ELEMENT_SIZE[memory_dtype]), "i32"), self.constant(1, self.vector("i1"))
+        raw = self.masked("gather", addresses, align, every_lane, Value("zeroinitializer", type_))
         return self.from_memory(memory_dtype, raw)
 
     def store(self, memory_dtype: str, value: Value, address: Value, mask: Value | None = None) -> None:
@@ -95,15 +82,7 @@ class Emitter(SsaBuilder):
         if mask is None:
             self.statement(f"store {raw.type} {raw.name}, ptr {address.name}, align {size}")
         else:
-            self.intrinsic(
-                "llvm.masked.store",
-                raw,
-                address,
-                Value(str(size), "i32"),
-                mask,
-                result="void",
-                overloads=(raw.type, "ptr"),
-            )
+            self.masked("store", raw, address, Value(str(size), "i32"), mask)
 
     def store_scalar(self, memory_dtype: str, value: Value, address: Value) -> None:
         """Convert and store the first lane."""
@@ -115,15 +94,8 @@ class Emitter(SsaBuilder):
     ) -> None:
         """Store what `to_memory` gave at the offsets (i64 lanes, in elements)."""
         addresses = self.address(pointer, offsets, memory_dtype)
-        self.intrinsic(
-            "llvm.masked.scatter",
-            raw,
-            addresses,
-            Value(str(ELEMENT_SIZE[memory_dtype]), "i32"),
-            mask or self.constant(1, self.vector("i1")),
-            result="void",
-            overloads=(raw.type, addresses.type),
-        )
+        align = Value(str(ELEMENT_SIZE[memory_dtype]), "i32")
+        self.masked("scatter", raw, addresses, align, mask or self.constant(1, self.vector("i1")))
 
     def store_streaming(self, memory_dtype: str, values: Sequence[Value], address: Value) -> None:
         """Store the elements of consecutive vectors past the caches; `address` is aligned to a register.

@@ -57,11 +57,10 @@ class LoopKernel(CpuKernel):
 
     @cached_property
     def cost(self) -> Cost:
-        """What a run is predicted to take."""
         return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> Step:
-        """Operands of rows that are better walked over in another order are copied before."""
+        """Operands whose rows jump in memory are copied before."""
         task = self.task
         inputs, copies = list(task.inputs), []
         if task.rows:
@@ -85,7 +84,6 @@ class ComposedKernel(CpuKernel):
 
     @cached_property
     def cost(self) -> Cost:
-        """What a run is predicted to take."""
         costs = [loop_cost(part, self.owner.rates, self.owner.threads) for part in self.composed.tasks]
         return Cost(total(cost.expense for cost in costs), sum(cost.nbytes for cost in costs))
 
@@ -114,7 +112,6 @@ class ProductKernel(CpuKernel):
 
     @cached_property
     def cost(self) -> Cost:
-        """What a run is predicted to take."""
         return product_cost(self.task, self.owner.rates, self.owner.threads, self.owner.target)
 
     def _bind(self) -> Step:

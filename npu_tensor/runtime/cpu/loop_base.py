@@ -37,43 +37,36 @@ class LoopOperand(NamedTuple):
 
 
 class LoopSpec(NamedTuple):
-    """What a loop kernel is compiled for. `loop_kernel` says what the forms are.
-
-    operands: the outputs, then the slots that loads and scalars name. outer: the number of outer dimensions; without
-    any there is a single row. nontemporal: a map without outer dimensions may write past the caches, for outputs larger
-    than these. columns: asks for the column form, which needs outer dimensions; there, outputs with one value per row
-    are stored once and those with one per element along the inner dimension. length: promises the inner length. Rows of
-    a few vectors are then kept in registers; and where expensive intermediate values are to be kept for a second walk
-    over a row, the promise spares the code for rows that are too long for that, about half of the compilation. runs:
-    the number of outer dimensions that belong to the row, in the form of rows; no length is promised then.
-    """
+    """What a loop kernel is compiled for. `loop_kernel` says what the forms are."""
 
     program: Program
-    operands: tuple[LoopOperand, ...]
-    outer: int
+    operands: tuple[LoopOperand, ...]  # the outputs, then the slots that loads and scalars name
+    outer: int  # the number of outer dimensions; without any there is a single row
+    # A map without outer dimensions may write past the caches, for outputs larger than these.
     nontemporal: bool = False
+    # The column form, which needs outer dimensions: outputs with one value per row are stored once.
     columns: bool = False
+    # The inner length, promised: rows of a few vectors are kept in registers, and code for rows that are too long for
+    # scratch memory is left out.
     length: int | None = None
-    runs: int = 0
+    runs: int = 0  # the number of outer dimensions that belong to the row, in the form of rows, without a length
 
 
 class Place(NamedTuple):
-    """Where a vector of elements is: pointers to position 0 of every operand, and which elements of these.
-
-    `position` is that in the row, or along the inner dimension of a map; `lane` is where the vector starts
-    across the lanes' dimension, which is the inner one except in the column form; `scratch` is the position in
-    scratch rows.
-    """
+    """Where a vector of elements is: pointers to position 0 of every operand, and which elements of these."""
 
     pointers: list[Value]
-    position: Value
-    lane: Value
-    scratch: Value
+    position: Value  # in the row, or along the inner dimension of a map
+    lane: Value  # where the vector starts across the lanes' dimension: the inner one except in the column form
+    scratch: Value  # the position in scratch rows
     mask: Value | None
 
 
 class LoopBase:
-    """A kernel of one form. Subclasses say in `body` how positions are walked over."""
+    """A kernel of one form. Subclasses emit in `body` the loops over positions."""
+
+    loads_vary = False
+    """Whether even operands with "row" access have to be loaded for every element."""
 
     def __init__(self, spec: LoopSpec, target: CpuTarget) -> None:
         self.spec = spec
@@ -82,7 +75,7 @@ class LoopBase:
         self.outer = spec.outer
         self.emitter = Emitter(target)
         inputs = spec.operands[len(spec.program.outputs) :]
-        row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary()}
+        row_slots = {slot for slot, operand in enumerate(inputs) if operand.access == "row" and not self.loads_vary}
         self.frequency = frequencies(spec.program, row_slots)
         self.known: dict[int, Value] = {}
 
@@ -94,10 +87,6 @@ class LoopBase:
             for number in needed(self.program, roots, known)
             if self.frequency[number] == PER_ELEMENT and number not in known
         )
-
-    def loads_vary(self) -> bool:
-        """Whether even operands with "row" access have to be loaded for every element."""
-        return False
 
     def text(self) -> str:
         self.read_arguments()

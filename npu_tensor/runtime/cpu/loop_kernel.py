@@ -10,7 +10,7 @@ Four forms, all of which can be split between threads by `begin` and `end`:
 
 * map: no instruction reduces. Positions are elements in row-major order.
 * tiles: a map some of whose operands are contiguous across rows rather than along them. Positions are square
-  tiles of `tile_kernel.TILE` rows and elements, in row-major order; `tile_count` gives their number.
+  tiles of `map_kernel.TILE` rows and elements, in row-major order; `tile_count` gives their number.
 * rows: positions are rows; the lanes of a vector are neighbours in the row. The row is walked once for each
   level of reductions that depend on one another, and once more to store what has one value per element. The
   last outer dimensions may belong to the row, which then consists of several runs.

@@ -4,29 +4,24 @@ A kernel is a native function `void kernel(ptr slots, ptr meta, i64 begin, i64 e
 begin <= i < end of a loop over n items. It may be called for any sub-range, by several threads at once.
 
 How a loop runs
-    The caller publishes the job, opens it, and works on it like every worker: a thread claims the next
-    `grain` items by an atomic addition until none are left. Then the caller closes the job and waits for the
-    workers that are *inside* it. It never waits for a worker that has not entered yet, so a worker that the
-    operating system keeps off the CPU delays nobody; this is what keeps the pool fast on a busy machine,
-    where pools with fixed shares and barriers fall to the pace of the scheduler.
-    Idle workers watch for a new job for about 200 us and then sleep in a futex.
+    The caller publishes the job, opens it, and works on it like every worker: a thread claims the next `grain` items
+    by an atomic addition until none are left. Then the caller closes the job and waits for the workers that are
+    *inside* it, never for one that has not entered yet, so a worker that the operating system keeps off the CPU delays
+    nobody. Idle workers watch for a new job for about 200 us and then sleep in a futex.
 
 Where workers run
-    Linux likes to wake a thread on the CPU of the one that wakes it, and there a worker waits until the
-    caller, whom it should help, has done everything alone. So before a worker is woken, and when it is
-    started, the caller's CPU is taken from its affinity mask; once awake the worker has its old mask back.
-    When the last worker inside loses its CPU to another process, in the middle of its piece, the caller
-    moves it to the CPU on which it waits. The mask that a worker has, from its start or from whoever pinned
-    it, is never exceeded. Where the system refuses any of this, the scheduler decides.
-    Measured with PLACED_WORKERS 0 in its place, on two busy cores, with 0.8 ms of element-wise work for two
-    threads, one of them asleep: the median of a loop falls from 0.70 to 0.49 ms, the 90th percentile from 1.11
-    to 0.67; of loops that follow one another, the median from 0.54 to 0.40 ms.
+    Linux likes to wake a thread on the CPU of the one that wakes it, where it waits until the caller has done
+    everything alone. So before a worker is started or woken, the caller's CPU is taken from its affinity mask; once
+    awake it has its old mask back. When the last worker inside loses its CPU to another process, the caller moves it
+    to the CPU on which it waits. No mask is ever exceeded; where the system refuses, the scheduler decides.
+    Measured against PLACED_WORKERS 0, on two busy cores, with 0.8 ms of element-wise work for two threads of which one
+    sleeps: the median of a loop falls from 0.70 to 0.49 ms, the 90th percentile from 1.11 to 0.67; of loops that follow
+    one another, the median from 0.54 to 0.40 ms.
 
 Who may call
-    Any thread, at any time. One job runs in parallel at a time; a call that finds the pool busy (another
-    Python thread, or a kernel that starts a loop itself) runs its loop alone, in its own thread.
-    After fork() the child has no workers and starts its own when it needs them.
-    Workers are started at the first parallel loop, with all asynchronous signals blocked, so that Ctrl-C
+    Any thread, at any time. One job runs in parallel at a time; a call that finds the pool busy (another Python thread,
+    or a kernel that starts a loop itself) runs its loop alone, in its own thread. After fork() the child starts
+    workers of its own. Workers start at the first parallel loop, with all asynchronous signals blocked, so that Ctrl-C
     reaches the Python main thread, and they do not delay the end of the process.
 
 Elsewhere than on Linux on x86-64 or AArch64 there is no futex; all loops then run in the calling thread.
@@ -124,17 +119,11 @@ in_child(_reset_all)
 class Pool:
     """The thread pool and its launcher.
 
-    launch  `launch(kernel_address, meta_address, n, grain, *slots)` runs a kernel over n items, in parallel
-            in pieces of `grain` items when n > grain. Slots (at most 64) are ints, stored as int64, or
-            floats, stored as float64; the kernel gets a pointer to them, and `meta_address` as it is. Returns
-            None. Lets other Python threads run while n > grain, so the caller must keep the memory behind the
-            slots alive. Raises TypeError (number or types of arguments), OverflowError (an int of more than
-            64 bits), ValueError (no kernel, n < 0, grain < 1). The addresses themselves are trusted.
-    parallel_for_address  address of `void parallel_for(ptr kernel, ptr slots, ptr meta, i64 n, i64 grain)`,
-            for native callers; needs n >= 1 and grain >= 1.
-
-    engine   compiles the pool. Pools of one engine are the same pool.
-    threads  see `set_threads`.
+    launch  `launch(kernel_address, meta_address, n, grain, *slots)` runs a kernel over n items, in parallel in pieces
+            of `grain` items when n > grain; then other Python threads may run meanwhile. Slots (at most 64) are ints,
+            stored as int64, or floats, stored as float64. Raises TypeError, OverflowError, ValueError (no kernel,
+            n < 0, grain < 1). Addresses are trusted.
+    parallel_for_address  of `void parallel_for(ptr kernel, ptr slots, ptr meta, i64 n, i64 grain)`, for native callers
     """
 
     def __init__(self, engine: Engine, threads: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What the forms of programs with reductions share: walks over rows, accumulators, and values kept between walks."""
+"""What the forms of programs with reductions share: passes over rows, accumulators, and values kept between passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRATCH_FLOPS = 12
 class VectorRange(NamedTuple):
     """Positions from `begin` in steps up to `end` along the inner dimension, and the vectors handled at each.
 
-    A span that is not `long` has a few positions only.
+    A range that is not `long` has a few positions only.
     """
 
     begin: Value
@@ -36,8 +36,11 @@ class VectorRange(NamedTuple):
 class ReducingBase(LoopBase):
     """The part of a row program that does not depend on what the lanes of a vector are."""
 
+    across: bool
+    """Whether the lanes of a vector belong to one row and are reduced in the end."""
+
     def stages(self, with_scratch: bool) -> list[Stage]:
-        """The walks over a row, in order."""
+        """The passes over a row, in order."""
         plan = stages(self.program, self.outputs(per_row=False))
         if not with_scratch:
             return plan
@@ -66,11 +69,6 @@ class ReducingBase(LoopBase):
 
     def stored_per_row(self, output: int) -> bool:
         """Whether an output is stored once for each row."""
-        raise NotImplementedError
-
-    @property
-    def across(self) -> bool:
-        """Whether the lanes of a vector belong to one row and are reduced in the end."""
         raise NotImplementedError
 
     def reduction(self, number: int) -> Reduction:
@@ -131,9 +129,9 @@ class ReducingBase(LoopBase):
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """VectorRange over positions and take them into the totals.
+        """Go over positions and take them into the totals.
 
-        `known` has one dictionary for each of the walk's vectors. `totals` are one for each reduction, or, if
+        `known` has one dictionary for each of the range's vectors. `totals` are one for each reduction, or, if
         lanes are rows, one for each reduction and vector.
         """
         e = self.emitter

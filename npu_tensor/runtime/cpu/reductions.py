@@ -32,6 +32,7 @@ class Reduction:
         self.type = emitter.vector(self.element)
 
     def identity(self) -> float | int:
+        """What changes no result."""
         raise NotImplementedError
 
     def empty(self, index: Index) -> list[Value]:

@@ -21,9 +21,7 @@ SHORT_VECTORS = 4
 class RowKernel(ReducingBase):
     """Rows one after the other, lanes along the row. A row that is not evenly spaced is walked over run by run."""
 
-    @property
-    def across(self) -> bool:
-        return True
+    across = True
 
     def stored_per_row(self, output: int) -> bool:
         return self.operands[output].access == "row"
@@ -67,7 +65,7 @@ class RowKernel(ReducingBase):
     def runs(
         self, stage: Stage, first: Value, count: Value, known: dict[int, Value], totals: list[list[Value]]
     ) -> list[list[Value]]:
-        """VectorRange over `count` runs from number `first` on: store outputs, or take the elements into the totals."""
+        """Go over `count` runs from number `first` on: store outputs, or take the elements into the totals."""
         e = self.emitter
 
         def run(number: Value, carried: list[Value]) -> list[Value]:
@@ -85,7 +83,7 @@ class RowKernel(ReducingBase):
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """VectorRange over elements that are evenly spaced. start: their first position in the row, None for 0."""
+        """Go over elements that are evenly spaced. start: their first position in the row, None for 0."""
         e = self.emitter
         unroll = unrolling(self.flops(stage.roots, stage.reused))
         stop = e.op("and", self.inner, -unroll * e.lanes)

@@ -97,7 +97,7 @@ def _with_constant_length(program: Program, length: int) -> Program:
 
 def _after(program: Program, reduction: int, slot: int) -> Program | None:
     """The reduction of partial results in `slot` and all that follows; None if that reads elements of the row."""
-    found = [Instruction("load", (), program.instructions[reduction].dtype, slot)]
+    instructions = [Instruction("load", (), program.instructions[reduction].dtype, slot)]
     position: dict[int, int] = {}
     for number, instruction in enumerate(program.instructions):
         if number == reduction:
@@ -108,11 +108,11 @@ def _after(program: Program, reduction: int, slot: int) -> Program | None:
             instruction = instruction._replace(operands=tuple(position[o] for o in instruction.operands))
         else:
             continue
-        position[number] = len(found)
-        found.append(instruction)
+        position[number] = len(instructions)
+        instructions.append(instruction)
     if not all(output in position for output in program.outputs):
         return None
-    return Program(tuple(found), tuple(position[output] for output in program.outputs))
+    return Program(tuple(instructions), tuple(position[output] for output in program.outputs))
 
 
 def _divided(task: Task, inputs: Sequence[Input]) -> tuple[tuple[int, ...], tuple[Input, ...]] | None:

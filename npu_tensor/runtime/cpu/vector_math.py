@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -196,18 +196,6 @@ def _logarithm(e: Emitter, x: Value, of_reduced: Callable[[Emitter, Value, Value
     f = e.sub(e.float_of_bits(e.sub(e.bits(normal), exponent_bits)), 1.0)
     exponent = e.select(subnormal, e.sub(exponent, 23), exponent)
     return _log_specials(e, x, 0.0, of_reduced(e, f, e.convert("sitofp", exponent, "float")))
-
-
-def log(e: Emitter, x: Value) -> Value:
-    return _logarithm(e, x, _log_of_reduced)
-
-
-def log2(e: Emitter, x: Value) -> Value:
-    return _logarithm(e, x, _log2_of_reduced)
-
-
-def log10(e: Emitter, x: Value) -> Value:
-    return _logarithm(e, x, _log10_of_reduced)
 
 
 def log1p(e: Emitter, x: Value) -> Value:
@@ -408,10 +396,10 @@ def pow(e: Emitter, x: Value, y: Value) -> Value:
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": exp,
     "expm1": expm1,
-    "log": log,
+    "log": partial(_logarithm, of_reduced=_log_of_reduced),
     "log1p": log1p,
-    "log2": log2,
-    "log10": log10,
+    "log2": partial(_logarithm, of_reduced=_log2_of_reduced),
+    "log10": partial(_logarithm, of_reduced=_log10_of_reduced),
     "sin": sin,
     "cos": cos,
     "tanh": tanh,
