@@ -30,11 +30,14 @@ _ID_PREFIX: Final = re.compile("(?:aie|npu|gpu)-", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PhysicalDevice:
-    """An NPU. index: pyxrt's number for it. ordinal: ours, among the visible ones.
+    """An NPU.
 
+    index: pyxrt's number for it.
+    ordinal: ours, among the visible ones.
     id: "AIE-" and 16 hexadecimal digits, the same after every boot while the NPU stays in its slot of this machine.
-    bdf: its PCI address, "0000:c6:00.1". name: as XRT says it, "NPU Strix". pci: vendor, device and revision,
-    "1022:17f0:20", or "" if /sys does not tell.
+    bdf: its PCI address, "0000:c6:00.1".
+    name: as XRT says it, "NPU Strix".
+    pci: vendor, device and revision, "1022:17f0:20", or "" if /sys does not tell.
     """
 
     index: int

@@ -64,9 +64,12 @@ class LoadedLibrary(NamedTuple):
 class RuntimeLibrary(NamedTuple):
     """A library and how it is looked for.
 
-    names: of its file, the preferred one first; symbols: without which it is another library, or too old;
-    setting: that of `config` which names places; search_paths: places of the program that come before those.
     A place is the library itself, its directory, or one that has it in lib or lib64.
+
+    names: of its file, the preferred one first.
+    symbols: without which it is another library, or too old.
+    setting: the setting of `config` that names places.
+    search_paths: places of the program that come before those of the setting.
     """
 
     purpose: str

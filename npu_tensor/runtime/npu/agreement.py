@@ -30,10 +30,11 @@ Array = np.ndarray[Any, Any]
 class Tolerance(NamedTuple):
     """How far a result may be off.
 
-    element: what one element may differ by, as a part of its own magnitude plus the root mean square of all. share:
-    how many elements may differ by more. nmse: normalised mean squared error of the others. kinds: whether NaN and the
-    infinities are told apart; what is not finite must be so on both sides in any case. reason: why a result that is
-    within all that is no mistake.
+    element: what one element may differ by, as a part of its own magnitude plus the root mean square of all.
+    share: how many elements may differ by more.
+    nmse: normalised mean squared error of the others.
+    kinds: whether NaN and the infinities are told apart; what is not finite must be so on both sides in any case.
+    reason: why a result within these limits is no mistake.
     """
 
     element: float
