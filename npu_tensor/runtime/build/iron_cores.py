@@ -89,8 +89,8 @@ class _Peeler:
 
 def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
     """The workers in order. taken: names that no function may have."""
-    bodies = [_Body(worker) for worker in design.workers]
-    groups: dict[object, list[_Body]] = {}
+    bodies = [_WorkerBody(worker) for worker in design.workers]
+    groups: dict[object, list[_WorkerBody]] = {}
     for body in bodies:
         groups.setdefault(body.key, []).append(body)
     names = ["core"] if len(groups) == 1 else [f"core{number}" for number in range(len(groups))]
@@ -98,15 +98,15 @@ def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
     for name, (key, group) in zip(distinct(names, taken), groups.items(), strict=True):
         varying = _varying(group)
         functions[key] = Core(name, _text(name, group, varying)), _parameters(varying)
-    placed = []
+    workers = []
     for body in bodies:
         core, slots = functions[body.key]
         numbers = tuple(body.numbers[slot] for slot in slots)
-        placed.append(PlacedWorker(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
-    return placed
+        workers.append(PlacedWorker(body.worker, core, tuple(body.memory), tuple(body.functions), numbers))
+    return workers
 
 
-def _varying(group: Sequence[_Body]) -> list[int | None]:
+def _varying(group: Sequence[_WorkerBody]) -> list[int | None]:
     """For each number of the bodies None if they agree on it, else the first number that is the same in every body."""
     # As text, which tells 0.0 from -0.0.
     columns = list(zip(*(map(repr, body.numbers) for body in group), strict=True))
@@ -117,7 +117,7 @@ def _parameters(varying: Sequence[int | None]) -> list[int]:
     return sorted({slot for slot in varying if slot is not None})
 
 
-class _Body:
+class _WorkerBody:
     """A body in terms of slots. key: the same for bodies that differ in names and numbers only."""
 
     def __init__(self, worker: Worker) -> None:
@@ -161,7 +161,7 @@ BUILT_IN: Final = frozenset(["float", "range_"])
 """Names that the functions use besides their parameters."""
 
 
-def _text(name: str, group: Sequence[_Body], varying: Sequence[int | None]) -> str:
+def _text(name: str, group: Sequence[_WorkerBody], varying: Sequence[int | None]) -> str:
     body = group[0]
     symbols = distinct(body.functions, BUILT_IN)
     names = [_common(names) for names in zip(*(other.worker.fifos for other in group), strict=True)]

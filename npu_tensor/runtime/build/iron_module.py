@@ -248,11 +248,11 @@ class ModuleStatements:
         lines += ["        runtime.inline_ops(write, list(parameters.values()))"] * bool(self._design.parameters)
         lines += ["        groups = defaultdict(runtime.task_group)", self._steps(), ""]
         placer = "SequentialPlacer()" * self._dialect.placer
-        made = f"Program({self._device}(), runtime).resolve_program({placer})"
+        resolved = f"Program({self._device}(), runtime).resolve_program({placer})"
         if not self._design.workers or self._dialect.dynamic_argument:
-            return "\n".join([*lines, f"    return {made}"])
+            return "\n".join([*lines, f"    return {resolved}"])
         lines += [
-            f"    made = {made}",
+            f"    made = {resolved}",
             "    # The cores choose the buffers of their FIFOs while they run, not the compiler.",
             "    for device in made.body.operations:",
             "        for op in device.operation.regions[0].blocks[0].operations:",

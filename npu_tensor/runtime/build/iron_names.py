@@ -62,21 +62,21 @@ class Names:
         contents = {(buffer.type, buffer.initial): "contents" for buffer in design.core_buffers if buffer.initial}
         self.contents = self._choose(contents)
 
-    def _choose(self, wanted: dict[Key, str]) -> dict[Key, str]:
-        names = distinct(wanted.values(), self.taken)
+    def _choose(self, preferred: dict[Key, str]) -> dict[Key, str]:
+        names = distinct(preferred.values(), self.taken)
         self.taken.update(names)
-        return dict(zip(wanted, names, strict=True))
+        return dict(zip(preferred, names, strict=True))
 
 
 def distinct(names: Iterable[str], taken: Iterable[str]) -> list[str]:
     """Python names, each once and none of those taken: with a number behind it where it is not so yet."""
-    chosen: list[str] = []
+    unique: list[str] = []
     used = set(taken)
     for name in names:
         choices = chain([name], (f"{name}_{number}" for number in count(2)))
-        chosen.append(next(choice for choice in choices if not iskeyword(choice) and choice not in used))
-        used.add(chosen[-1])
-    return chosen
+        unique.append(next(choice for choice in choices if not iskeyword(choice) and choice not in used))
+        used.add(unique[-1])
+    return unique
 
 
 def _types(design: Design) -> Iterator[ObjectType]:

@@ -90,8 +90,8 @@ def _find(search_path: tuple[str, ...], peano_variable: str | None) -> Toolchain
         return f"no compiler: No module named '{name}' (mlir-aie). {INSTALL}"
     configured = _configured(package)
     root = package.resolve().parents[1]
-    named = configured.get("peano_install_dir") if peano_variable is None else peano_variable
-    candidates = _peano_places(root, named)
+    peano_setting = configured.get("peano_install_dir") if peano_variable is None else peano_variable
+    candidates = _peano_places(root, peano_setting)
     peano = next((place for place in candidates if place.exists()), None)
     if peano is None:
         return f"no compiler: Peano (llvm-aie) is in none of {', '.join(map(str, candidates))}. {INSTALL}"
@@ -103,10 +103,10 @@ def _find(search_path: tuple[str, ...], peano_variable: str | None) -> Toolchain
     return Toolchain(version, _peano_version(peano, compiler), root / "bin")
 
 
-def _peano_places(root: Path, named: str | None) -> list[Path]:
+def _peano_places(root: Path, setting: str | None) -> list[Path]:
     """Where mlir-aie looks for Peano; it takes the first that exists."""
     platform_library = Path(sysconfig.get_path("platlib"))
-    return [*([Path(named)] if named else []), root / "peano", root.parent / "peano", platform_library / "llvm-aie"]
+    return [*([Path(setting)] if setting else []), root / "peano", root.parent / "peano", platform_library / "llvm-aie"]
 
 
 _CONFIGURED: Final = re.compile(

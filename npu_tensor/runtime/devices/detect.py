@@ -19,7 +19,7 @@ __all__ = ["Detected", "NotDetected", "detect_arch"]
 
 
 class Detected(NamedTuple):
-    """The generation of the array, and who said so in which words."""
+    """The generation of the array, and the source that names it."""
 
     arch: Arch
     source: str
@@ -46,17 +46,17 @@ def detect_arch(arch: str = "", root: Path = Path("/")) -> Detected:
         "xrt-smi examine": lambda: tool_output("xrt-smi", "examine"),
         "the kernel": lambda: _accelerators(root),
     }
-    tried = ["NPU_TENSOR_ARCH: not set"]
+    attempts = ["NPU_TENSOR_ARCH: not set"]
     for source, ask in sources.items():
         try:
-            said = ask()
+            output = ask()
         except DeviceError as error:
-            tried.append(f"{source}: {error}")
+            attempts.append(f"{source}: {error}")
             continue
-        for name in _names(said):
+        for name in _names(output):
             return Detected(arch_of(name), f"{source}: {name}")
-        tried.append(f"{source}: names no NPU that is known here")
-    raise NotDetected("\n  ".join(["no NPU was found. Tried", *tried]), "NOT_FOUND")
+        attempts.append(f"{source}: names no NPU that is known here")
+    raise NotDetected("\n  ".join(["no NPU was found. Tried", *attempts]), "NOT_FOUND")
 
 
 _SPELLINGS: Final = re.compile(
@@ -85,7 +85,7 @@ def _pyxrt() -> str:
 
 def _accelerators(root: Path) -> str:
     """PCI vendor and device of every accelerator, as "1022:17f0". Raises DeviceError if there is none."""
-    found = [":".join(pci_numbers(path)[:2]) for path in sorted(root.glob("sys/class/accel/accel*/device"))]
-    if not found:
+    accelerators = [":".join(pci_numbers(path)[:2]) for path in sorted(root.glob("sys/class/accel/accel*/device"))]
+    if not accelerators:
         raise DeviceError("lists no accelerator")
-    return " ".join(found)
+    return " ".join(accelerators)

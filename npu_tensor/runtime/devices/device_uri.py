@@ -36,13 +36,13 @@ def split_uris(text: str) -> list[str]:
     """
     if not isinstance(text, str):
         raise DeviceError(f"a device is named by text such as 'npu:0', not by {text!r}", code="INVALID_ARGUMENT")
-    found: list[str] = []
+    uris: list[str] = []
     for part in text.split(","):
-        if found and _scheme(found[-1]) == "npu" and _scheme(part) is None:
-            found[-1] += f",{part.rstrip()}"
+        if uris and _scheme(uris[-1]) == "npu" and _scheme(part) is None:
+            uris[-1] += f",{part.rstrip()}"
         else:
-            found.append(part.strip())
-    return found
+            uris.append(part.strip())
+    return uris
 
 
 def parse_uri(text: str) -> DeviceUri:
@@ -76,7 +76,7 @@ def _scheme(uri: str) -> str | None:
 
 def _options(text: str, scheme: str, query: str) -> dict[str, str]:
     known = KINDS[scheme].options
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for part in query.split("&"):
         name, _, value = map(str.strip, part.partition("="))
         if name and name not in known:
@@ -84,11 +84,11 @@ def _options(text: str, scheme: str, query: str) -> dict[str, str]:
             raise DeviceError(f"{text}: unknown option {name}; {some}", code="INVALID_ARGUMENT")
         if not (name and value):
             raise DeviceError(f"{text}: the option {part!r} is not of the form NAME=VALUE", code="INVALID_ARGUMENT")
-        if name in found:
+        if name in options:
             raise DeviceError(f"{text}: the option {name} is given twice", code="INVALID_ARGUMENT")
         try:
             OPTIONS[name].read(value)
         except ValueError:
             raise bad_option(text, name, OPTIONS[name].allowed, value) from None
-        found[name] = value
-    return found
+        options[name] = value
+    return options

@@ -17,7 +17,7 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import as_text, config
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.system import pci_numbers
+from npu_tensor.runtime.devices.system import file_text, pci_numbers
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.devices.kind import DeviceUri
@@ -30,11 +30,14 @@ _ID_PREFIX: Final = re.compile("(?:aie|npu|gpu)-", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PhysicalDevice:
-    """An NPU. index: pyxrt's number for it. ordinal: ours, among the visible ones.
+    """An NPU.
 
+    index: pyxrt's number for it.
+    ordinal: ours, among the visible ones.
     id: "AIE-" and 16 hexadecimal digits, the same after every boot while the NPU stays in its slot of this machine.
-    bdf: its PCI address, "0000:c6:00.1". name: as XRT says it, "NPU Strix". pci: vendor, device and revision,
-    "1022:17f0:20", or "" if /sys does not tell.
+    bdf: its PCI address, "0000:c6:00.1".
+    name: as XRT says it, "NPU Strix".
+    pci: vendor, device and revision, "1022:17f0:20", or "" if /sys does not tell.
     """
 
     index: int
@@ -56,8 +59,8 @@ class LeftOut:
     reason: str
 
     def __str__(self) -> str:
-        said = ", ".join(filter(None, (self.name, self.bdf)))
-        return f"XRT's device {self.index}{f' ({said})' if said else ''}: {self.reason}"
+        names = ", ".join(filter(None, (self.name, self.bdf)))
+        return f"XRT's device {self.index}{f' ({names})' if names else ''}: {self.reason}"
 
 
 class Discovery(NamedTuple):
@@ -81,16 +84,16 @@ def discover(root: Path = _ROOT) -> Discovery:
         count = module.enumerate_devices()
     except Exception as error:  # A binary module may raise anything.
         raise DeviceError(f"XRT cannot list its devices: {error}") from None
-    found: list[PhysicalDevice] = []
+    npus: list[PhysicalDevice] = []
     left_out: list[LeftOut] = []
     for index in range(count):
-        device = _examine(index, len(found), root)
+        device = _examine(index, len(npus), root)
         if isinstance(device, LeftOut):
             left_out.append(device)
         else:
-            found.append(device)
-    visible, hidden = _masked(found)
-    return Discovery(visible, [*left_out, *hidden], len(found))
+            npus.append(device)
+    visible, hidden = _masked(npus)
+    return Discovery(visible, [*left_out, *hidden], len(npus))
 
 
 def _examine(index: int, ordinal: int, root: Path) -> PhysicalDevice | LeftOut:
@@ -106,9 +109,9 @@ def _examine(index: int, ordinal: int, root: Path) -> PhysicalDevice | LeftOut:
         return LeftOut(index, bdf, name, str(error) or type(error).__name__)
     pci = _pci(bdf, root)
     # The driver names a processor's NPU by its revision; one newer than our list is known by its PCI numbers.
-    for said in (name, pci.rpartition(":")[0]):
+    for spelling in (name, pci.rpartition(":")[0]):
         try:
-            arch = arch_of(said)
+            arch = arch_of(spelling)
         except DeviceError:
             continue
         return PhysicalDevice(index, ordinal, _stable_id(bdf, pci, root), bdf, name, arch, pci)
@@ -128,15 +131,11 @@ def _stable_id(bdf: str, pci: str, root: Path) -> str:
 
 def _machine_id(root: Path) -> str:
     """So that NPUs in the same slot of two machines differ; "" where there is none. See machine-id(5)."""
-    for file in ("etc/machine-id", "var/lib/dbus/machine-id"):
-        try:
-            return (root / file).read_text("utf-8").strip()
-        except (OSError, ValueError):
-            continue
-    return ""
+    files = root / "etc/machine-id", root / "var/lib/dbus/machine-id"
+    return next(filter(None, map(file_text, files)), "")
 
 
-def _masked(found: list[PhysicalDevice]) -> tuple[list[PhysicalDevice], list[LeftOut]]:
+def _masked(npus: list[PhysicalDevice]) -> tuple[list[PhysicalDevice], list[LeftOut]]:
     """What NPU_VISIBLE_DEVICES leaves, in its order and with new ordinals, and what it hides.
 
     An entry that names no NPU, or one for the second time, ends the list, as in ROCr (RvdFilter): entries behind it
@@ -144,17 +143,17 @@ def _masked(found: list[PhysicalDevice]) -> tuple[list[PhysicalDevice], list[Lef
     """
     entries = config.visible_devices
     if entries is None:
-        return found, []
+        return npus, []
     chosen: list[PhysicalDevice] = []
     end = ""
     for entry in entries:
-        device = next((device for device in found if _means(entry, device)), None)
+        device = next((device for device in npus if _means(entry, device)), None)
         if device is None or device in chosen:
             end = f", which ends at {entry}: it names {'no NPU' if device is None else 'the same NPU again'}"
             break
         chosen.append(device)
     reason = f"hidden by {config.origin('visible_devices')}={as_text(entries)}{end}"
-    hidden = [LeftOut(device.index, device.bdf, device.name, reason) for device in found if device not in chosen]
+    hidden = [LeftOut(device.index, device.bdf, device.name, reason) for device in npus if device not in chosen]
     return [replace(device, ordinal=ordinal) for ordinal, device in enumerate(chosen)], hidden
 
 
@@ -188,10 +187,10 @@ def select(uri: DeviceUri, root: Path = _ROOT) -> list[PhysicalDevice]:
     Raises DeviceError: OUT_OF_RANGE for an ordinal, NOT_FOUND for another selector or if there is no NPU at all,
     INCOMPATIBLE if not all those named can make one logical device.
     """
-    found = _some(uri, root)
+    discovery = _some(uri, root)
     if not uri.selectors:
-        return [device for device in found.devices if compatible(device, found.devices[0])]
-    chosen = list(dict.fromkeys(_named(selector, uri, found) for selector in uri.selectors))
+        return [device for device in discovery.devices if compatible(device, discovery.devices[0])]
+    chosen = list(dict.fromkeys(_named(selector, uri, discovery) for selector in uri.selectors))
     for device in chosen[1:]:
         if not compatible(device, chosen[0]):
             raise DeviceError(
@@ -205,36 +204,36 @@ def select(uri: DeviceUri, root: Path = _ROOT) -> list[PhysicalDevice]:
 def _some(uri: DeviceUri, root: Path) -> Discovery:
     """What there is, at least one NPU."""
     try:
-        found = discover(root)
-        reasons = "; ".join(map(str, found.left_out)) or "XRT lists no device"
+        discovery = discover(root)
+        reasons = "; ".join(map(str, discovery.left_out)) or "XRT lists no device"
         code = "NOT_FOUND"
     except DeviceError as error:
         reasons, code = str(error), error.code
     else:
-        if found.devices:
-            return found
+        if discovery.devices:
+            return discovery
     raise DeviceError(
         f"{uri.text}: there is no NPU to use; `npu-tensor doctor` says what is missing and how to fix it. {reasons}",
         code=code,
     )
 
 
-def _named(selector: str, uri: DeviceUri, found: Discovery) -> PhysicalDevice:
+def _named(selector: str, uri: DeviceUri, discovery: Discovery) -> PhysicalDevice:
     is_ordinal = selector.isdecimal()
-    for device in found.devices:
+    for device in discovery.devices:
         if _means(selector, device):
-            if is_ordinal and found.present > 1:
+            if is_ordinal and discovery.present > 1:
                 _warn_about_ordinals()
             return device
     if is_ordinal:
-        available = len(found.devices)
+        available = len(discovery.devices)
         complaint = f"device ordinal {selector} out of range; {available} NPU devices available"
     elif ":" in selector:
         complaint = f"no NPU at PCI address `{selector}` found"
     else:
         complaint = f"no NPU agent with UUID `{selector}` found"
-    there_are = ", ".join(f"npu://{device.id}" for device in found.devices)
-    left_out = "".join(f"; {device}" for device in found.left_out)
+    there_are = ", ".join(f"npu://{device.id}" for device in discovery.devices)
+    left_out = "".join(f"; {device}" for device in discovery.left_out)
     raise DeviceError(
         f"{uri.text}: {complaint}; there are {there_are}{left_out}",
         code="OUT_OF_RANGE" if is_ordinal else "NOT_FOUND",

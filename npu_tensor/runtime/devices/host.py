@@ -37,16 +37,16 @@ def host_devices() -> tuple[HostDevice, ...]:
 
 @cache
 def _host_devices() -> tuple[HostDevice, ...]:
-    found: list[HostDevice] = []
+    devices: list[HostDevice] = []
     if config.cpu_compile:
         try:
             import_whole("npu_tensor.runtime.cpu.cpu_device")  # which imports llvmlite
             from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
-            found.append(CpuDevice(allocator()))
+            devices.append(CpuDevice(allocator()))
         except ImportError as error:
             warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
-    return (*found, ReferenceDevice(allocator()))
+    return (*devices, ReferenceDevice(allocator()))
 
 
 def forget_host_devices() -> None:

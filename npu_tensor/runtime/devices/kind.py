@@ -36,9 +36,11 @@ ARRAY_OPTIONS = ("cols", "rows", "float32")
 class DeviceUri(NamedTuple):
     """What a URI asks for; its options have been read and are allowed.
 
-    scheme: the first one of its kind. selectors: of the physical NPUs, ordinals, identifiers and PCI addresses as
-    given, or nothing for all of them; of simulated ones the name of the array, once per simulated NPU, so that
-    `sim:npu2x2` has ("npu2", "npu2"). options: name -> text; `device_option` has the value. text: the URI as given.
+    scheme: the first one of its kind.
+    selectors: of the physical NPUs, ordinals, identifiers and PCI addresses as written, or nothing for all of them; of
+        simulated ones the name of the array, once per simulated NPU: `sim:npu2x2` has ("npu2", "npu2").
+    options: name -> text; `device_option` has the value.
+    text: the URI as written.
     """
 
     scheme: str
@@ -50,8 +52,10 @@ class DeviceUri(NamedTuple):
 class ListedDevice(NamedTuple):
     """A device and the URI that `nt.set_default_device` takes for it.
 
-    id, pci_address: of an NPU, else "". ordinal: N of npu:N, else None. arch: generation of the array, or the
-    processor's architecture. columns: of the array, 0 for the CPU.
+    id, pci_address: of an NPU, else "".
+    ordinal: N of npu:N, else None.
+    arch: generation of the array, or the processor's architecture.
+    columns: of the array, 0 for the CPU.
     """
 
     uri: str
@@ -74,10 +78,13 @@ class Listing(NamedTuple):
 class DeviceKind(NamedTuple):
     """A kind of devices. Heavy modules are imported by the functions, not by the file of the record.
 
-    schemes: what its URIs begin with; the first one is its name. options: names of OPTIONS.
-    selectors: (URI, path of the URI) -> `DeviceUri.selectors`, or DeviceError. list: what this machine has.
-    information: versions and names for a report on the device of a URI. open: (URI, memory of the processor, the step
-    that computes a task on the CPU) -> device, or DeviceError. close: gives back what drivers have for this process.
+    schemes: what its URIs begin with; the first one is its name.
+    options: names of OPTIONS.
+    selectors: (URI, path of the URI) -> `DeviceUri.selectors`, or DeviceError.
+    list: what this machine has.
+    information: versions and names for a report on the device of a URI.
+    open: (URI, memory of the processor, the step that computes a task on the CPU) -> device, or DeviceError.
+    close: gives back what drivers have for this process.
     """
 
     schemes: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Where the shared libraries of XRT and of HSA are looked for. XRT runs the kernels; HSA is found and reported only.
 
-    found = XRT.find()                  # Found, or DeviceError with a line for every place
-    found.path, found.named_by          # /opt/xilinx/xrt/lib/libxrt_coreutil.so.2, "XILINX_XRT"
+    library = XRT.find()                # LoadedLibrary, or DeviceError with a line for every place
+    library.path, library.named_by      # /opt/xilinx/xrt/lib/libxrt_coreutil.so.2, "XILINX_XRT"
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Final, NamedTuple
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 
-__all__ = ["HSA", "XRT", "Found", "RuntimeLibrary", "Tried", "not_found"]
+__all__ = ["HSA", "XRT", "Attempt", "LoadedLibrary", "RuntimeLibrary", "not_found"]
 
 
-class Tried(NamedTuple):
+class Attempt(NamedTuple):
     """A place that was looked at in vain, and why."""
 
     place: str
     reason: str
 
 
-def not_found(what: str, tried: Iterable[Tried]) -> DeviceError:
+def not_found(what: str, attempts: Iterable[Attempt]) -> DeviceError:
     """The error that says where `what` was looked for, with one line for each place."""
-    return DeviceError("\n  ".join([f"{what} was not found. Tried", *map(": ".join, tried)]), "NOT_FOUND")
+    return DeviceError("\n  ".join([f"{what} was not found. Tried", *map(": ".join, attempts)]), "NOT_FOUND")
 
 
 class _DlInfo(ctypes.Structure):
@@ -43,7 +43,7 @@ class _DlInfo(ctypes.Structure):
     )
 
 
-class Found(NamedTuple):
+class LoadedLibrary(NamedTuple):
     """A library that is loaded and usable. named_by: the variable, "PATH" or whatever else led to it."""
 
     named_by: str
@@ -64,9 +64,12 @@ class Found(NamedTuple):
 class RuntimeLibrary(NamedTuple):
     """A library and how it is looked for.
 
-    names: of its file, the preferred one first; symbols: without which it is another library, or too old;
-    setting: that of `config` which names places; search_paths: places of the program that come before those.
     A place is the library itself, its directory, or one that has it in lib or lib64.
+
+    names: of its file, the preferred one first.
+    symbols: without which it is another library, or too old.
+    setting: the setting of `config` that names places.
+    search_paths: places of the program that come before those of the setting.
     """
 
     purpose: str
@@ -80,39 +83,39 @@ class RuntimeLibrary(NamedTuple):
         yield from (("search path", path) for path in self.search_paths)
         yield from ((config.origin(self.setting), path) for path in getattr(config, self.setting))
 
-    def find(self) -> Found:
+    def find(self) -> LoadedLibrary:
         """Load the first usable one of: `places`, the directories on PATH, what the system's loader finds.
 
         Raises DeviceError (NOT_FOUND) with a line for every place that was tried.
         """
         entries = dict.fromkeys(filter(None, os.environ.get("PATH", "").split(os.pathsep)))
         on_path = (("PATH", Path(entry)) for entry in entries)
-        tried: list[Tried] = []
+        attempts: list[Attempt] = []
         for named_by, place in (*self.places(), *on_path):
             files = self._files(place)
             if not files:
                 reason = "has none of these files" if os.path.exists(place) else "does not exist"
-                tried.append(Tried(f"{named_by}: {place}", reason))
+                attempts.append(Attempt(f"{named_by}: {place}", reason))
             for file in files:
-                found = self._load(named_by, str(file))
-                if isinstance(found, Found):
-                    return found
-                tried.append(found)
-        if default := self.by_name(tried):
+                library = self._load(named_by, str(file))
+                if isinstance(library, LoadedLibrary):
+                    return library
+                attempts.append(library)
+        if default := self.by_name(attempts):
             return default
-        raise not_found(f"{self.purpose} ({' or '.join(self.names)})", tried)
+        raise not_found(f"{self.purpose} ({' or '.join(self.names)})", attempts)
 
-    def by_name(self, tried: list[Tried] | None = None) -> Found | None:
+    def by_name(self, attempts: list[Attempt] | None = None) -> LoadedLibrary | None:
         """What the system's loader finds by LD_LIBRARY_PATH and its own directories; one that is loaded comes first.
 
-        tried: gets why there is none.
+        attempts: gets why there is none.
         """
         for name in self.names:
-            found = self._load("the system's loader", name)
-            if isinstance(found, Found):
-                return found
-            if tried is not None:
-                tried.append(found)
+            library = self._load("the system's loader", name)
+            if isinstance(library, LoadedLibrary):
+                return library
+            if attempts is not None:
+                attempts.append(library)
         return None
 
     def _files(self, place: Path) -> list[Path]:
@@ -122,20 +125,20 @@ class RuntimeLibrary(NamedTuple):
         files = (place.absolute() / folder / name for folder in _FOLDERS for name in self.names)
         return [file for file in files if os.path.isfile(file)]
 
-    def _load(self, named_by: str, name: str) -> Found | Tried:
+    def _load(self, named_by: str, name: str) -> LoadedLibrary | Attempt:
         """A library by its path or by the name that the loader looks for."""
         place = f"{named_by}: {name}"
         try:
             handle = ctypes.CDLL(name, os.RTLD_LAZY)
         except OSError as error:
             # The loader's message begins with the name that it was given.
-            return Tried(place, str(error).removeprefix(f"{name}: "))
+            return Attempt(place, str(error).removeprefix(f"{name}: "))
         missing = [symbol for symbol in self.symbols if not hasattr(handle, symbol)]
         if missing:
             # Else the loader would give this one again for another that has the same name inside.
             _ctypes.dlclose(handle._handle)
-            return Tried(place, f"has no {', '.join(missing)}: another library, or another version")
-        return Found(named_by, _path_of(handle, self.symbols[0]) or Path(name), handle)
+            return Attempt(place, f"has no {', '.join(missing)}: another library, or another version")
+        return LoadedLibrary(named_by, _path_of(handle, self.symbols[0]) or Path(name), handle)
 
 
 _FOLDERS: Final = ("", "lib", "lib64")

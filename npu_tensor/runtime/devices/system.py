@@ -15,7 +15,7 @@ from typing import Final
 
 from npu_tensor.errors import DeviceError
 
-__all__ = ["driver_version", "pci_numbers", "processor_fields", "processor_name", "tool_output"]
+__all__ = ["driver_version", "file_text", "pci_numbers", "processor_fields", "processor_name", "tool_output"]
 
 SECONDS: Final = 10
 """Time for a tool to answer."""
@@ -23,18 +23,19 @@ SECONDS: Final = 10
 
 def driver_version(root: Path = Path("/")) -> str:
     """What the driver amdxdna says, below `root`/sys; "" if it is not loaded or has no version of its own."""
-    return _text(root / "sys/module/amdxdna/version")
+    return file_text(root / "sys/module/amdxdna/version")
 
 
 def pci_numbers(directory: Path) -> tuple[str, str, str]:
     """Vendor, device and revision of a device by its directory in /sys, without "0x"; "" for what is not there."""
     vendor, device, revision = (
-        _text(directory / name).removeprefix("0x") for name in ("vendor", "device", "revision")
+        file_text(directory / name).removeprefix("0x") for name in ("vendor", "device", "revision")
     )
     return vendor, device, revision
 
 
-def _text(file: Path) -> str:
+def file_text(file: Path) -> str:
+    """The text of a small file without space around it; "" if it cannot be read."""
     try:
         return file.read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -59,14 +60,14 @@ def processor_name() -> str:
 def tool_output(*command: str) -> str:
     """What a tool prints. Raises DeviceError with the reason if it is not there, fails or takes longer than 10 s."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS
         )
     except OSError as error:
         raise DeviceError(f"{error.strerror}: {command[0]!r}") from None
     except subprocess.TimeoutExpired:
         raise DeviceError(f"no answer within {SECONDS} s") from None
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise DeviceError(": ".join([f"exit code {done.returncode}", *said[-1:]]))
-    return done.stdout
+    if process.returncode:
+        lines = (process.stderr.strip() or process.stdout.strip()).splitlines()
+        raise DeviceError(": ".join([f"exit code {process.returncode}", *lines[-1:]]))
+    return process.stdout

@@ -30,10 +30,11 @@ Array = np.ndarray[Any, Any]
 class Tolerance(NamedTuple):
     """How far a result may be off.
 
-    element: what one element may differ by, as a part of its own magnitude plus the root mean square of all. share:
-    how many elements may differ by more. nmse: normalised mean squared error of the others. kinds: whether NaN and the
-    infinities are told apart; what is not finite must be so on both sides in any case. reason: why a result that is
-    within all that is no mistake.
+    element: what one element may differ by, as a part of its own magnitude plus the root mean square of all.
+    share: how many elements may differ by more.
+    nmse: normalised mean squared error of the others.
+    kinds: whether NaN and the infinities are told apart; what is not finite must be so on both sides in any case.
+    reason: why a result within these limits is no mistake.
     """
 
     element: float
@@ -98,8 +99,8 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False) -> Tolerance
     if not dtype.is_floating_point:
         return EXACT._replace(share=share, reason="a rounding may decide between two integers") if share else EXACT
     table = ACCURATE if chosen else SANE
-    found = table.get(dtype, table[float32])
-    return found._replace(share=max(found.share, share))
+    allowed = table.get(dtype, table[float32])
+    return allowed._replace(share=max(allowed.share, share))
 
 
 def _moves(task: Task) -> bool:
@@ -142,8 +143,8 @@ def disagreement(got: Array, expected: Array, allowed: Tolerance) -> str | None:
     Zeros may differ in their sign. Raises ArgumentError for arrays that cannot be compared.
     """
     if got.shape != expected.shape or got.dtype != expected.dtype:
-        given, wanted = (f"{array.dtype}{list(array.shape)}" for array in (got, expected))
-        raise ArgumentError(f"{given} cannot be compared with {wanted}")
+        first, second = (f"{array.dtype}{list(array.shape)}" for array in (got, expected))
+        raise ArgumentError(f"{first} cannot be compared with {second}")
     if not got.size:
         return None
     if expected.dtype.kind in "biu":
@@ -159,8 +160,8 @@ def disagreement(got: Array, expected: Array, allowed: Tolerance) -> str | None:
     right = np.where(finite, near, same)
     if reason := _counted(~right, allowed, got, expected):
         return reason
-    kept = right & finite
-    error = _nmse(a[kept], b[kept])
+    comparable = right & finite
+    error = _nmse(a[comparable], b[comparable])
     if error > allowed.nmse:
         return f"{_differing(~same, got, expected)}; at most {allowed.nmse:.2g} is allowed ({allowed.reason})"
     return None

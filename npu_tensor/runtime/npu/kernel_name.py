@@ -31,8 +31,9 @@ from npu_tensor.dtypes import DType
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Attribute, Call, Layout, Op
 from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.npu.packing import is_row_major
 from npu_tensor.runtime.npu.tensor_desc import DIMENSIONS, TensorDesc
-from npu_tensor.spec import Spec, contiguous_strides
+from npu_tensor.spec import Spec
 from npu_tensor.task import Task
 
 __all__ = ["described", "kernel_name", "op_params", "tensor_descs", "words"]
@@ -83,21 +84,21 @@ def op_params(task: Task) -> bytes:
     extents or the dtype of the result. Of a fused task the program, which holds all of them.
     """
     calls = _named(task)
-    stated: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if len(calls) == 1 and len(task.inputs) == len(calls[0].operands):
-        stated |= _attributes(calls[0], task)
+        facts |= _attributes(calls[0], task)
     else:
-        stated["ops"] = [call.op.name for call in task.calls]
+        facts["ops"] = [call.op.name for call in task.calls]
         programs = [task.program, *(prologue and prologue.program for prologue in task.prologues)]
-        stated["programs"] = [program and _written(program) for program in programs]
+        facts["programs"] = [program and _written(program) for program in programs]
         # What a fused op reads twice is one operand of the task; attributes are in the program, but for data ops.
-        stated |= {} if task.program else _attributes(calls[0], task)
+        facts |= {} if task.program else _attributes(calls[0], task)
     if task.rows > 1 and any(all(output.layout.strides[-task.rows :]) for output in task.outputs):
-        stated["rows"] = task.rows  # the extents of a result with one element per row say how many dimensions these are
+        facts["rows"] = task.rows  # the extents of a result with one element per row say how many dimensions these are
     tensors = _tensors(task)
     if any(tensor is not None and not tensor.exact for tensor in tensors):
-        stated["layouts"] = [None if tensor is None else tensor.layout[:2] for tensor in tensors]
-    return json.dumps(stated, default=str, separators=(",", ":"), sort_keys=True).encode() if stated else b""
+        facts["layouts"] = [None if tensor is None else tensor.layout[:2] for tensor in tensors]
+    return json.dumps(facts, default=str, separators=(",", ":"), sort_keys=True).encode() if facts else b""
 
 
 # --- words and attributes
@@ -105,9 +106,9 @@ def op_params(task: Task) -> bytes:
 
 def _words() -> dict[str, str]:
     """Op -> GGML's word for it. One that GGML does not have keeps its own name, with _ where GGML means another op."""
-    found = {name: op.ggml.lower().removeprefix("unary_").removeprefix("glu_") for name, op in OPS.items() if op.ggml}
-    taken = set(found.values())
-    return {name: found.get(name, f"{name}_" if name in taken else name) for name in OPS}
+    ggml = {name: op.ggml.lower().removeprefix("unary_").removeprefix("glu_") for name, op in OPS.items() if op.ggml}
+    in_use = set(ggml.values())
+    return {name: ggml.get(name, f"{name}_" if name in in_use else name) for name in OPS}
 
 
 _WORDS: Final = _words()
@@ -226,7 +227,8 @@ def _without(tensor: _Tensor | None, axis: int) -> _Tensor | None:
 def _in_four_dimensions(tensors: list[_Tensor | None], task: Task) -> list[_Tensor | None]:
     """The tensors of a task, with their own extents and with dimensions joined; see the module's text."""
     layouts = [_own(tensor.layout) for tensor in tensors if tensor is not None]
-    if task.kind == "map" and all(layout.shape == task.shape and _is_contiguous(layout) for layout in layouts):
+    shape = task.shape
+    if task.kind == "map" and all(layout.shape == shape and is_row_major(shape, layout.strides) for layout in layouts):
         layouts = [Layout((math.prod(task.shape),), (1,)) for _ in layouts]
     product = task.kind == "matmul" or _is_matrix_vector(task)
     # Rows, and the dimensions of matrices, stay.
@@ -241,11 +243,6 @@ def _in_four_dimensions(tensors: list[_Tensor | None], task: Task) -> list[_Tens
         outer[axis - 1 : axis + 1] = [outer[axis - 1] * outer[axis]]
     remaining = iter(layouts)
     return [None if tensor is None else tensor._replace(layout=next(remaining)) for tensor in tensors]
-
-
-def _is_contiguous(layout: Layout) -> bool:
-    pairs = zip(layout.shape, layout.strides, contiguous_strides(layout.shape), strict=True)
-    return all(extent == 1 or stride == dense for extent, stride, dense in pairs)
 
 
 def _joins(layout: Layout, axis: int, extents: list[int], product: bool) -> bool:

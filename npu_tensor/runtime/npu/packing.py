@@ -11,8 +11,9 @@ from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.reference import located
+from npu_tensor.spec import contiguous_strides
 
-__all__ = ["check_indexes", "flat", "form_of", "host_bytes", "pack", "unpack", "word"]
+__all__ = ["check_indexes", "flat", "form_of", "host_bytes", "is_row_major", "pack", "unpack", "word"]
 
 Array = np.ndarray[Any, Any]
 
@@ -37,12 +38,8 @@ def form_of(operand: HostOperand, dtype: DType) -> HostOperand | None:
 
 def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the elements follow each other in memory. Strides along extents of 1 do not matter."""
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
+    dense = contiguous_strides(shape)
+    return all(extent == 1 or stride == step for extent, stride, step in zip(shape, strides, dense, strict=True))
 
 
 def flat(buffer: Any, dtype: DType) -> Array:

@@ -61,11 +61,11 @@ class TensorDesc(NamedTuple):
         if min(shape, default=1) < 1:
             raise ArgumentError(f"GGML tensors have extents of 1 or more, not {list(shape)}")
         ne = [*reversed(shape), *(1,) * (DIMENSIONS - len(shape))]
-        asked = [*reversed(strides), *(1,) * (DIMENSIONS - len(shape))] if strides is not None else None
+        explicit = [*reversed(strides), *(1,) * (DIMENSIONS - len(shape))] if strides is not None else None
         steps: list[int] = []
         for axis, extent in enumerate(ne):
             dense = steps[-1] * ne[axis - 1] if steps else 1
-            step = asked[axis] if asked is not None and extent > 1 else dense
+            step = explicit[axis] if explicit is not None and extent > 1 else dense
             if step < 1:
                 raise ArgumentError(f"GGML tensors have strides of one element or more, not {step}")
             steps.append(step)
@@ -175,7 +175,7 @@ def _parsed(text: str) -> TensorDesc:
         if not (len(part.text) > 1 and part.text[0] == "(" and part.text[-1] == ")"):
             fail(f"Invalid {kind.lower()} format in {shown}: {kind.lower()} must be enclosed in parentheses", part)
         numbers = _Part(part.text[1:-1], part.start + 1).split(",")
-        found = []
+        values = []
         for number in numbers:
             place = number.stripped()
             if _NUMBER.fullmatch(number.text) is None:
@@ -183,10 +183,10 @@ def _parsed(text: str) -> TensorDesc:
             value = int(place.text)
             if not 1 <= value <= MAX_BYTES:
                 fail(f"Invalid {kind.lower()} values in {shown}: {value} is not in 1 to {MAX_BYTES}", place)
-            found.append(value)
-        if len(found) != DIMENSIONS:
-            fail(f"{kind} must have exactly {DIMENSIONS} dimensions, got {len(found)} in {shown}", part)
-        return found
+            values.append(value)
+        if len(values) != DIMENSIONS:
+            fail(f"{kind} must have exactly {DIMENSIONS} dimensions, got {len(values)} in {shown}", part)
+        return values
 
     shape = four("Shape", parts[0])
     name = parts[1].text
@@ -197,7 +197,7 @@ def _parsed(text: str) -> TensorDesc:
         fail(f"Invalid tensor descriptor: {shown} (no dtype {name!r}; there are {', '.join(_DTYPES)})", parts[1])
     strides = four("Stride", parts[2]) if len(parts) == 3 else None
     try:
-        found = TensorDesc.of(shape[::-1], dtype, strides and strides[::-1])
+        desc = TensorDesc.of(shape[::-1], dtype, strides and strides[::-1])
     except ArgumentError as error:
         fail(f"Invalid tensor descriptor: {shown} ({error})", parts[0])
     if strides is not None and strides[0] == dtype.itemsize != 1:
@@ -206,4 +206,4 @@ def _parsed(text: str) -> TensorDesc:
             "these may be bytes",
             UserWarning,
         )
-    return found
+    return desc

@@ -84,7 +84,7 @@ class Stream:
                 source.finish()
 
 
-class _Place(NamedTuple):
+class _TypedRing(NamedTuple):
     """Buffers that a channel uses, and what lies in each."""
 
     ring: Ring
@@ -103,7 +103,7 @@ class Machine:
         self._progress = Gate(self._scheduler)
         self._index = Index(design)
         self._core_rings: dict[tuple[str, Tile], Ring] = {}
-        self._places: dict[tuple[str, Tile], list[_Place]] = {}
+        self._places: dict[tuple[str, Tile], list[_TypedRing]] = {}
         self._host_ends: dict[str, HostEnd] = {}
         for link in design.links:
             self._add_link(link)
@@ -165,7 +165,7 @@ class Machine:
         for part, offset in zip(parts, link.offsets or (0,), strict=True):
             start = offset * part.type.itemsize
             ring = self._ring(part, link.tile, [slot[start : start + part.type.nbytes] for slot in slots])
-            places.append(_Place(ring, part.type))
+            places.append(_TypedRing(ring, part.type))
         for fifos in (inputs, outputs):
             for number, fifo in enumerate(fifos):
                 self._places[fifo.name, link.tile] = places if len(fifos) == 1 else [places[number]]
@@ -186,7 +186,7 @@ class Machine:
 
     def _accessed(self, fifo: ObjectFifo, tile: Tile, dims: Dims) -> tuple[list[Ring], list[StridedAccess]]:
         """Where a channel of a core or memtile finds or puts objects, and the way through each."""
-        places = self._places.get((fifo.name, tile)) or [_Place(self._core_ring(fifo, tile, tile), fifo.type)]
+        places = self._places.get((fifo.name, tile)) or [_TypedRing(self._core_ring(fifo, tile, tile), fifo.type)]
         accesses = [object_access(dims, type.elements, type.itemsize) for _, type in places]
         return [ring for ring, _ in places], accesses
 

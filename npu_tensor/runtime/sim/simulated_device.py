@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
-from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.memory import Allocator
@@ -26,10 +25,9 @@ from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim import host_backend as host
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
-from npu_tensor.runtime.sim.timeline import Timeline
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
-from npu_tensor.task import Step, Task
+from npu_tensor.task import Step
 
 __all__ = ["SimulatedDevice", "library"]
 
@@ -125,21 +123,9 @@ class SimulatedDevice(NpuDevice):
                 values[output.item] = memory
             notices.emit()
             if events.listeners:
-                events.emit_part(_event(task, self.uri, counters, *kernel.counted(counters), timeline))
+                cycles = max(counters.cycles.values(), default=0)
+                stream_bytes = max(counters.stream_bytes.values(), default=0)
+                counts = cycles, stream_bytes, counters.ddr_bytes, *kernel.counted(counters), timeline
+                events.emit_part(events.KernelSimulated(task.name, self.uri, *counts))
 
         return run
-
-
-def _event(
-    task: Task, uri: str, counters: Counters, seconds: float, limit: str, timeline: Timeline | None
-) -> events.KernelSimulated:
-    return events.KernelSimulated(
-        task.name,
-        uri,
-        max(counters.cycles.values(), default=0),
-        max(counters.stream_bytes.values(), default=0),
-        counters.ddr_bytes,
-        seconds,
-        limit,
-        timeline,
-    )

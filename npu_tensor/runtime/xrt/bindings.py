@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from npu_tensor._util.forks import new_lock
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.shared_libraries import XRT, Found, RuntimeLibrary, Tried, not_found
+from npu_tensor.runtime.devices.shared_libraries import XRT, Attempt, LoadedLibrary, RuntimeLibrary, not_found
 
 __all__ = ["forget_device", "installed_builds", "open_device", "python_of", "pyxrt", "xrt_version"]
 
@@ -57,13 +57,13 @@ def pyxrt(library: RuntimeLibrary = XRT) -> Any:
     if _failed is not None and _failed[0] == decides:
         raise DeviceError(_failed[1], "NOT_FOUND")
     with _lock:
-        tried: list[Tried] = []
+        attempts: list[Attempt] = []
         for named_by, directory in _directories(places):
             try:
                 return _load(directory, library)
             except Exception as error:  # A binary module may raise anything.
-                tried += _reasons(named_by, directory, error)
-        failure = not_found("XRT's Python module pyxrt", tried)
+                attempts += _reasons(named_by, directory, error)
+        failure = not_found("XRT's Python module pyxrt", attempts)
         _failed = (decides, str(failure))
         raise failure
 
@@ -114,18 +114,18 @@ def _import(directory: Path | None) -> ModuleType:
     return module
 
 
-def _reasons(named_by: str, directory: Path | None, error: Exception) -> Iterator[Tried]:
+def _reasons(named_by: str, directory: Path | None, error: Exception) -> Iterator[Attempt]:
     """Why there is no module in a directory, or in any of sys.path."""
     place = named_by if directory is None else f"{named_by}: {directory}"
     if not isinstance(error, ModuleNotFoundError) or error.name != "pyxrt" or "halted" in str(error):
-        yield Tried(place, str(error) or type(error).__name__)
+        yield Attempt(place, str(error) or type(error).__name__)
         return
     builds = installed_builds([directory] if directory else [Path(entry) for entry in sys.path if entry])
     if not builds:
-        yield Tried(place, "not found" if directory is None or os.path.isdir(directory) else "no such directory")
+        yield Attempt(place, "not found" if directory is None or os.path.isdir(directory) else "no such directory")
     for build in builds:
         takes = importlib.machinery.EXTENSION_SUFFIXES[0]
-        yield Tried(f"{named_by}: {build}", f"built for Python {python_of(build)}; this Python takes pyxrt{takes}")
+        yield Attempt(f"{named_by}: {build}", f"built for Python {python_of(build)}; this Python takes pyxrt{takes}")
 
 
 def installed_builds(directories: list[Path]) -> list[Path]:
@@ -193,7 +193,7 @@ def xrt_version() -> str:
     return version_of(library)
 
 
-def version_of(library: Found) -> str:
+def version_of(library: LoadedLibrary) -> str:
     """The version of a library of XRT; "" if unknown."""
     parts = ("xrtVersionMajor", "xrtVersionMinor", "xrtVersionPatch")  # xrt_version.h, since 2023
     if all(hasattr(library.handle, part) for part in parts):

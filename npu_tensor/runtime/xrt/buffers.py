@@ -156,8 +156,11 @@ def _block_size(nbytes: int) -> int:
 class LaunchOperand(NamedTuple):
     """A buffer of a launch.
 
-    item: of the plan; None for scratch. host: how it holds the tensor, whose elements are `dtype`. nbytes: that the
-    design needs. direct: whether it holds the tensor just as the tensor's own buffer does. key: for copies of values.
+    item: of the plan; None for scratch.
+    host: how it holds the tensor, whose elements are `dtype`.
+    nbytes: that the design needs.
+    direct: whether it holds the tensor just as the tensor's own buffer does.
+    key: for copies of values.
     result_bytes: of the tensor's own buffer, if it is a result.
     """
 
@@ -174,8 +177,10 @@ class LaunchOperand(NamedTuple):
 class ResidentBuffer(Buffer):
     """A result of an NPU. Reading `address` waits until it is there and lets the host see it.
 
-    home: the XrtDevice, whose engine says where the host can read it; None if the CPU has computed it. lease: its
-    block, or None. launch: what computes it, until that has ended. operand: how the block holds the tensor.
+    home: the XrtDevice, whose engine says where the host can read it; None if the CPU has computed it.
+    lease: its block, or None.
+    launch: what computes it, until that has ended.
+    operand: how the block holds the tensor.
     """
 
     __slots__ = ("home", "host", "launch", "lease", "operand")

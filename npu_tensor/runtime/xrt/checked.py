@@ -13,7 +13,7 @@ from pathlib import Path
 
 from npu_tensor.config import config
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.devices.system import driver_version
+from npu_tensor.runtime.devices.system import driver_version, file_text
 from npu_tensor.runtime.store.directories import existing, writable
 from npu_tensor.runtime.store.files import read_file
 
@@ -26,11 +26,7 @@ def driver_identity(npu: PhysicalDevice, xrt: str, root: Path = Path("/")) -> st
     xrt: version. The versions of driver and firmware are read below `root`/sys; what is not there is left out.
     """
     files = (root / "sys/module/amdxdna/srcversion", root / f"sys/bus/pci/devices/{npu.bdf}/fw_version")
-    parts = [npu.name, xrt, *filter(None, [driver_version(root)])]
-    for file in files:
-        with suppress(OSError, UnicodeDecodeError):
-            parts.append(file.read_text("ascii").strip())
-    return " ".join(parts)
+    return " ".join([npu.name, xrt, *filter(None, [driver_version(root), *map(file_text, files)])])
 
 
 class CheckedKernels:

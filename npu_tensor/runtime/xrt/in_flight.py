@@ -16,8 +16,11 @@ __all__ = ["keep", "keep_batch", "keep_for_ever", "release"]
 
 
 class _Unended(NamedTuple):
-    """run: whose state tells. runlist: the list of runs in front of it, or None. fence: whether it may not have been
-    started, and is started again as long as its state does not tell. used: what must live until it has ended.
+    """A run that was started and not seen to have ended.
+
+    runlist: the list of runs in front of it, or None.
+    fence: whether it may not have been started, and is started again as long as its state does not tell.
+    used: what must live until it has ended.
     """
 
     run: Any

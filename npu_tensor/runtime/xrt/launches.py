@@ -53,8 +53,11 @@ class RunFailed(Exception):
 class KernelStep:
     """What the launches of one step of a plan share. compute: makes a step that computes a task on the CPU.
 
-    inputs: items of the plan. writes: for each buffer whether the NPU writes it. chained_run, single_run: its run
-    objects in a runlist and by itself. latest: the newest batch that has it. queued: whether it waits to be submitted.
+    inputs: items of the plan.
+    writes: for each buffer whether the NPU writes it.
+    chained_run, single_run: its run objects in a runlist and by itself.
+    latest: the newest batch that has it.
+    queued: whether it waits to be submitted.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices.backends import not_allowed
-from npu_tensor.runtime.devices.shared_libraries import Found
+from npu_tensor.runtime.devices.shared_libraries import LoadedLibrary
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
 from npu_tensor.tools.doctor.finding import Result, System, note, ok, problem
 from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
@@ -41,14 +41,14 @@ _HAS_NOTHING: Final = re.compile(
 
 def _summary(error: DeviceError) -> str:
     """An error that lists what was tried, in one line, without the usual places that have nothing."""
-    what, *tried = str(error).splitlines()
-    telling = [line.strip() for line in tried if not _HAS_NOTHING.match(line)]
-    silent = len(tried) - len(telling)
+    what, *attempts = str(error).splitlines()
+    telling = [line.strip() for line in attempts if not _HAS_NOTHING.match(line)]
+    silent = len(attempts) - len(telling)
     places = [f"{'nor' if telling else 'looked for'} in {silent} usual places"] if silent else []
     return "; ".join([what.removesuffix(". Tried"), *telling, *places])
 
 
-def _described(found: Found, *parts: str) -> str:
+def _described(found: LoadedLibrary, *parts: str) -> str:
     build = found.build_id()
     return ", ".join(filter(None, (*parts, str(found.path), f"by {found.named_by}", build and f"build {build}")))
 
@@ -63,7 +63,7 @@ def xrt(system: System) -> Result:
     return result._replace(found=_described(found, result.found))
 
 
-def _loaded_by_pyxrt(system: System) -> Found | None:
+def _loaded_by_pyxrt(system: System) -> LoadedLibrary | None:
     try:
         system.pyxrt(system.xrt)
     except DeviceError:
