@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from mmap import PAGESIZE, mmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +41,10 @@ from npu_tensor.runtime.store.objects import SUFFIX, read_object, write_object
 from npu_tensor.runtime.store.upkeep import clear_once, wrote
 
 __all__ = ["Address", "Engine", "EngineStatistics", "ObjectCache"]
+
+
+SPARE_MAPPINGS: Final = 8
+"""Linking a module takes 2 for good and some more for a moment."""
 
 
 class ObjectCache:
@@ -207,6 +212,7 @@ class Engine:
     def _link(self, key: bytes, data: bytes, exported: Iterable[str], symbols: Mapping[str, int]) -> _Code:
         # Code may be dropped in any thread at any moment; its memory is freed here, under the lock.
         self._modules = {old: module for old, module in self._modules.items() if module[0]() is not None}
+        _require_mappings()
         library = llvm.JITLibraryBuilder().add_object_img(data)
         for name in exported:
             library.export_symbol(name)
@@ -225,6 +231,15 @@ class Engine:
 def _new_linker(target_machine: Any) -> tuple[str, llvm.LLJIT]:
     """The triple of the machine, and what loads code for it."""
     return target_machine.triple, llvm.create_lljit_compiler(target_machine, suppress_errors=True)
+
+
+def _require_mappings() -> None:
+    """BuildError near the limit of mappings of a process (65,530 on Linux): at the limit, LLVM ends the process."""
+    try:
+        for mapping in [mmap(-1, PAGESIZE) for _ in range(SPARE_MAPPINGS)]:
+            mapping.close()
+    except OSError as error:
+        raise BuildError(f"the process has no room for more machine code: {error}") from error
 
 
 @cache
