@@ -20,7 +20,7 @@ import npu_tensor as nt
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.cli.config import config_command
 from npu_tensor.config import SETTINGS, Config, Policy, config
-from npu_tensor.planner.costs import MEASURES
+from npu_tensor.planner.measures import MEASURES
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.sim.own_thread import OwnThread
 from npu_tensor.runtime.store.background import Builds

@@ -10,7 +10,6 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.reference import ReferenceDevice
 from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
 
 __all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
@@ -37,16 +36,18 @@ def host_devices() -> tuple[HostDevice, ...]:
 
 @cache
 def _host_devices() -> tuple[HostDevice, ...]:
-    found: list[HostDevice] = []
+    from npu_tensor.runtime.reference import ReferenceDevice
+
+    compiled: list[HostDevice] = []
     if config.cpu_compile:
         try:
             import_whole("npu_tensor.runtime.cpu.cpu_device")  # which imports llvmlite
             from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 
-            found.append(CpuDevice(allocator()))
+            compiled.append(CpuDevice(allocator()))
         except ImportError as error:
             warn(f"the CPU compiler cannot be used, NumPy runs everything: {error}")
-    return (*found, ReferenceDevice(allocator()))
+    return (*compiled, ReferenceDevice(allocator()))
 
 
 def forget_host_devices() -> None:
