@@ -1,4 +1,5 @@
 # make demo    install into .venv and run the main job
+# make check   lint, check types, run the tests of ops, functions, graph and planner, in less than a minute
 # make test    install with the test tools, lint, check types, run the tests
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
@@ -13,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help venv demo test bench docs clean
+.PHONY: help venv demo check test bench docs clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +37,12 @@ $(VENV)/.installed-%: pyproject.toml $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(BIN)/npu-tensor demo
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow" tests/ops tests/functions
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow" -k "not derived or shapes" tests/graph tests/ops/test_derived.py tests/planner
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check

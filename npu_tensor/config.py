@@ -398,7 +398,7 @@ class Config:
                 follower()
 
     def follow(self, name: str, follower: Callable[[], object]) -> None:
-        """Call `follower` now and after every assignment, scope or reset of the setting."""
+        """Call `follower` now and after every assignment or reset of the setting, and scope that changes it."""
         self._followers[name].append(follower)
         if SETTINGS[name].given():
             follower()
@@ -439,20 +439,28 @@ class Config:
         Threads that this package starts for the block use the settings of the block.
         """
         values = {name: self._read(name, value) for name, value in settings.items()}
+        changed = [name for name, value in values.items() if self._differs(name, value)]
         token = self._scoped.set({**self._scoped.get(), **values})
         try:
             self._change_scopes(list.append, values)
+            self._tell(*changed)
             yield
         finally:
             self._scoped.reset(token)
             self._change_scopes(list.remove, values)
+            self._tell(*changed)
+
+    def _differs(self, name: str, value: Any) -> bool:
+        try:
+            return bool(self._peek(name) != value)
+        except ArgumentError:  # The variable's value is not allowed, and the scope hides it.
+            return True
 
     def _change_scopes(self, change: Callable[[list[Any], Any], None], values: Mapping[str, Any]) -> None:
         with self._lock:
             for name, value in values.items():
                 change(self._scopes[name], value)
                 self._refill(name)
-        self._tell(*values)
 
     @property
     def cache_dir(self) -> Path:

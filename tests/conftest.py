@@ -1,7 +1,5 @@
 """Every test begins with the settings of the environment, and with kernels that this run has compiled."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

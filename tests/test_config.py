@@ -1,12 +1,8 @@
 """Settings: where they come from, what they may be, and what their users do with them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -15,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner, Result
+from running import python
 
 import npu_tensor as nt
 from npu_tensor._util.interrupts import uninterrupted
@@ -22,7 +19,7 @@ from npu_tensor.cli.config import config_command
 from npu_tensor.config import SETTINGS, Config, Policy, config
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.runtime.build.process import build_threads
-from npu_tensor.runtime.sim.own_thread import OwnThread
+from npu_tensor.runtime.sim.simulated_array import OwnThread
 from npu_tensor.runtime.store.background import Builds
 
 # The variables that the project promises, with those of other programs that mean the same, the one that wins first.
@@ -107,9 +104,9 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         setattr(config, name, value)
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120)
+def printed(code: str, **environment: str) -> str:
+    """What a program prints."""
+    return python("-W", "error", "-c", code, **environment).stdout
 
 
 # --- variables
@@ -129,10 +126,9 @@ with warnings.catch_warnings(record=True) as found:
 assert len(found) == 1 and found[0].filename == "<string>", found
 print(found[0].message)
 """
-    finished = run_python(code, **{variable: "2"}, NPU_TENSOR_TEST_MINE="1", NPU_TENSOR_CACHE_CLEARED="x")
-    assert finished.returncode == 0, finished.stderr
-    assert f"the environment sets {variable}, which is no setting" in finished.stdout
-    assert hint in finished.stdout
+    message = printed(code, **{variable: "2"}, NPU_TENSOR_TEST_MINE="1", NPU_TENSOR_CACHE_CLEARED="x")
+    assert f"the environment sets {variable}, which is no setting" in message
+    assert hint in message
 
 
 def test_every_promised_variable_is_read_with_its_aliases() -> None:
@@ -263,9 +259,7 @@ nt.config.eager, nt.config.max_depth = False, 10
 nt.ones(3) + 1
 print(*wrong)
 """
-    done = run_python(program, **bad)
-    assert done.returncode == 0, done.stderr
-    message, wrong = done.stdout.splitlines()
+    message, wrong = printed(program, **bad).splitlines()
     assert "NPU_TENSOR_" in message
     assert set(wrong.split()) == set(BAD)
 
@@ -282,9 +276,7 @@ with nt.default_device("cpu"):
     print(x.tolist(), nt.get_default_device())
 print(nt.get_default_device())
 """
-    done = run_python(program, NPU_TENSOR_DEVICE="sim:npu9")
-    assert done.returncode == 0, done.stderr
-    message, *rest = done.stdout.splitlines()
+    message, *rest = printed(program, NPU_TENSOR_DEVICE="sim:npu9").splitlines()
     assert message.startswith("NPU_TENSOR_DEVICE='sim:npu9': ")
     assert rest == ["[2.0, 2.0, 2.0] cpu", "sim:npu9"]
 
@@ -296,7 +288,7 @@ import npu_tensor as nt
 os.environ["NPU_TENSOR_DEVICE"] = "sim:npu1"
 print(nt.get_default_device())
 """
-    assert run_python(program).stdout == "sim:npu1\n"
+    assert printed(program) == "sim:npu1\n"
 
 
 # --- reading and changing

@@ -1,18 +1,13 @@
 """Events that are logged, and what the scheduler does when a device refuses an op."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
-import os
-import subprocess
-import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from running import heard, in_thread, python
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -41,10 +36,9 @@ def test_events_are_frozen_and_documented() -> None:
 
 
 def test_a_plan_built_comes_with_the_plan() -> None:
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
+    with heard(events.PlanBuilt) as seen:
         (nt.ones(5) + 1).realize()
-    (built,) = (event for event in seen if isinstance(event, events.PlanBuilt))
+    (built,) = seen
     assert isinstance(built.plan, Plan)
     assert [placed.task.ops[-1] for placed in built.plan.placed] == ["add"]
     assert "plan=" not in repr(built)
@@ -89,10 +83,9 @@ def test_a_setting_does_not_end_what_a_program_has_begun(
 @pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "GGML_HSA_ENABLE_LOG"])
 def test_the_log_goes_to_stderr(variable: str) -> None:
     program = "import npu_tensor as nt; (nt.ones(3) + 1).realize()"
-    command = [sys.executable, "-W", "error", "-c", program]
-    for text, expected in (("1", ["PlanBuilt", "KernelRan", "PlanRan"]), ("0", [])):
-        done = subprocess.run(command, env={**os.environ, variable: text}, capture_output=True, text=True, check=True)
-        assert [line.partition("(")[0] for line in done.stderr.splitlines()] == expected
+    for text, expected in (("1", ["CodeGenerated", "PlanBuilt", "KernelRan", "PlanRan"]), ("0", [])):
+        done = python("-W", "error", "-c", program, **{variable: text})
+        assert [*dict.fromkeys(line.partition("(")[0] for line in done.stderr.splitlines())] == expected
         assert done.stdout == ""
 
 
@@ -121,12 +114,8 @@ def test_fallback_can_be_forbidden() -> None:
     x = nt.from_numpy(nt.ones(5).numpy())
     with nt.default_device("sim:npu2"):
         y = x + 1
-        with (
-            config.scope(fallback="error"),
-            pytest.raises(
-                nt.DeviceError, match=r"^add does not run on sim:npu2: .*float32.* config\.fallback .*=allow"
-            ),
-        ):
+        message = r"^add does not run on sim:npu2: .*float32.* config\.fallback .*=allow"
+        with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=message):
             y.realize()
         assert y.tolist() == [2] * 5
 
@@ -148,16 +137,13 @@ def test_another_device_is_no_fallback() -> None:
 
 
 def test_parts_join_what_is_under_way_in_their_thread() -> None:
-    seen: list[events.Event] = []
     run, fetch = events.Phase("run", "npu", 1.0), events.Phase("sync", "npu", 2.0)
-    with events.listen(seen.append):
+    with heard() as seen:
         with events.collect_parts() as parts:
             with events.collect_parts() as inner:
                 events.emit_part(events.KernelBuilt("add", "cpu", 0.5))
             events.emit_part(run)
-            other = threading.Thread(target=events.emit_part, args=(fetch,))
-            other.start()
-            other.join()
+            in_thread(lambda: events.emit_part(fetch))
         events.emit_part(run)
     assert (parts, [part.kernel for part in inner.of(events.KernelBuilt)]) == ([run], ["add"])
     assert parts.of(events.KernelSimulated) == ()

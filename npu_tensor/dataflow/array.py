@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -62,8 +62,8 @@ class Array:
     arch: Arch
     device: str
     columns: int
-    macs_per_cycle: Mapping[str, int]
-    blocks: Mapping[str, Blocks]
+    macs_per_cycle: Mapping[str, int] = field(hash=False)
+    blocks: Mapping[str, Blocks] = field(hash=False)
     block_cycles: int
     vector_bytes: int
     load_bytes: int

@@ -118,7 +118,7 @@ def trace_call(
     roots = [t._node for position, t in enumerate(outputs) if t not in given and position not in derived]
     structure = structure_of(roots, only_roots=True)
     for _, node in structure.nodes:
-        if node not in roots and _is_owned(node):
+        if node not in roots and (handle := node.tensor) is not None and _is_owned(handle):
             raise outside_change(node.where)
     items = {node: item for item, node in structure.nodes}
     results = tuple(
@@ -150,13 +150,19 @@ def trace_call(
     return trace.planned_again()
 
 
-def _is_owned(node: Node) -> bool:
-    """Whether something other than a frame refers to the tensor of a node: the function has left it somewhere.
+def _is_owned(value: object, apart_from: object = None) -> bool:
+    """Whether something other than a frame refers to a value: a traced function has left it somewhere.
 
-    Frames of the function that has returned are those that a profiler or a debugger holds.
+    Frames of functions that have returned are those that a profiler or a debugger holds; with them they hold the tuples
+    of arguments that these functions were called with. apart_from: a referrer that does not count.
     """
-    tensor = node.tensor
-    return tensor is not None and not all(isinstance(each, FrameType) for each in gc.get_referrers(tensor))
+    referrers = gc.get_referrers(value)
+    for each in referrers:  # A generator expression would be a referrer too.
+        if isinstance(each, FrameType) or each is apart_from:
+            continue
+        if not isinstance(each, tuple) or _is_owned(each, referrers):
+            return True
+    return False
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:

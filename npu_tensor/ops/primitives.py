@@ -1,7 +1,7 @@
 """The scalar primitives of the expression language: all that is known of one on every target stands in its entry.
 
-A new primitive is an entry here and code for the targets that have it: LLVM IR in `runtime/cpu/primitives.py`, C++ for
-the cores in `kernels/include/nt` with its cycles in `kernels/codegen/cycles.py`. What a target has no code for, it
+A new primitive is an entry here and code for the targets that have it: LLVM IR in `runtime/cpu/primitive_ir.py`, C++
+for the cores in `kernels/include/nt` with its cycles in `kernels/codegen/cycles.py`. What a target has no code for, it
 refuses.
 """
 

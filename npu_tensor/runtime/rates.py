@@ -14,11 +14,11 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.user_warnings import warn
@@ -131,9 +131,6 @@ class NpuRates:
     watts: float
 
 
-Rates = TypeVar("Rates", Level, ProcessorRates, NpuRates)
-
-
 def too_long(cost: Cost) -> str | None:
     """Why a kernel of an NPU must not be launched, or None: the driver would end it before its work is done."""
     seconds = cost.expense.seconds
@@ -148,8 +145,8 @@ def too_long(cost: Cost) -> str | None:
 @cache
 def priors() -> Mapping[str, Mapping[str, Any]]:
     """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the file."""
-    found = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))
-    return {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in found.items()}
+    content = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))
+    return {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
 
 
 def processor_identity() -> dict[str, str]:
@@ -160,8 +157,8 @@ def processor_identity() -> dict[str, str]:
 def _model() -> str:
     # AArch64 has no "model name" but a number for each part.
     keys = ("model name", "cpu family", "model", "CPU part")
-    found = processor_fields()
-    return " ".join(found[key] for key in keys if key in found) or platform.machine()
+    fields = processor_fields()
+    return " ".join(fields[key] for key in keys if key in fields) or platform.machine()
 
 
 def processor_rates(lanes: int | None = None) -> ProcessorRates:
@@ -201,12 +198,12 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
         except OSError:
             continue
         try:
-            found = json.loads(content)
-            if not isinstance(found, dict) or found.get("format") != FORMAT:
+            stored = json.loads(content)
+            if not isinstance(stored, dict) or stored.get("format") != FORMAT:
                 raise ArgumentError(f"it is no calibration of format {FORMAT}")
-            if found.get("identity") != dict(identity):
-                raise ArgumentError(f"it was measured with {found.get('identity')}, and this is {dict(identity)}")
-            return _of_kind(kind, found.get("rates"))
+            if stored.get("identity") != dict(identity):
+                raise ArgumentError(f"it was measured with {stored.get('identity')}, and this is {dict(identity)}")
+            return _of_kind(kind, stored.get("rates"))
         except (ValueError, RecursionError) as error:  # ArgumentError is one, and so is what is no JSON.
             warn(f"{path} is not used: {error}. `npu-tensor calibrate` measures again")
     return None
@@ -228,36 +225,27 @@ def save(kind: str, identity: Mapping[str, str], rates: ProcessorRates | NpuRate
     return path
 
 
-def _of_kind(kind: str, found: object) -> ProcessorRates | NpuRates:
-    return _parsed(ProcessorRates, found) if kind == "processor" else _parsed(NpuRates, found)
-
-
-def _parsed(of: type[Rates], found: object) -> Rates:
+def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
     """The record of a JSON object. Raises ArgumentError unless it has exactly the fields, all finite and positive."""
-    if not isinstance(found, Mapping) or set(found) != {field.name for field in fields(of)}:
-        names = ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
-        raise ArgumentError(f"{of.__name__} has other fields than {names}")
-    return of(**{name: _value(of, name, value) for name, value in found.items()})
+    if kind != "processor":
+        return NpuRates(**_checked(NpuRates.__name__, content, priors()[kind]))
+    rates = _checked(ProcessorRates.__name__, content, priors()[kind])
+    levels = tuple(Level(**level) for level in rates["levels"])
+    if any(small.nbytes >= large.nbytes for small, large in pairwise(levels)):
+        raise ArgumentError("the sizes of levels do not grow")
+    return ProcessorRates(**rates | {"levels": levels})
 
 
-def _value(of: type[Any], name: str, value: object) -> Any:
-    expected = next(str(field.type) for field in fields(of) if field.name == name)
-    if expected.startswith("Mapping"):
-        wanted = set(priors()["processor" if of is ProcessorRates else "npu2"][name])
-        if not isinstance(value, Mapping) or set(value) != wanted:
-            raise ArgumentError(f"{name} has not just the entries {', '.join(sorted(wanted))}")
-        return {str(key): _positive(f"{name}[{key}]", rate) for key, rate in value.items()}
-    if expected.startswith("tuple"):
+def _checked(name: str, value: object, prior: object) -> Any:
+    """A JSON value of the same form as a prior. ArgumentError otherwise, and unless numbers are positive."""
+    if isinstance(prior, Mapping):
+        if not isinstance(value, Mapping) or set(value) != set(prior):
+            raise ArgumentError(f"{name} has not just the entries {', '.join(sorted(prior))}")
+        return {key: _checked(key, value[key], prior[key]) for key in prior}
+    if isinstance(prior, list):
         if not isinstance(value, (list, tuple)) or not value:
-            raise ArgumentError(f"{name} is no list of levels")
-        levels = tuple(_parsed(Level, level) for level in value)
-        if any(small.nbytes >= large.nbytes for small, large in pairwise(levels)):
-            raise ArgumentError(f"the sizes of {name} do not grow")
-        return levels
-    return _positive(name, value)
-
-
-def _positive(name: str, value: object) -> float:
+            raise ArgumentError(f"{name} is no list")
+        return [_checked(name, entry, prior[0]) for entry in value]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= sys.float_info.max:
         raise ArgumentError(f"{name} is {value!r}, not a positive number")
     return float(value)

@@ -1,7 +1,5 @@
 """A forked process has only the thread that forked: no lock may wait for another one there."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

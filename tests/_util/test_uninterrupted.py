@@ -1,19 +1,13 @@
 """Ctrl-C during the first computation of a process, at many moments: the next one computes all the same."""
 
-from __future__ import annotations
-
 import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
+from running import needs_compiler, python
 
-import npu_tensor
 from npu_tensor._util.interrupts import uninterrupted
-from npu_tensor.runtime.sim import host_compiler
 
 MOMENTS = 400 if os.environ.get("NPU_TENSOR_TEST_ALL") == "1" else 8
 """Of each kind of work."""
@@ -120,14 +114,10 @@ print("tried all")
 """
 
 
-@pytest.mark.parametrize("work", ["package", "computation", "simulated"])
+@pytest.mark.parametrize("work", ["package", "computation", pytest.param("simulated", marks=needs_compiler)])
 def test_what_an_interrupt_ends_can_be_done_again(work: str) -> None:
     """`package` is `import npu_tensor` itself, in a process that has not imported NumPy."""
-    if work == "simulated" and (reason := host_compiler.reason()):
-        pytest.skip(reason)
-    command = [sys.executable, "-c", PROGRAM, work, str(MOMENTS)]
-    root = Path(npu_tensor.__file__).parents[1]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False, cwd=root)
+    result = python("-c", PROGRAM, work, MOMENTS, exit_code=None)
     assert result.stdout == "tried all\n", result.stderr
 
 

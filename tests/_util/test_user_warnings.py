@@ -1,7 +1,5 @@
 """Warnings point at the line of the program, however deep in the package they are issued."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Results as a session writes them, made up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

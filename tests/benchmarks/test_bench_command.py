@@ -1,10 +1,7 @@
 """The command: what it runs, what it writes, and what it says of what is not there."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from paths import ROOT
+from running import python
 from sessions import row, session
 
 import npu_tensor as nt
@@ -245,16 +243,8 @@ def test_the_exit_code_says_whether_something_has_become_slower(
 
 
 def test_a_checkout_and_the_installed_package_run_the_same() -> None:
-    helps = [
-        subprocess.run(
-            [sys.executable, "-W", "error", "-m", *command, "--help"],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.partition("\n")[2]
-        for command in (["benchmarks"], ["npu_tensor", "bench"])
-    ]
+    commands = (["benchmarks"], ["npu_tensor", "bench"])
+    helps = [python("-W", "error", "-m", *each, "--help").stdout.partition("\n")[2] for each in commands]
     assert helps[0] == helps[1]
     assert "--compare" in helps[0]
 

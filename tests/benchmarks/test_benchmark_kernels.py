@@ -1,7 +1,5 @@
 """The predicted figures of the NPU kernels: what they must reach, what no figure can be, and the published products."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

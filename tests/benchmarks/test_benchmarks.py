@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import click
 import numpy as np
 import torch
 from click.testing import CliRunner
-from paths import ROOT
+from running import needs_compiler, python
 
 import npu_tensor as nt
 from benchmarks import contention, dispatch, loops, memory, ops, placement
@@ -24,20 +23,19 @@ from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
 from benchmarks.report import headline
 from benchmarks.timing import QUICK_EFFORT, Effort, interleaved
-from npu_tensor.runtime.sim import host_compiler
 
 
-def run(command: click.Command, tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    """The JSON that a benchmark writes."""
+def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """The JSON that a benchmark writes, or the one of this name in a process of its own."""
     path = tmp_path / "result.json"
-    outcome = CliRunner().invoke(
-        command, [*arguments, "--quick", "--json", str(path)], catch_exceptions=False
-    )
-    assert outcome.exit_code == 0, outcome.output
+    options = [*arguments, "--quick", "--json", str(path)]
+    if isinstance(command, str):
+        python("-m", f"benchmarks.{command}", *options)
+    else:
+        outcome = CliRunner().invoke(command, options, catch_exceptions=False)
+        assert outcome.exit_code == 0, outcome.output
     found = json.loads(path.read_text())
-    assert {"date", "processor", "cores", "threads", "others", "system", "python", "versions"} <= set(
-        found["machine"]
-    )
+    assert {"date", "processor", "cores", "threads", "others", "system", "python", "versions"} <= set(found["machine"])
     return found
 
 
@@ -70,13 +68,8 @@ def test_the_workloads_that_are_asked_for_are_there() -> None:
 
 def made_up(ours: float, peer: float) -> Case:
     """x times a factor, which is different for PyTorch."""
-    workload = Workload(
-        "double",
-        1,
-        lambda library, x: x * (peer if isinstance(library, PyTorch) else ours),
-        lambda x: 1,
-        lambda x: x,
-    )
+    double = lambda library, x: x * (peer if isinstance(library, PyTorch) else ours)  # noqa: E731
+    workload = Workload("double", 1, double, lambda x: 1, lambda x: x)
     return Case("ops", workload, "float32", (np.linspace(-1, 1, 64, dtype=np.float32),))
 
 
@@ -149,16 +142,11 @@ def test_others_disturb_times_and_nothing_else() -> None:
 def test_ops(tmp_path: Path) -> None:
     found = run(ops.main, tmp_path, "--only", "add,rms_norm,to_float32")
     rows = found["rows"]
-    assert sorted((row["op"], row["dtype"], row["size"]) for row in rows) == sorted([
-        ("add", "float32", "1024"),
-        ("add", "float32", "1048576"),
-        ("add", "bfloat16", "1024"),
-        ("add", "bfloat16", "1048576"),
-        ("to_float32", "bfloat16", "1048576"),
-        ("to_float32", "float16", "1048576"),
-        ("rms_norm", "float32", "4096x1024"),
-        ("rms_norm", "bfloat16", "4096x1024"),
-    ])
+    assert sorted((row["op"], row["dtype"], row["size"]) for row in rows) == [
+        *(("add", dtype, size) for dtype in ("bfloat16", "float32") for size in ("1024", "1048576")),
+        *(("rms_norm", dtype, "4096x1024") for dtype in ("bfloat16", "float32")),
+        *(("to_float32", dtype, "1048576") for dtype in ("bfloat16", "float16")),
+    ]
     for row in rows:
         assert row["large"] == (row["size"] != "1024")
         assert ("jit_batch_us" in row) != row["large"]
@@ -263,19 +251,13 @@ def test_memory_counts_the_output_and_not_the_inputs() -> None:
 
 
 def test_compile_time(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    command = [sys.executable, "-m", "benchmarks.compile_time", "--quick", "--json", str(path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    found = json.loads(path.read_text())
+    found = run("compile_time", tmp_path)
     assert all(row["milliseconds"] > 0 for row in found["rows"])
     assert found["summary"]["met"] == (found["summary"]["milliseconds"] < found["summary"]["asked"])
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_simulator(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    command = [sys.executable, "-m", "benchmarks.simulator", "--quick", "--json", str(path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    found = json.loads(path.read_text())
-    assert [row["device"] for row in found["rows"]] == ["sim:npu1"] * 3 + ["sim:npu2"] * 3
-    assert all(row["seconds"] > 0 for row in found["rows"])
+    rows = run("simulator", tmp_path)["rows"]
+    assert [row["device"] for row in rows] == ["sim:npu1"] * 3 + ["sim:npu2"] * 3
+    assert all(row["seconds"] > 0 for row in rows)

@@ -1,7 +1,6 @@
 """The file of a session: what the schema allows, and what it does not."""
 
-from __future__ import annotations
-
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,9 @@ from typing import Any
 import pytest
 from sessions import row, session
 
-from benchmarks.results import ResultsError, Row, load, save, validate
+from benchmarks.ceilings import ceilings
+from benchmarks.compare import changes, differences, lost, regressions
+from benchmarks.results import LeftOut, ResultsError, Row, load, save, validate
 
 PREDICTED = row(kind="predicted", device="npu2")
 
@@ -69,3 +70,152 @@ def test_a_file_of_something_else_is_refused_by_name(text: str, tmp_path: Path) 
     path.write_text(text)
     with pytest.raises(ResultsError, match=r"other\.json"):
         load(path)
+
+
+# --- comparing two sessions finds what has become slower, and only that
+
+
+ROWS = (
+    row("npu_tensor", 1e-3),
+    row("npu_tensor jit", 0.5e-3),
+    row("numpy", 2e-3),
+    row("torch", 3e-3),
+    row("npu_tensor", 4e-3, case="mul"),
+    row("numpy", 5e-3, case="mul"),
+    row("npu_tensor", 6e-3, case="mul", kind="predicted", device="npu2"),
+)
+
+
+def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str, str, str]]:
+    """What is reported if these rows take so many times as long."""
+    old = session(ROWS)
+    new = copy.deepcopy(old)
+    for number, factor in factors.items():
+        new["rows"][number]["p50"] *= factor
+    return [
+        (change.row["case"], change.row["contender"], change.row["kind"])
+        for change in regressions(changes(old, new), threshold)
+    ]
+
+
+def test_nothing_has_changed() -> None:
+    assert slower({}) == []
+    assert len(list(changes(session(ROWS), session(ROWS)))) == 4  # rows of peers are not judged
+
+
+@pytest.mark.parametrize(
+    ("factors", "expected"),
+    [
+        ({0: 1.5}, [("add", "npu_tensor", "measured")]),
+        ({1: 1.5}, [("add", "npu_tensor jit", "measured")]),
+        ({4: 1.5, 0: 1.1}, [("mul", "npu_tensor", "measured")]),
+        ({6: 1.5}, [("mul", "npu_tensor", "predicted")]),
+        # Faster is no regression.
+        ({0: 0.5}, []),
+        # A machine that is slower today slows everybody.
+        (dict.fromkeys(range(6), 1.5), []),
+        # Predictions do not depend on the day.
+        (dict.fromkeys(range(7), 1.5), [("mul", "npu_tensor", "predicted")]),
+        # Peers that were slow for a moment before.
+        ({2: 0.5, 3: 0.5}, []),
+        # One of the peers is slow for a moment now; the other one shows that the machine is not.
+        ({0: 2.0, 2: 4.0}, [("add", "npu_tensor", "measured")]),
+        ({0: 2.0, 2: 4.0, 3: 1.9}, []),
+        # The worst first.
+        ({0: 2.0, 4: 3.0}, [("mul", "npu_tensor", "measured"), ("add", "npu_tensor", "measured")]),
+        # Peers of another case say nothing.
+        ({4: 2.0, 2: 4.0, 3: 4.0}, [("mul", "npu_tensor", "measured")]),
+    ],
+)
+def test_exactly_the_regressions_are_found(factors: dict[int, float], expected: list[tuple[str, str, str]]) -> None:
+    assert slower(factors) == expected
+
+
+def test_the_peer_that_slowed_down_least_counts() -> None:
+    old = session(ROWS)
+    new = session([ROWS[0]._replace(p50=3e-3), ROWS[2]._replace(p50=4e-3), ROWS[3]._replace(p50=4.5e-3)])
+    (change,) = changes(old, new)
+    assert (change.old, change.ratio) == (pytest.approx(1e-3), pytest.approx(3))
+    assert change.peers == pytest.approx(1.5)  # of 2 and 1.5
+    assert change.slowdown == pytest.approx(2)
+
+
+def test_peers_of_another_version_do_not_count() -> None:
+    old, new = session(ROWS[:3]), session([ROWS[0]._replace(p50=2e-3), ROWS[1], ROWS[2]._replace(p50=4e-3)])
+    assert regressions(changes(old, new), 1.25) == []
+    new["contenders"]["numpy"] = "3.0"
+    assert [change.peers for change in regressions(changes(old, new), 1.25)] == [1.0]
+
+
+def test_what_is_left_out_now_is_lost() -> None:
+    new = session([ROWS[2]])
+    assert list(lost(session(ROWS), new)) == []  # nobody asked for the others
+    broken = LeftOut("broken", "ops", "add", "float32", "4", "cpu", "npu_tensor", failed=True)
+    peer = broken._replace(contender="torch")
+    new["left_out"] = [entry._asdict() for entry in (broken, peer, broken._replace(size="8"))]
+    (found,) = lost(session(ROWS), new)
+    assert (found.row, found.reason) == (ROWS[0]._asdict(), "broken")
+    new["left_out"] = [LeftOut("no compiler", "ops", contender="npu_tensor")._asdict()]
+    assert [found.row["case"] for found in lost(session(ROWS), new)] == ["add", "mul", "mul"]
+
+
+def test_rows_without_a_counterpart_are_not_compared() -> None:
+    assert list(changes(session(ROWS[:1]), session([row("npu_tensor", shapes=[[8], [8]], size="8")]))) == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ({}, []),
+        ({"date": "2027-01-01T00:00:00+00:00", "others": 0.01}, []),
+        ({"others": 1.0}, ["others: other processes used 1.00 cores now"]),
+        ({"commit": "0123", "memory_bytes": 1 << 30}, []),  # what an older file does not tell
+        ({"processor": "another"}, ["processor: one before, another now"]),
+        ({"power": "battery"}, ["power: None before, battery now"]),
+        ({"governor": "powersave", "threads": 4}, ["governor: None before, powersave now", "threads: 2 before, 4 now"]),
+    ],
+)
+def test_differences_of_the_machines_are_named(machine: dict[str, Any], expected: list[str]) -> None:
+    assert differences(session([]), session([], **machine)) == expected
+
+
+def test_differences_of_the_peers_and_of_the_effort_are_named() -> None:
+    other = session([]) | {"quick": True, "contenders": {"npu_tensor": "0.2", "torch": "2.0"}}
+    assert differences(session([]), other) == [
+        "numpy: 2.0 before, not measured now",
+        "torch: not measured before, 2.0 now",
+        "one of the two was measured with --quick",
+    ]
+
+
+# --- the lines of the roofline
+
+
+def lines(dtype: str, flops: int) -> dict[str, Any]:
+    """Of a session with one measured row of a second, by device."""
+    row = Row("ops", "add", dtype, [[4]], "4", "cpu", "numpy", "measured", 1.0, flops=flops)
+    return {line["device"]: line for line in ceilings([row]) if line["dtype"] == dtype}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_slow_rows_are_no_limit_of_the_processor(dtype: str) -> None:
+    found = lines(dtype, flops=1)["cpu"]
+    assert found["flops_per_second"] > 1e6  # a processor that took half an hour for the product would have less
+    assert found["bytes_per_second"] > 1e6
+    assert "best seen here" in found["source"]
+
+
+def test_no_row_is_faster_than_the_best_that_was_seen() -> None:
+    assert lines("float32", flops=10**18)["cpu"]["flops_per_second"] == 1e18
+
+
+def test_lines_of_the_arrays_are_their_peaks() -> None:
+    """MACs of a core per cycle, of 4 x 4 cores at 1 GHz and of 8 x 4 at 1.5 GHz; two operations each."""
+    found = lines("bfloat16", flops=1)
+    assert found["npu1"]["flops_per_second"] == 2 * 128 * 16 * 1.0e9
+    assert found["npu2"]["flops_per_second"] == 2 * 256 * 32 * 1.5e9
+    assert all("peak" in found[device]["source"] for device in ("npu1", "npu2"))
+
+
+def test_a_session_without_the_processor_measures_nothing_of_it() -> None:
+    assert {line["device"] for line in ceilings([])} == {"npu1", "npu2"}

@@ -1,7 +1,5 @@
 """What is compared computes the same, or is left out with the reason. No test looks at a time."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks import peers
@@ -26,7 +25,6 @@ from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
 from benchmarks.timing import CallFailed, Effort, after_pauses, interleaved, percentiles
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.planner import plan
-from npu_tensor.runtime.sim import host_compiler
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
 
@@ -107,9 +105,7 @@ def case_of(compute: Callable[..., Any], values: np.ndarray) -> Case:
 VALUES = np.linspace(-1, 1, 64, dtype=np.float32)
 
 
-def found_for(
-    case: Case, *libraries: Library, amount: Amount = LITTLE
-) -> tuple[list[Row], list[LeftOut]]:
+def found_for(case: Case, *libraries: Library, amount: Amount = LITTLE) -> tuple[list[Row], list[LeftOut]]:
     found = list(measured(case, libraries, amount))
     return [row for row in found if isinstance(row, Row)], [row for row in found if isinstance(row, LeftOut)]
 
@@ -123,13 +119,8 @@ def test_a_row_says_what_was_measured() -> None:
         assert (row.suite, row.case, row.dtype, row.size) == ("ops", "add", "float32", "1024")
         assert (row.device, row.kind, row.iterations) == ("cpu", "measured", 30)
         assert (row.shapes, row.flops, row.bytes) == ([[1024], [1024]], 1024, 3 * 4096)
-        assert row.p95 is not None
-        assert row.p99 is not None
         assert 0 < row.p50 <= row.p95 <= row.p99
-        assert row.cold is not None
-        assert row.cold > 0
-        assert row.idle is not None
-        assert row.idle > 0
+        assert min(row.cold, row.idle) > 0
         assert row.idle_seconds == LITTLE.pause
 
 
@@ -389,7 +380,7 @@ def test_the_processor_is_predicted_by_what_its_kernels_are_predicted_to_take() 
     assert predicted_on_cpu(result) == pytest.approx(expected)
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
     """The simulated NPU stands for a real one, which is measured in the same way."""
     case = next(cases(["linear"], ["64x64"], "matmul"))
@@ -402,7 +393,7 @@ def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
     assert nt.get_default_device() == "cpu"
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_a_simulated_row_is_what_the_simulator_counted() -> None:
     case = next(cases(["linear"], ["64x64"], "matmul"))._replace(dtype="bfloat16")
     row = simulated(case, "sim:npu2")

@@ -1,7 +1,5 @@
 """Results of a session that never took place: figures follow formulas, so that a test knows what must be drawn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 __all__ = ["CPU_RATE", "MEASURED_NPU", "NPU_RATE", "NPU_START", "RATIOS", "SIMULATED_START", "results"]

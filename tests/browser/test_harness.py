@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_page import Box, Page, Rendered, Show, overlaps
+from browser_page import Box, Page, Show, overlaps
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -75,28 +74,3 @@ def test_the_colour_scheme_and_the_medium_are_emulated(show: Show) -> None:
     assert page.run(script) == [False, False, 1280]
     page.look(width=600, scheme="dark", media="print")
     assert page.run(script) == [True, True, 600]
-
-
-def test_notebooks_are_executed_once_and_shown(rendered: Rendered, show: Show, tmp_path: Path) -> None:
-    nbformat = pytest.importorskip("nbformat")
-    source = (
-        "from IPython.display import SVG\n"
-        "print(6 * 7)\n"
-        "SVG('<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"30\"/>')"
-    )
-    path = tmp_path / "notebook.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), path)
-    page = show(rendered(path))
-    assert "42" in [box.text for box in page.texts(".jp-OutputArea-output")]
-    (picture,) = page.boxes(".jp-OutputArea-output img")
-    assert (picture.width, picture.height) == (40, 30)
-    assert rendered(path) == rendered(path)
-    assert json.loads(path.read_text())["cells"][0]["outputs"] == []
-
-
-def test_an_error_in_a_notebook_is_raised(rendered: Rendered, tmp_path: Path) -> None:
-    nbformat = pytest.importorskip("nbformat")
-    path = tmp_path / "wrong.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
-    with pytest.raises(pytest.importorskip("nbclient").exceptions.CellExecutionError, match="ZeroDivisionError"):
-        rendered(path)

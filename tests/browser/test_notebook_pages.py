@@ -1,7 +1,5 @@
 """Notebooks of examples/ as Chromium shows them: every cell has run, and its pictures are seen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

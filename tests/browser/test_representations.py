@@ -1,16 +1,17 @@
 """What a notebook shows of tensors, explanations, profiles and timelines, as Chromium draws it."""
 
-from __future__ import annotations
+import random
+from typing import Any, get_args
 
 import numpy as np
 import pytest
-from browser_page import READABLE, Page, Show, overlaps
-from drawn_graphs import check
+from browser_page import READABLE, Box, Page, Show, overlaps
+from running import needs_compiler
 
 import npu_tensor as nt
-from npu_tensor.runtime.sim import host_compiler, timeline
-
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+from npu_tensor.observe import drawing
+from npu_tensor.observe.drawing import Frame, Kind, Picture
+from npu_tensor.runtime.sim import timeline
 
 
 def values(*shape: int) -> nt.Tensor:
@@ -111,3 +112,132 @@ def test_a_profile_is_a_table(show: Show) -> None:
     page = show(found._repr_html_())
     check_text(page)
     assert page.boxes("tbody tr")
+
+
+# --- random graphs: nothing covers anything, labels are inside, edges join their boxes
+
+
+def picture(seed: int, size: int) -> Picture:
+    """A random graph of ops that read two of the values before them, in kernels of up to four neighbours."""
+    chosen = random.Random(seed)
+    kinds: dict[int, Kind] = {0: "leaf", 1: "leaf"}
+    frames = []
+    while (start := len(kinds)) < size:
+        kind: Kind = chosen.choice(["cpu", "npu", "sim"])
+        members = tuple(range(start, min(start + chosen.randint(1, 4), size)))
+        kinds.update(dict.fromkeys(members, kind))
+        frames.append(Frame(kind, f"kernel {start} on {kind}", members, "a tip"))
+    names = {item: chosen.choice(["add", "softmax", "contract"]) for item in kinds}
+    return Picture(
+        {item: drawing.Box(kind, names[item], "bf16[128, 1376]", f"number {item}") for item, kind in kinds.items()},
+        [(before, item) for item in range(2, size) for before in chosen.sample(range(max(0, item - 6), item), 2)],
+        frames,
+        [("cpu", "processor"), ("npu", "NPU"), ("sim", "simulated NPU")],
+    )
+
+
+@pytest.mark.parametrize(("seed", "size"), [(0, 4), (1, 12), (2, 12), (3, 40)])
+def test_random_graphs(show: Show, seed: int, size: int) -> None:
+    made = picture(seed, size)
+    page = show(drawing.svg(made))
+    check(page)
+    assert boxes_by_item(page).keys() == made.boxes.keys()
+    assert len(page.boxes("path.edge")) == len(made.edges)
+    boxes = boxes_by_item(page)
+    found = {tuple(item for item in boxes if frame.holds(boxes[item])) for frame in page.boxes("g.kernel > rect")}
+    assert found == {frame.members for frame in made.frames}
+
+
+def test_every_kind_has_its_colour_and_its_entry_in_the_legend(show: Show) -> None:
+    kinds = get_args(Kind)
+    boxes = {item: drawing.Box(kind, kind) for item, kind in enumerate(kinds)}
+    page = show(drawing.svg(Picture(boxes, [], (), [(kind, kind) for kind in kinds])))
+    check(page)
+    for what in ("g.op", "g.legend"):
+        colours = dict(zip(kinds, page.styles(f"{what} > rect", "fill"), strict=False))
+        assert len({colours[kind] for kind in ("cpu", "npu", "sim")}) == 3
+    assert [box.text for box in page.boxes("g.legend")] == list(kinds)
+
+
+# --- what holds for every picture of a graph
+
+
+# How far two strokes may be apart that are seen as touching, and how far a font may be wider than was reckoned.
+TOUCHING = 2.0
+
+# The strokes of an arrow head, in points of an edge.
+HEAD = 12
+
+# Points along every edge, a pixel apart, in pixels of the document, and whether they are seen or something lies over
+# them; the first one is where the edge leaves its box. The window shows the whole picture.
+EDGE_POINTS = """
+return [...document.querySelectorAll("path.edge")].map((path) => {
+  const matrix = path.getScreenCTM(), points = [];
+  for (let at = 0; at <= path.getTotalLength(); at += 1) {
+    const point = path.getPointAtLength(at).matrixTransform(matrix);
+    const seen = document.elementFromPoint(point.x, point.y)?.matches(".edge") ?? false;
+    points.push([point.x + scrollX, point.y + scrollY, seen]);
+  }
+  return [path.dataset.edge.split(" ").map(Number), points];
+});
+"""
+
+
+# Of every labelled rectangle, its box and those of its lines of text.
+LABELLED = """
+const box = (e) => {
+  const r = e.getBoundingClientRect();
+  return [r.left + scrollX, r.top + scrollY, r.right + scrollX, r.bottom + scrollY, e.textContent];
+};
+return [...document.querySelectorAll("svg g:has(> rect)")].map((group) =>
+  [...group.querySelectorAll(":scope > rect, :scope > text")].map(box));
+"""
+
+
+Points = np.ndarray[Any, np.dtype[np.float64]]
+"""x and y per row."""
+
+
+def distances(box: Box, points: Points) -> Points:
+    """To the outline of the box; negative inside."""
+    outside = np.maximum((box.left, box.top) - points, points - (box.right, box.bottom))
+    inside = outside.max(axis=1)
+    found: Points = np.where(inside <= 0, inside, np.hypot(*np.maximum(outside, 0).T))
+    return found
+
+
+def boxes_by_item(page: Page) -> dict[int, Box]:
+    items = page.attributes("g[data-item]", "data-item")
+    return {int(item or -1): box for item, box in zip(items, page.boxes("g[data-item] > rect"), strict=True)}
+
+
+def check(page: Page) -> None:
+    """What holds for every picture."""
+    boxes = boxes_by_item(page)
+    assert overlaps(list(boxes.values())) == []
+    frames = page.boxes("g.kernel > rect")
+    assert overlaps([*page.boxes("g.legend > rect"), *frames]) == []
+    for frame in frames:
+        outside = [box for box in boxes.values() if not frame.holds(box)]
+        assert len(outside) < len(boxes)
+        assert all(not overlaps([frame, box]) for box in outside)
+    (paper,) = page.boxes("svg")
+    for outline, *labels in page.run(LABELLED):
+        box = Box(*outline)
+        assert paper.holds(box)
+        assert labels
+        for label in labels:
+            assert box.holds(Box(*label)), label
+    assert overlaps(page.texts("svg")) == []
+    page.look(height=int(paper.bottom) + 20)
+    for (source, reader), found in page.run(EDGE_POINTS):
+        points, seen = np.array(found)[:, :2], np.array(found)[:, 2].astype(bool)
+        # An edge may leave and reach the kernel in place of its last and first op.
+        starts, ends = ([boxes[item], *(f for f in frames if f.holds(boxes[item]))] for item in (source, reader))
+        for outlines, part in ((starts, points[:1]), (ends, points[-HEAD:])):
+            assert min(np.abs(distances(box, part)).min() for box in outlines) <= TOUCHING, (source, reader)
+        hidden = points[~seen]
+        assert (np.min([np.abs(distances(box, hidden)) for box in (*starts, *ends)], axis=0) <= TOUCHING).all()
+        for item in boxes.keys() - {source, reader}:
+            assert distances(boxes[item], points).min() >= -TOUCHING, (source, reader, item)
+    assert min(ratio for ratio, _ in page.text_contrasts("svg")) >= READABLE

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from paths import ROOT
+from running import needs_compiler, python
 
 import npu_tensor as nt
 from npu_tensor.cli import main
 from npu_tensor.config import SETTINGS, config
 from npu_tensor.observe.explanation import Explanation, Row
 from npu_tensor.ops import OPS
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.tools import demo
 
 
@@ -120,13 +120,13 @@ def test_demo_on_a_simulated_npu_without_a_compiler(tmp_path: Path) -> None:
     bare = {"PATH": str(tmp_path), "CXX": "", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
     done = run_command("demo", "--device", "sim:npu2", **bare)
     assert done.returncode == 1
-    (error,) = (line for line in done.stderr.decode().splitlines() if line.startswith("Error: "))
+    (error,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
     assert error.startswith("Error: float32: only 0 of 9 ops run on sim:npu2?float32=emulate; ")
     assert "this machine has no C++ compiler" in error
-    assert "NPUs emulate float32 in this demo" in done.stdout.decode()
+    assert "NPUs emulate float32 in this demo" in done.stdout
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
 def test_demo_reads_the_digits_on_a_simulated_npu(device: str) -> None:
     digits = demo.load()
@@ -183,16 +183,15 @@ def test_info_names_versions_and_settings(tmp_path: Path) -> None:
 
 def test_info_is_not_as_wide_as_the_list_of_features() -> None:
     pytest.importorskip("llvmlite")
-    lines = run_command("info").stdout.decode().splitlines()
+    lines = run_command("info").stdout.splitlines()
     (first,) = (number for number, line in enumerate(lines) if line.startswith("features: "))
     assert max(map(len, lines[first : lines.index("devices")])) <= 100
     assert max(map(len, lines)) < 200
 
 
-def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own, which reads the environment anew."""
-    command = [sys.executable, "-m", "npu_tensor", *arguments]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, check=False, cwd=ROOT)
+    return python("-m", "npu_tensor", *arguments, exit_code=None, **environment)
 
 
 @pytest.mark.parametrize("variable", ["NPU_TENSOR_LOG", "NPU_TENSOR_THREADS", "NPU_TENSOR_CPU_FEATURES"])
@@ -201,10 +200,10 @@ def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(variable: str
     for command, code in (("config", 1), ("info", 0)):
         done = run_command(command, **bad)
         assert done.returncode == code, done.stderr
-        rows = [line.split("│") for line in done.stdout.decode().splitlines() if "│" in line]
+        rows = [line.split("│") for line in done.stdout.splitlines() if "│" in line]
         (value,) = (row[2] for row in rows if row[1].strip() == variable)
         assert "maybe" in value
-        assert b"Traceback" not in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 # What an ASCII locale writes of "caché", and a UTF-8 locale of a byte that is no UTF-8.
@@ -218,9 +217,12 @@ def test_paths_that_the_locale_cannot_write(locale: str, name: bytes, shown: str
     for command in (["config"], ["info"], ["cache", "ls"]):
         done = run_command(*command, **plain, NPU_TENSOR_CACHE_DIR=str(path))
         assert done.returncode == 0, done.stderr
-    assert shown in run_command("config", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout.decode(errors="strict")
+    assert shown in run_command("config", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout
     # The path itself is for other programs, which need its bytes.
-    assert run_command("cache", "path", **plain, NPU_TENSOR_CACHE_DIR=str(path)).stdout == os.fsencode(path) + b"\n"
+    command = [sys.executable, "-m", "npu_tensor", "cache", "path"]
+    environment = {**os.environ, **plain, "NPU_TENSOR_CACHE_DIR": str(path)}
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, cwd=ROOT)
+    assert done.stdout == os.fsencode(path) + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_paths_that_the_locale_cannot_write(locale: str, name: bytes, shown: str
 def test_warnings_of_commands_have_no_place(variable: str, value: str, warning: str, tmp_path: Path) -> None:
     done = run_command("demo", "--dtype", "float32", **{variable: value.format(directory=tmp_path)})
     assert done.returncode == 0
-    (line,) = done.stderr.decode().splitlines()
+    (line,) = done.stderr.splitlines()
     assert line.startswith("Warning: ")
     assert warning in line
 
@@ -244,7 +246,7 @@ def test_warnings_of_a_program_keep_their_place(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text("import warnings\nwarnings.warn('mine')\n")
     done = run_command("profile", str(script))
-    assert f"{script}:2: UserWarning: mine" in done.stderr.decode()
+    assert f"{script}:2: UserWarning: mine" in done.stderr
 
 
 def test_version_is_that_of_the_distribution() -> None:
@@ -265,9 +267,7 @@ def test_no_summary_of_a_command_is_cut() -> None:
 
 
 def test_runs_as_a_module() -> None:
-    command = [sys.executable, "-m", "npu_tensor", "--help"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    assert {"demo", "info", "ops"} <= set(output.split())
+    assert {"demo", "info", "ops"} <= set(python("-m", "npu_tensor", "--help").stdout.split())
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

@@ -1,11 +1,6 @@
 """npu-tensor-gen-kernels: the words and exit codes of ggml-hsa's tool, and its documented workflows."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from paths import GOLDEN, ROOT
+from running import needs_compiler, python
 
 import npu_tensor as nt
 from npu_tensor.cli.gen_kernels import gen_kernels
@@ -23,7 +19,6 @@ from npu_tensor.runtime.sim import host_compiler
 
 SHARE = ROOT / "share" / "npu_tensor" / "examples"
 
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 no_mlir_aie = pytest.mark.skipif(IronBackend().missing() is None, reason="mlir-aie is installed")
 
 # Both examples of the documentation of ggml-hsa's tool, unedited.
@@ -141,13 +136,9 @@ def test_a_failed_build_is_an_exit_code(tmp_path: Path, two: Path, monkeypatch: 
 @needs_compiler
 def test_force_builds_what_an_earlier_process_left_in_the_cache(tmp_path: Path, two: Path) -> None:
     def run(*more: str) -> list[float]:
-        command = [sys.executable, "-m", "npu_tensor.cli.gen_kernels", "--config", two, "--arch", "npu1"]
-        subprocess.run(
-            [*command, "--output-dir", tmp_path / "out", "--target", "host", *more],
-            env={**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")},
-            check=True,
-            capture_output=True,
-        )
+        command = ["-m", "npu_tensor.cli.gen_kernels", "--config", two, "--arch", "npu1"]
+        command += ["--output-dir", tmp_path / "out", "--target", "host", *more]
+        python(*command, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
         times = [path.stat().st_ctime_ns for path in (tmp_path / "cache").rglob("add-*.so")]
         assert len(times) == 1
         return times
@@ -270,14 +261,8 @@ def test_options_that_are_missing_or_wrong(tmp_path: Path, two: Path) -> None:
 def test_verbose_shows_the_compiler(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(PRODUCTION)
-    command = [sys.executable, "-m", "npu_tensor.cli.gen_kernels", "--config", path, "--output-dir", tmp_path / "out"]
-    done = subprocess.run(
-        [*command, "--target", "host", "--verbose"],
-        env={**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = ["-m", "npu_tensor.cli.gen_kernels", "--config", path, "--output-dir", tmp_path / "out"]
+    done = python(*command, "--target", "host", "--verbose", NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
     assert any(line.startswith("$ ") and "-std=c++20" in line for line in done.stderr.splitlines())
 
 
@@ -295,9 +280,7 @@ def test_the_installed_examples(tmp_path: Path, name: str, kernels: int) -> None
     directory = Path(invoke("--examples-dir").stdout.strip())
     installed = directory / f"{name}-kernel-config.json"
     assert installed.read_text() == (SHARE / f"{name}-kernel-config.json").read_text()
-    # The documented check of the syntax.
-    program = f"import json; json.load(open({str(installed)!r}))"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    python("-c", f"import json; json.load(open({str(installed)!r}))")  # the documented check of the syntax
 
 
 def test_both_names_and_both_places_are_installed() -> None:

@@ -1,7 +1,5 @@
 """npu-tensor kernel-source: which program is printed for which name."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math
@@ -16,8 +14,7 @@ import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import representative
-from npu_tensor.runtime.build.iron_dialect import dialect
-from npu_tensor.runtime.build.iron_program import program
+from npu_tensor.runtime.build.iron_program import dialect, program
 from npu_tensor.runtime.devices import detect
 from npu_tensor.runtime.devices.detect import Detected, NotDetected
 

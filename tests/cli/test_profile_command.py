@@ -1,7 +1,5 @@
 """`npu-tensor profile` runs programs as Python does."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,10 +1,6 @@
 """examples/dask_batch.py: a batch on the workers of a cluster gives the numbers of one process."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from paths import EXAMPLES
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.tools.demo import load
@@ -20,8 +17,6 @@ distributed = pytest.importorskip("distributed", reason="the extra dask is not i
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
 
 from npu_tensor.examples.dask_batch import Classifier, Runtime, classify  # noqa: E402
-
-EXAMPLE = EXAMPLES / "dask_batch.py"
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +87,7 @@ def test_each_worker_takes_its_device(model: Classifier) -> None:
 
 def test_the_program_runs_and_closes_cleanly() -> None:
     """Its functions are those of __main__, which the workers do not have."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLE)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-W", "error", EXAMPLES / "dask_batch.py")
     assert done.stdout == "500 images on 2 workers: 98.8% right\n"
     # Workers of a busy machine may be slow to end, of which distributed warns.
     assert [line for line in done.stderr.splitlines() if "still alive after" not in line] == []

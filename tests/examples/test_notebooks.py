@@ -1,7 +1,5 @@
 """Every notebook in examples/ runs, shows what its text says, and is stored without outputs."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace
@@ -16,17 +14,15 @@ from jupyter_client.kernelspec import KernelSpecManager  # noqa: E402
 from jupyter_client.manager import AsyncKernelManager  # noqa: E402
 from nbformat import NotebookNode  # noqa: E402
 from paths import EXAMPLES  # noqa: E402
+from running import needs_compiler  # noqa: E402
 
 from npu_tensor.config import config  # noqa: E402
 from npu_tensor.runtime import rates  # noqa: E402
-from npu_tensor.runtime.sim import host_compiler  # noqa: E402
 
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SIMULATING = [path for path in NOTEBOOKS if path.stem[:2] in ("02", "03", "04")]
 SECONDS = 120
 """For one cell, so that a cell that hangs fails."""
-
-compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 
 def name(path: Path) -> str:
@@ -94,7 +90,7 @@ def test_first_steps(tmp_path: Path) -> None:
     assert shown.numbers("digits-network")[-1] > 0.95
 
 
-@compiler
+@needs_compiler
 def test_why_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A machine that was calibrated, with a CPU so fast that nothing would go to the NPU: the text is not about it.
     monkeypatch.setenv("NPU_TENSOR_CACHE_DIR", str(tmp_path / "calibrated"))
@@ -117,7 +113,7 @@ def test_why_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert shown.numbers("trace-save")[0] > 1000  # the simulated tiles alone do more
 
 
-@compiler
+@needs_compiler
 def test_bfloat16(tmp_path: Path) -> None:
     shown = execute(3, tmp_path)
     assert shown.numbers("sums-show")[-2:] == [256, 1000]
@@ -129,7 +125,7 @@ def test_bfloat16(tmp_path: Path) -> None:
     assert "float32 is exact on the CPU" in shown.text("float32-explain")
 
 
-@compiler
+@needs_compiler
 def test_inside_a_kernel(tmp_path: Path) -> None:
     shown = execute(4, tmp_path)
     assert shown.text("check-run") == "[]"

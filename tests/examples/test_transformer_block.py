@@ -1,16 +1,12 @@
 """The models of the benchmark suite against PyTorch in float64, and the example as a program."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from paths import EXAMPLES
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.examples.transformer_block import Block, random_tokens, random_weights
@@ -84,14 +80,7 @@ def test_every_op_of_the_block_is_compiled() -> None:
 
 
 def test_the_example_as_a_program(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "transformer_block.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path)},
-    )
+    done = python(EXAMPLES / "transformer_block.py", cwd=tmp_path, NPU_TENSOR_CACHE_DIR=str(tmp_path))
     assert "contract" in done.stdout
     difference = float(done.stdout.split()[-1])
     assert 0 < difference < 0.1

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from comparison import TORCH_DTYPES, assert_same, float64_of, from_torch, to_torch
+from op_examples import ATTRIBUTES, Case, calls, operands_of
 from oracles import covered
 from paths import GOLDEN
 
@@ -32,19 +33,25 @@ def integers(high: int, *shape: int) -> Any:
     return torch.from_numpy(np.asarray(RNG.integers(0, high, shape)))
 
 
+def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """The value, or what is inside of a list or tuple, as the function gives it."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(function, item) for item in value)
+    return function(value)
+
+
 def ours_of(value: Any) -> Any:
     """Torch tensors inside an argument as ours."""
-    if isinstance(value, torch.Tensor):
-        return from_torch(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(ours_of(item) for item in value)
-    return value
+    return mapped(lambda each: from_torch(each) if isinstance(each, torch.Tensor) else each, value)
 
 
 def exact_of(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(exact_of(item) for item in value)
-    return float64_of(value)
+    return mapped(float64_of, value)
+
+
+def converted(function: Callable[..., Any], arguments: Any, keywords: Any, convert: Callable[[Any], Any]) -> Any:
+    """What a function returns for converted arguments."""
+    return function(*map(convert, arguments), **{key: convert(value) for key, value in keywords.items()})
 
 
 def compare(ours: Any, own: Any, exact: Any, what: str) -> None:
@@ -64,23 +71,8 @@ def resolve(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """(ours, PyTorch's): functions, or methods where the name starts with a dot."""
     if name.startswith("."):
         return getattr(nt.Tensor, name[1:]), getattr(torch.Tensor, name[1:])
-    theirs = getattr(torch, name, None) or getattr(F, name)
-    if name in (
-        "layer_norm",
-        "rms_norm",
-        "group_norm",
-        "batch_norm",
-        "normalize",
-        "gelu",
-        "pad",
-        "embedding",
-        "dropout",
-        *("binary_cross_entropy_with_logits", "kl_div"),
-        *("conv1d", "conv2d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "pixel_shuffle"),
-        *("pixel_unshuffle", "adaptive_avg_pool2d", "interpolate", "unfold"),
-    ):
-        theirs = getattr(F, name)
-    return getattr(nt, name), theirs
+    # Where both have the name, that of nn.functional takes the arguments that ours takes.
+    return getattr(nt, name), getattr(F if hasattr(F, name) else torch, name)
 
 
 X = normal(3, 4, 5)
@@ -96,13 +88,11 @@ TIES = torch.tensor([[2, 1, 2, 1, 0], [1, 1, 1, 1, 1]])
 # (name, arguments, keywords); the operands are PyTorch tensors here and become ours for our side.
 REDUCTIONS = ("add", "multiply")
 
-CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+CASES: list[Case] = [
     # shapes
     *((".reshape", (X, *shape), {}) for shape in ((60,), (-1, 4), (5, 3, 4), (3, 1, -1), ((12, 5),))),
-    (".reshape", (S, 1, 1), {}),
-    (".reshape", (E, 0, 7), {}),
-    (".view", (X, 12, 5), {}),
-    (".view", (X,), {"size": (12, 5)}),
+    *calls(".reshape", (S, 1, 1), (E, 0, 7)),
+    *calls(".view", (X, 12, 5), (X, {"size": (12, 5)})),
     *((name, (X,), {"shape": (12, -1)}) for name in ("reshape", ".reshape")),
     *((name, (X,), {"dims": [2, 0, 1]}) for name in ("permute", ".permute")),
     *((name, (X,), {"dims": [0, -1]}) for name in ("flip", ".flip")),
@@ -114,70 +104,37 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("flip", (), {"input": X, "dims": (1,)}),
     ("permute", (), {"input": X, "dims": (1, 0, 2)}),
     *((".permute", (X, *dims), {}) for dims in ((2, 0, 1), (-1, 1, 0), ((1, 2, 0),))),
-    ("transpose", (X, 0, -1), {}),
-    ("transpose", (S, 0, -1), {}),
+    *calls("transpose", (X, 0, -1), (S, 0, -1)),
     ("swapaxes", (X, 1, 2), {}),
-    ("t", (M,), {}),
-    ("t", (V,), {}),
-    ("movedim", (X, 0, 2), {}),
-    ("movedim", (X, (0, 1), (-1, 0)), {}),
-    ("squeeze", (normal(1, 3, 1),), {}),
-    ("squeeze", (normal(1, 3, 1), 0), {}),
-    ("squeeze", (normal(1, 3, 1), 1), {}),
-    ("squeeze", (normal(1, 3, 1), (0, -1)), {}),
+    *calls("t", (M,), (V,)),
+    *calls("movedim", (X, 0, 2), (X, (0, 1), (-1, 0))),
+    *calls("squeeze", (normal(1, 3, 1),), (normal(1, 3, 1), 0), (normal(1, 3, 1), 1), (normal(1, 3, 1), (0, -1))),
     *(("unsqueeze", (M, dim), {}) for dim in (0, 1, 2, -1, -3)),
     ("unsqueeze", (S, 0), {}),
-    ("flatten", (X,), {}),
-    ("flatten", (X, 1), {}),
-    ("flatten", (X, 0, 1), {}),
-    ("flatten", (S,), {}),
-    ("unflatten", (M, 1, (2, -1)), {}),
-    ("unflatten", (M, -2, (2, 2)), {}),
-    (".expand", (normal(1, 4), 3, 4), {}),
-    (".expand", (normal(1, 4), 2, -1, 4), {}),
-    (".expand", (S, 2, 3), {}),
+    *calls("flatten", (X,), (X, 1), (X, 0, 1), (S,)),
+    *calls("unflatten", (M, 1, (2, -1)), (M, -2, (2, 2))),
+    *calls(".expand", (normal(1, 4), 3, 4), (normal(1, 4), 2, -1, 4), (S, 2, 3)),
     (".expand_as", (normal(1, 6), M), {}),
     ("broadcast_to", (V, (4, 6)), {}),
-    (".repeat", (M, 2, 1), {}),
-    (".repeat", (M, 2, 1, 3), {}),
-    (".repeat", (V, 0), {}),
-    (".repeat", (S, 3), {}),
-    ("tile", (M, (2,)), {}),
-    ("tile", (M, (2, 1, 2)), {}),
-    ("repeat_interleave", (M, 3), {}),
-    ("repeat_interleave", (M, 2, 0), {}),
-    ("repeat_interleave", (M, 2, -1), {}),
-    ("cat", ([M, M + 1, M[:2]],), {}),
-    ("cat", ([M, I.float()], 1), {}),
-    ("cat", ([I, I > 50, M], -1), {}),
-    ("cat", ([torch.zeros(0), M],), {}),
+    *calls(".repeat", (M, 2, 1), (M, 2, 1, 3), (V, 0), (S, 3)),
+    *calls("tile", (M, (2,)), (M, (2, 1, 2))),
+    *calls("repeat_interleave", (M, 3), (M, 2, 0), (M, 2, -1)),
+    *calls("cat", ([M, M + 1, M[:2]],), ([M, I.float()], 1), ([I, I > 50, M], -1), ([torch.zeros(0), M],)),
     ("concat", ([V, V],), {}),
     *(("stack", ([M, M * 2], dim), {}) for dim in (0, 1, 2, -1)),
     ("stack", ([S, S],), {}),
-    ("hstack", ([V, V],), {}),
-    ("hstack", ([M, M],), {}),
-    ("hstack", ([S, S],), {}),
-    ("vstack", ([V, V],), {}),
-    ("vstack", ([M, M],), {}),
-    ("split", (M, 4, 1), {}),
-    ("split", (M, [1, 0, 3]), {}),
-    ("chunk", (M, 4, 1), {}),
-    ("chunk", (V, 4), {}),
+    *calls("hstack", ([V, V],), ([M, M],), ([S, S],)),
+    *calls("vstack", ([V, V],), ([M, M],)),
+    *calls("split", (M, 4, 1), (M, [1, 0, 3])),
+    *calls("chunk", (M, 4, 1), (V, 4)),
     ("unbind", (X, 1), {}),
-    ("narrow", (X, 1, 1, 2), {}),
-    ("narrow", (X, -1, -2, 2), {}),
+    *calls("narrow", (X, 1, 1, 2), (X, -1, -2, 2)),
     ("select", (X, -2, -1), {}),
-    ("flip", (X, (0, 2)), {}),
-    ("flip", (X, (-2,)), {}),
-    ("flip", (E, (0, 1)), {}),
+    *calls("flip", (X, (0, 2)), (X, (-2,)), (E, (0, 1))),
     ("fliplr", (M,), {}),
     ("flipud", (M,), {}),
-    ("roll", (X, 2), {}),
-    ("roll", (X, -3, 1), {}),
-    ("roll", (X, (1, 7), (0, -1)), {}),
-    ("pad", (X, (1, 2)), {}),
-    ("pad", (X, (1, 2, 0, 3)), {"value": 1.5}),
-    ("pad", (X, (-1, 2, 1, -2)), {"value": 0.5}),
+    *calls("roll", (X, 2), (X, -3, 1), (X, (1, 7), (0, -1))),
+    *calls("pad", (X, (1, 2)), (X, (1, 2, 0, 3), {"value": 1.5}), (X, (-1, 2, 1, -2), {"value": 0.5})),
     *(("pad", (X, (2, 1)), {"mode": mode}) for mode in ("reflect", "replicate", "circular")),
     *(("diagonal", (X, offset, 0, 2), {}) for offset in (0, 1, -2, 9)),
     *(("diag", (V, offset), {}) for offset in (0, 2, -3)),
@@ -185,28 +142,19 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *((name, (M, k), {}) for name in ("tril", "triu") for k in (0, 1, -2, 9)),
     ("tril", (X,), {}),
     # selection
-    ("where", (M > 0, M, -1.5), {}),
-    ("where", (M > 0, I, M), {}),
-    ("where", (V > 0, M, S), {}),
-    ("where", (M > 0, 1, 2), {}),
-    ("masked_fill", (M, M > 0, -math.inf), {}),
-    ("masked_fill", (I, V > 0, 7), {}),
+    *calls("where", (M > 0, M, -1.5), (M > 0, I, M), (V > 0, M, S), (M > 0, 1, 2)),
+    *calls("masked_fill", (M, M > 0, -math.inf), (I, V > 0, 7)),
     ("masked_select", (M, V > 0), {}),
-    ("gather", (M, 0, integers(4, 3, 6)), {}),
-    ("gather", (M, 1, integers(6, 2, 9)), {}),
-    ("gather", (S, 0, torch.tensor(0)), {}),
-    ("index_select", (X, 1, torch.tensor([3, 0, 0])), {}),
-    ("index_select", (X, -1, torch.tensor([], dtype=torch.int64)), {}),
-    ("take_along_dim", (M, integers(6, 1, 3), 1), {}),
-    ("take_along_dim", (M, integers(24, 5)), {}),
+    *calls("gather", (M, 0, integers(4, 3, 6)), (M, 1, integers(6, 2, 9)), (S, 0, torch.tensor(0))),
+    *calls("index_select", (X, 1, torch.tensor([3, 0, 0])), (X, -1, torch.tensor([], dtype=torch.int64))),
+    *calls("take_along_dim", (M, integers(6, 1, 3), 1), (M, integers(24, 5))),
     ("index_fill", (M, 1, torch.tensor([0, 4]), -1.0), {}),
     ("scatter", (M, 1, torch.tensor([[0, 3], [5, 1]]), normal(2, 2)), {}),
     ("scatter", (M, 0, torch.tensor([[0, 3], [1, 1]]), 2.0), {}),
     ("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": 2.5}),
     *(("scatter", (I, 0, torch.tensor([[0, 3], [1, 1]])), {"value": -3, "reduce": r}) for r in REDUCTIONS),
-    ("scatter", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
-    ("scatter", (S, 0, torch.tensor([0]), 2.5), {"reduce": "multiply"}),
-    ("scatter", (V, 0, torch.tensor(1)), {"value": 2.5}),
+    *calls("scatter", (S, 0, torch.tensor(0), torch.tensor(2.5))),
+    *calls("scatter", (S, 0, torch.tensor([0]), 2.5, {"reduce": "multiply"}), (V, 0, torch.tensor(1), {"value": 2.5})),
     ("scatter_add", (S, -1, torch.tensor([0, 0]), normal(2)), {}),
     ("index_add", (S, 0, torch.tensor([0]), normal()), {}),
     ("index_copy", (S, 0, torch.tensor(0), torch.tensor(2.5)), {}),
@@ -235,16 +183,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *(("searchsorted", (ENDS, torch.cat([NAN.flatten(), ENDS])), {"right": right}) for right in (False, True)),
     ("searchsorted", (M.sort(-1).values, normal(4, 2)), {"out_int32": True}),
     ("bucketize", (M, torch.tensor([-0.5, 0.0, 1.0])), {"right": True}),
-    ("meshgrid", (V, V[:3]), {"indexing": "ij"}),
-    ("meshgrid", (V, V[:3], S), {"indexing": "xy"}),
-    ("cartesian_prod", (torch.arange(3), torch.tensor([5, 7]), torch.arange(2)), {}),
-    ("cartesian_prod", (V,), {}),
+    *calls("meshgrid", (V, V[:3], {"indexing": "ij"}), (V, V[:3], S, {"indexing": "xy"})),
+    *calls("cartesian_prod", (torch.arange(3), torch.tensor([5, 7]), torch.arange(2)), (V,)),
     *((name, (3, 4, offset), {}) for name in ("tril_indices", "triu_indices") for offset in (0, 1, -2)),
-    ("kron", (M, normal(2, 3)), {}),
-    ("kron", (X, V), {}),
-    ("inner", (X, M[:2, :5]), {}),
-    ("inner", (V, V), {}),
-    ("inner", (V, S), {}),
+    *calls("kron", (M, normal(2, 3)), (X, V)),
+    *calls("inner", (X, M[:2, :5]), (V, V), (V, S)),
     *(("cdist", (X, normal(6, 5), p), {}) for p in (2.0, 1.0, math.inf)),
     *(("cdist", (torch.zeros(2, 0), torch.zeros(3, 0), p), {}) for p in (2.0, math.inf, 3.0)),
     *(("diff", (x,), {}) for x in (V, I, M > 0)),
@@ -261,9 +204,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ),
     ("quantile", (M, torch.tensor([0.5, 0.1])), {"keepdim": True}),
     *(("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0.5, "reduction": r}) for r in ("mean", "sum", "none")),
-    ("huber_loss", (M, V.expand(4, 6)), {"delta": 0.5}),
-    ("huber_loss", (M.bfloat16(), V.expand(4, 6)), {}),
-    ("huber_loss", (M.bfloat16(), V.expand(4, 6)), {"reduction": "none"}),
+    *calls("huber_loss", (M, V.expand(4, 6), {"delta": 0.5}), (M.bfloat16(), V.expand(4, 6))),
+    *calls("huber_loss", (M.bfloat16(), V.expand(4, 6), {"reduction": "none"})),
     ("smooth_l1_loss", (M, V.expand(4, 6)), {"beta": 0}),
     ("binary_cross_entropy", (torch.sigmoid(M), torch.sigmoid(normal(4, 6)), V.abs()), {}),
     ("binary_cross_entropy", (torch.tensor([0.0, 1.0, 0.5]), torch.tensor([1.0, 1.0, 0.0])), {"reduction": "none"}),
@@ -274,8 +216,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         for r in ("batchmean", "sum", "none")
     ),
     ("kl_div", (torch.log_softmax(M, 1), torch.log_softmax(normal(4, 6), 1)), {"reduction": "sum", "log_target": True}),
-    ("trace", (M,), {}),
-    ("trace", (I,), {}),
+    *calls("trace", (M,), (I,)),
     *((name, (NAN, *dim), {}) for name in ("nansum", "nanmean") for dim in ((), (0,), (1, True))),
     ("nanmean", (torch.full((2, 3), math.nan), 1), {}),
     ("nansum", (I, 0), {}),
@@ -284,51 +225,33 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *(("argsort", (TIES,), {"dim": dim, "stable": True, "descending": d}) for dim in (0, 1) for d in (False, True)),
     *(("topk", (M, 2, dim), {"largest": largest}) for dim in (0, -1) for largest in (True, False)),
     ("topk", (M, 0), {}),
-    ("nonzero", (M > 0,), {}),
-    ("nonzero", (S,), {}),
+    *calls("nonzero", (M > 0,), (S,)),
     ("argwhere", (I > 50,), {}),
     # reductions
     *((name, (x,), {}) for name in ("max", "min", "median") for x in (X, NAN, I, S)),
     *((name, (x, dim), {}) for name in ("max", "min") for x in (M, NAN, TIES) for dim in (0, -1)),
     *((name, (M, 1, True), {}) for name in ("max", "min", "median")),
     ("median", (normal(5, 7), 0), {}),
-    ("max", (S, 0), {}),
-    ("max", (M, V), {}),
+    *calls("max", (S, 0), (M, V)),
     ("min", (I, torch.tensor(50)), {}),
-    ("aminmax", (M,), {"dim": 1}),
-    ("aminmax", (M,), {}),
-    ("count_nonzero", (M > 0, 1), {}),
-    ("count_nonzero", (I,), {}),
+    *calls("aminmax", (M, {"dim": 1}), (M,)),
+    *calls("count_nonzero", (M > 0, 1), (I,)),
     *((name, (X,), {}) for name in ("var_mean", "std_mean")),
     ("var_mean", (X, (0, 2)), {"correction": 0, "keepdim": True}),
-    ("var", (X, 1, False), {}),
-    ("var", (X, False), {}),
+    *calls("var", (X, 1, False), (X, False)),
     ("std", (X, 1, True, True), {}),
     *(("norm", (X, p), {}) for p in (2, 1, 3, 0, math.inf, -math.inf, "fro")),
-    ("norm", (X, 2, 1), {}),
-    ("norm", (X, 2, (0, 2), True), {}),
+    *calls("norm", (X, 2, 1), (X, 2, (0, 2), True)),
     # products
-    ("matmul", (V, V), {}),
-    ("matmul", (M, V), {}),
-    ("matmul", (normal(4), M), {}),
-    ("matmul", (M, normal(6, 3)), {}),
-    ("matmul", (X, normal(5, 2)), {}),
-    ("matmul", (X, normal(3, 5, 2)), {}),
-    ("matmul", (normal(2, 1, 4, 5), X.transpose(1, 2)), {}),
-    ("matmul", (X, normal(5)), {}),
-    ("matmul", (normal(4), X), {}),
-    ("matmul", (normal(2, 0), normal(0, 3)), {}),
-    ("matmul", (normal(0, 4), M), {}),
-    ("matmul", (I, I.t()), {}),
-    ("matmul", (M, M.t()), {}),
+    *calls("matmul", (V, V), (M, V), (normal(4), M), (M, normal(6, 3)), (X, normal(5, 2)), (X, normal(3, 5, 2))),
+    *calls("matmul", (normal(2, 1, 4, 5), X.transpose(1, 2)), (X, normal(5)), (normal(4), X)),
+    *calls("matmul", (normal(2, 0), normal(0, 3)), (normal(0, 4), M), (I, I.t()), (M, M.t())),
     ("mm", (M, M.t()), {}),
     ("bmm", (X, X.transpose(1, 2)), {}),
     ("mv", (M, V), {}),
     ("dot", (V, V), {}),
     ("outer", (V, normal(3)), {}),
-    ("linear", (M, normal(3, 6), normal(3)), {}),
-    ("linear", (X, normal(2, 5)), {}),
-    ("linear", (V, normal(3, 6), normal(3)), {}),
+    *calls("linear", (M, normal(3, 6), normal(3)), (X, normal(2, 5)), (V, normal(3, 6), normal(3))),
     ("addmm", (normal(3), M, normal(6, 3)), {"beta": 0.5, "alpha": 2}),
     ("addmm", (torch.full((3,), math.nan), M, normal(6, 3)), {"beta": 0}),
     ("baddbmm", (normal(3, 4, 4), X, X.transpose(1, 2)), {}),
@@ -373,8 +296,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *((f"arc{name}", (torch.sin(M),), {}) for name in ("sin", "cos", "tan", "sinh", "tanh")),
     ("arccosh", (M.abs() + 1,), {}),
     ("arctan2", (M, V), {}),
-    ("nan_to_num", (torch.tensor([math.nan, math.inf, -math.inf, 1.5]), 2.0, 7.0, -3), {}),
-    ("nan_to_num", (I,), {}),
+    *calls("nan_to_num", (torch.tensor([math.nan, math.inf, -math.inf, 1.5]), 2.0, 7.0, -3), (I,)),
     ("concatenate", ([M, M], 1), {}),
     ("broadcast_tensors", (M, V), {}),
     ("vdot", (V, V), {}),
@@ -383,54 +305,38 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     # powers and limits
     *(("pow", (M.abs(), e), {}) for e in (2, 3, 0.5, -1, -0.5, 2.5, 0, 1, -2)),
     *(("pow", (I, e), {}) for e in (0, 1, 2, 3, 5, 0.5)),
-    ("pow", (2, I % 7), {}),
-    ("pow", (2.0, I % 7), {}),
-    ("pow", (2.5, M), {}),
-    ("pow", (torch.tensor([-2, -1, 1, 2, 3]), torch.tensor([-1, -3, -2, -1, 0])), {}),
-    ("clamp", (M, V, None), {}),
-    ("clamp", (M,), {"max": V}),
-    ("clamp", (M, -V.abs(), V.abs()), {}),
-    ("clamp", (I, 10.5), {}),
+    *calls("pow", (2, I % 7), (2.0, I % 7), (2.5, M)),
+    *calls("pow", (torch.tensor([-2, -1, 1, 2, 3]), torch.tensor([-1, -3, -2, -1, 0]))),
+    *calls("clamp", (M, V, None), (M, {"max": V}), (M, -V.abs(), V.abs()), (I, 10.5)),
     ("clip", (M, -0.5, 0.5), {}),
     ("clamp_min", (M, 0.25), {}),
     ("clamp_max", (NAN, 0.25), {}),
     *(("div", (I, 7), {"rounding_mode": mode}) for mode in (None, "floor", "trunc")),
     *(("div", (-I, 7), {"rounding_mode": mode}) for mode in ("floor", "trunc")),
     *(("div", (M, 0.3), {"rounding_mode": mode}) for mode in ("floor", "trunc")),
-    ("round", (M * 100,), {"decimals": 1}),
-    ("round", (M * 100,), {"decimals": -1}),
+    *calls("round", (M * 100, {"decimals": 1}), (M * 100, {"decimals": -1})),
     ("rsub", (M, 2.0), {"alpha": 3}),
-    ("isclose", (M, M + 1e-7), {}),
-    ("isclose", (NAN, NAN), {"equal_nan": True}),
+    *calls("isclose", (M, M + 1e-7), (NAN, NAN, {"equal_nan": True})),
     ("allclose", (M, M + 1e-7), {}),
-    ("equal", (M, M + 1e-3), {}),
-    ("equal", (M, V), {}),
+    *calls("equal", (M, M + 1e-3), (M, V)),
     # neural networks
-    ("layer_norm", (X, (5,)), {}),
-    ("layer_norm", (X, (4, 5), normal(4, 5), normal(4, 5)), {"eps": 1e-3}),
-    ("rms_norm", (X, (5,)), {}),
-    ("rms_norm", (X, (5,), normal(5)), {"eps": 1e-3}),
-    ("group_norm", (normal(2, 6, 5), 3), {}),
-    ("group_norm", (normal(2, 6, 5, 2), 2, normal(6), normal(6)), {}),
-    ("batch_norm", (X, normal(4), normal(4).abs(), normal(4), normal(4)), {}),
-    ("batch_norm", (X, None, None), {"training": True}),
-    ("normalize", (X,), {}),
-    ("normalize", (X,), {"p": 1, "dim": -1}),
-    ("gelu", (M,), {}),
-    ("gelu", (M,), {"approximate": "tanh"}),
-    ("glu", (M,), {}),
-    ("glu", (M, 0), {}),
+    *calls("layer_norm", (X, (5,)), (X, (4, 5), normal(4, 5), normal(4, 5), {"eps": 1e-3})),
+    *calls("rms_norm", (X, (5,)), (X, (5,), normal(5), {"eps": 1e-3})),
+    *calls("group_norm", (normal(2, 6, 5), 3), (normal(2, 6, 5, 2), 2, normal(6), normal(6))),
+    *calls("batch_norm", (X, normal(4), normal(4).abs(), normal(4), normal(4)), (X, None, None, {"training": True})),
+    *calls("normalize", (X,), (X, {"p": 1, "dim": -1})),
+    *calls("gelu", (M,), (M, {"approximate": "tanh"})),
+    *calls("glu", (M,), (M, 0)),
     ("softmin", (M, 1), {}),
     ("dropout", (M,), {"training": False}),
     *(("mse_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
     *(("l1_loss", (M, V.expand(4, 6)), {"reduction": r}) for r in ("mean", "sum", "none")),
     *(("cross_entropy", (M, torch.tensor([0, 5, -100, 2])), {"reduction": r}) for r in ("mean", "sum", "none")),
-    ("cross_entropy", (M, torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"label_smoothing": 0.1}),
-    ("cross_entropy", (M, torch.tensor([0, 5, 1, 2])), {"ignore_index": 5, "label_smoothing": 0.2}),
-    ("cross_entropy", (M, torch.softmax(normal(4, 6), 1)), {}),
-    ("cross_entropy", (M, torch.softmax(normal(4, 6), 1), normal(6).abs()), {"label_smoothing": 0.1}),
-    ("cross_entropy", (normal(2, 5, 3), integers(5, 2, 3)), {}),
-    ("cross_entropy", (V, torch.tensor(3)), {}),
+    *calls("cross_entropy", (M, torch.tensor([0, 5, 1, 2]), normal(6).abs(), {"label_smoothing": 0.1})),
+    *calls("cross_entropy", (M, torch.tensor([0, 5, 1, 2]), {"ignore_index": 5, "label_smoothing": 0.2})),
+    *calls("cross_entropy", (M, torch.softmax(normal(4, 6), 1))),
+    *calls("cross_entropy", (M, torch.softmax(normal(4, 6), 1), normal(6).abs(), {"label_smoothing": 0.1})),
+    *calls("cross_entropy", (normal(2, 5, 3), integers(5, 2, 3)), (V, torch.tensor(3))),
     ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2])), {}),
     ("nll_loss", (torch.log_softmax(M, 1), torch.tensor([0, 5, 1, 2]), normal(6).abs()), {"ignore_index": 1}),
     *(
@@ -457,9 +363,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         for ceil_mode in (False, True)
         for keywords in ({}, {"stride": 2, "padding": 1}, {"stride": (4, 1), "padding": (0, 1)}, {"stride": 5})
     ),
-    ("max_pool2d", (normal(1, 2, 9, 9), (2, 3)), {"stride": 1, "dilation": (3, 2), "padding": 1}),
-    ("max_pool2d", (integers(100, 1, 2, 6, 6) - 50, 3), {"padding": 1}),
-    ("max_pool2d", (NAN.reshape(1, 3, 3), 2), {"stride": 1}),
+    *calls("max_pool2d", (normal(1, 2, 9, 9), (2, 3), {"stride": 1, "dilation": (3, 2), "padding": 1})),
+    *calls("max_pool2d", (integers(100, 1, 2, 6, 6) - 50, 3, {"padding": 1}), (NAN.reshape(1, 3, 3), 2, {"stride": 1})),
     ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "padding": 1, "count_include_pad": False}),
     ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "divisor_override": 5}),
     ("max_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1}),
@@ -499,8 +404,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("pixel_shuffle", (normal(2, 12, 3, 4), 2), {}),
     ("pixel_unshuffle", (normal(3, 6, 9), 3), {}),
     ("embedding", (integers(4, 2, 3), M), {}),
-    ("one_hot", (torch.tensor([[0, 2], [1, 1]]),), {}),
-    ("one_hot", (torch.tensor([0, 2]), 5), {}),
+    *calls("one_hot", (torch.tensor([[0, 2], [1, 1]]),), (torch.tensor([0, 2]), 5)),
     ("cosine_similarity", (M, V), {}),
     ("scaled_dot_product_attention", (normal(2, 3, 4, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 5)), {}),
     ("scaled_dot_product_attention", (normal(4, 8), normal(4, 8), normal(4, 8)), {"is_causal": True, "scale": 0.5}),
@@ -532,7 +436,7 @@ def test_every_function_has_an_oracle() -> None:
     compared = {name.lstrip(".") for name, *_ in CASES}
     with np.load(GOLDEN / "ggml.npz") as golden:
         compared |= {case["op"] for case in json.loads(str(golden["cases"]))}
-    in_place = {f"{name}_" for name in IN_PLACE}  # test_inplace compares them all
+    in_place = {f"{name}_" for name in IN_PLACE}  # the last test compares them all
     operators = {name for op in OPS.values() for name in op.operators} | {"pow", "matmul"}
     dunders = {f"__{prefix}{name}__" for name in operators for prefix in ("", "r", "i")}
     protocols = {"__array_function__", "__array_ufunc__"}
@@ -545,12 +449,8 @@ def test_every_function_has_an_oracle() -> None:
 def test_new_tensors_have_the_dtype_of_another(dtype: str) -> None:
     x = nt.ones(2, dtype=dtype)
     y = to_torch(x)
-    for name, arguments in {
-        "new_zeros": (2, 3),
-        "new_ones": ((3,),),
-        "new_full": ((2, 1), 1),
-        "new_tensor": ([[1, 0]],),
-    }.items():
+    made = {"new_zeros": (2, 3), "new_ones": ((3,),), "new_full": ((2, 1), 1), "new_tensor": ([[1, 0]],)}
+    for name, arguments in made.items():
         ours, theirs = getattr(x, name)(*arguments), getattr(y, name)(*arguments)
         assert ours.tolist() == theirs.tolist(), name
         # PyTorch infers the dtype of new_tensor from the data.
@@ -659,7 +559,7 @@ def test_add1() -> None:
     assert nt.tensor([1.0, 2.0]).add1(nt.tensor([[3.0]])).tolist() == [4.0, 5.0]
 
 
-def identifier(case: tuple[str, tuple[Any, ...], dict[str, Any]]) -> str:
+def identifier(case: Case) -> str:
     name, arguments, keywords = case
     shown = [f"[{','.join(map(str, a.shape))}]" if isinstance(a, torch.Tensor) else str(a)[:30] for a in arguments]
     return f"{name}({' '.join([*shown, *(f'{k}={str(v)[:12]}' for k, v in keywords.items())])})"
@@ -669,41 +569,18 @@ def identifier(case: tuple[str, tuple[Any, ...], dict[str, Any]]) -> str:
 def test_equals_pytorch(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     ours, theirs = resolve(name)
     own = theirs(*arguments, **keywords)
-    exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
-    result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
-    compare(result, own, exact, name)
+    compare(converted(ours, arguments, keywords, ours_of), own, converted(theirs, arguments, keywords, exact_of), name)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        pytest.param("where", marks=pytest.mark.covers("where")),
-        pytest.param("layer_norm", marks=pytest.mark.covers("norm_rows")),
-        pytest.param("rms_norm", marks=pytest.mark.covers("rms_norm_rows")),
-        pytest.param("matmul", marks=pytest.mark.covers("contract")),
-        pytest.param("cat", marks=pytest.mark.covers("concat")),
-        pytest.param("pad", marks=pytest.mark.covers("pad_widths")),
-        pytest.param("tril", marks=pytest.mark.covers("tril")),
-        pytest.param("triu", marks=pytest.mark.covers("triu")),
-        pytest.param("argsort", marks=pytest.mark.covers("argsort")),
-        pytest.param("topk", marks=pytest.mark.covers("top_indices")),
-        pytest.param("gather", marks=pytest.mark.covers("gather_along")),
-        pytest.param("index_select", marks=pytest.mark.covers("take")),
-        pytest.param("masked_select", marks=pytest.mark.covers("take_points")),
-        pytest.param("scatter", marks=pytest.mark.covers("put")),
-        pytest.param("flip", marks=pytest.mark.covers("slice")),
-        pytest.param("select", marks=pytest.mark.covers("select")),
-        pytest.param("diagonal", marks=pytest.mark.covers("diagonal")),
-        pytest.param("max_pool1d", marks=pytest.mark.covers("windows")),
-        pytest.param(".reshape", marks=pytest.mark.covers("reshape")),
-        pytest.param("permute", marks=pytest.mark.covers("permute")),
-        pytest.param(".expand", marks=pytest.mark.covers("expand")),
-    ],
-)
-def test_functions_that_are_the_oracles_of_ops(function: str) -> None:
-    """Ops without arguments from a loop: all cases of a function that records them, against PyTorch's."""
+@pytest.mark.covers("where", "norm_rows", "rms_norm_rows", "contract", "concat", "pad_widths", "tril", "triu")
+@pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "slice", "select")
+@pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand")
+def test_functions_that_are_the_oracles_of_ops() -> None:
+    """Ops without arguments from a loop: all cases of functions that record them, against PyTorch's."""
+    functions = {"where", "layer_norm", "rms_norm", "matmul", "cat", "pad", "tril", "triu", "argsort", "topk", "gather"}
+    functions |= {"index_select", "masked_select", "scatter", "flip", "select", "diagonal", "max_pool1d", "permute"}
     for name, arguments, keywords in CASES:
-        if name == function:
+        if name in functions | {".reshape", ".expand"}:
             test_equals_pytorch(name, arguments, keywords)
 
 
@@ -719,26 +596,22 @@ SIXTEEN_BIT = (
 @pytest.mark.parametrize("name", SIXTEEN_BIT)
 def test_16_bit_floats(name: str, dtype: str) -> None:
     """Result dtype as PyTorch's; value within two units of the format, measured at the largest element."""
-    kind = getattr(torch, dtype)
 
     def narrow(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return type(value)(narrow(item) for item in value)
-        return value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(getattr(torch, dtype)) if is_float else value
 
     compared = 0
     for case, arguments, keywords in CASES:
         if case != name:
             continue
-        arguments = tuple(map(narrow, arguments))
-        keywords = {key: narrow(value) for key, value in keywords.items()}
+        arguments, keywords = mapped(narrow, arguments), {key: narrow(value) for key, value in keywords.items()}
         ours, theirs = resolve(name)
         try:
             own = theirs(*arguments, **keywords)
         except RuntimeError:
             continue  # not implemented for this dtype on PyTorch's CPU
-        exact = theirs(*map(exact_of, arguments), **{key: exact_of(value) for key, value in keywords.items()})
-        result = ours(*map(ours_of, arguments), **{key: ours_of(value) for key, value in keywords.items()})
+        result, exact = converted(ours, arguments, keywords, ours_of), converted(theirs, arguments, keywords, exact_of)
         parts = zip(result, own, exact, strict=True) if isinstance(own, tuple) else [(result, own, exact)]
         for part, own_part, exact_part in parts:
             assert str(part.dtype).removeprefix("npu_tensor.") == str(own_part.dtype).removeprefix("torch.")
@@ -755,25 +628,14 @@ def test_16_bit_floats(name: str, dtype: str) -> None:
 
 @pytest.mark.covers("arange_from")
 @pytest.mark.parametrize(
-    ("arguments", "keywords"),
-    [
-        ((5,), {}),
-        ((2, 7), {}),
-        ((2, 9, 3), {}),
-        ((9, 2, -2), {}),
-        ((0.5, 3), {}),
-        ((0, 1, 0.1), {}),
-        ((1, 0, -0.25), {}),
-        ((3, 3), {}),
-        ((5,), {"dtype": "float32"}),
-        ((0, 2, 0.5), {"dtype": "float64"}),
-        ((5,), {"dtype": "int8"}),
-        ((300,), {"dtype": "bfloat16"}),
-    ],
+    "arguments", [(5,), (2, 7), (2, 9, 3), (9, 2, -2), (0.5, 3), (0, 1, 0.1), (1, 0, -0.25), (3, 3), (0, 2, 0.5), [300]]
 )
-def test_arange(arguments: tuple[float, ...], keywords: dict[str, str]) -> None:
-    dtype = {"dtype": getattr(torch, keywords["dtype"])} if keywords else {}
-    compare(nt.arange(*arguments, **keywords), own := torch.arange(*arguments, **dtype), own, "arange")
+@pytest.mark.parametrize("dtype", [None, "float32", "float64", "int8", "bfloat16"])
+def test_arange(arguments: tuple[float, ...], dtype: str | None) -> None:
+    if dtype == "int8" and arguments[-1] in (0.1, -0.25, 0.5, 300):  # a step that becomes 0, or too large an end
+        dtype = None
+    own = torch.arange(*arguments, dtype=dtype and getattr(torch, dtype))
+    compare(nt.arange(*arguments, dtype=dtype), own, own, "arange")
 
 
 @pytest.mark.covers("linspace", "linspace_between")
@@ -791,12 +653,8 @@ def test_filled() -> None:
     for name in ("zeros", "ones"):
         for shape in ((), (2,), (2, 3), (0, 3)):
             compare(getattr(nt, name)(shape), own := getattr(torch, name)(shape), own, name)
-            compare(
-                getattr(nt, name)(shape, dtype=nt.int16),
-                own := getattr(torch, name)(shape, dtype=torch.int16),
-                own,
-                name,
-            )
+            own = getattr(torch, name)(shape, dtype=torch.int16)
+            compare(getattr(nt, name)(shape, dtype=nt.int16), own, own, name)
     for value in (2.5, 3, True, math.nan):
         compare(nt.full((2, 3), value), own := torch.full((2, 3), value), own, "full")
     assert nt.zeros(2, 3).shape == nt.ones((2, 3)).shape == nt.empty([2, 3]).shape == (2, 3)
@@ -1029,20 +887,6 @@ def test_casts_and_to() -> None:
     assert x.type_as(nt.tensor(True)).tolist() == [True, True]
 
 
-def test_numpy_protocols() -> None:
-    x, array = nt.tensor([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5]], np.float32)
-    for result, expected in (
-        (array + x, [[2.0, 2.5], [4.0, 4.5]]),
-        (x - array, [[0.0, 1.5], [2.0, 3.5]]),
-        (np.float32(2) * x, [[2.0, 4.0], [6.0, 8.0]]),
-        (np.sqrt(x * x), [[1.0, 2.0], [3.0, 4.0]]),
-        (array @ x, [[2.5, 4.0]]),
-        (x @ array.T, [[2.0], [5.0]]),
-    ):
-        assert isinstance(result, nt.Tensor)
-        assert result.tolist() == expected
-
-
 @pytest.mark.parametrize("other", [np.array([2.0, 2.0], np.float32), np.array([2, 3]), np.float32(2), np.array(2)])
 def test_max_and_min_take_arrays_and_scalars_of_numpy(other: Any) -> None:
     x = nt.tensor([1.0, 5.0])
@@ -1091,9 +935,6 @@ FOUND_BY_FUZZING: dict[str, Callable[[Any, Any], Any]] = {
     "target decides": lambda lib, functional: functional.binary_cross_entropy_with_logits(
         lib.tensor([0.5, -1.0]), lib.tensor([1.0, 0.25], dtype=lib.float16)
     ),
-    "index_fill of one": lambda lib, functional: lib.tensor(1.0).index_fill(0, lib.tensor([0]), 4),
-    "index_add to one": lambda lib, functional: lib.tensor(1.0).index_add(0, lib.tensor([0]), lib.tensor(2.0)),
-    "index_copy to one": lambda lib, functional: lib.tensor(1.0).index_copy(0, lib.tensor([0]), lib.tensor(2.0)),
     "quantile of one": lambda lib, functional: lib.quantile(lib.tensor(3.0), 0.5, -1, True),
     "arange starts without a fraction": lambda lib, functional: lib.arange(-2.5, 1, dtype=lib.uint8),
     "arange ends without a fraction": lambda lib, functional: lib.arange(2, 2.5, dtype=lib.int64),
@@ -1153,3 +994,72 @@ def test_what_pytorch_refuses_too(name: str) -> None:
         REFUSED[name](torch, F)
     with pytest.raises(nt.NpuTensorError):
         REFUSED[name](nt, nt.nn.functional)
+
+
+# --- in-place forms: against their functions, against PyTorch's, and through a view
+
+
+Arguments = tuple[list[Any], dict[str, Any]]
+DTYPES = (nt.float32, nt.bfloat16, nt.int32, nt.bool)
+
+
+def examples(name: str) -> list[Arguments]:
+    """Operands, with PyTorch's tensors, and attributes."""
+    cases = [([*args], kwargs) for case, args, kwargs in CASES if case.lstrip(".") == name and args]
+    if cases:
+        return cases
+    op = OPS[name]
+    shapes = ((3, 4), *(((3, 4), (4,), ())[: len(op.operands) - 1]))
+    return [
+        ([*map(to_torch, operands_of(op, shapes, dtype))], attributes)
+        for dtype in DTYPES
+        for attributes in ATTRIBUTES.get(name, [{}])
+    ]
+
+
+def pytorch_in_place(name: str, x: Any, rest: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What PyTorch's form gives; None where PyTorch has none, the error where it refuses the result."""
+    try:
+        if hasattr(x, f"{name}_"):
+            return getattr(x, f"{name}_")(*rest, **kwargs)
+        if hasattr(F, f"{name}_"):
+            return getattr(F, f"{name}_")(x, *rest, **kwargs)
+    except NotImplementedError:  # for this dtype
+        return None
+    except (RuntimeError, TypeError, IndexError) as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_every_in_place_form_equals_its_function(name: str) -> None:
+    compared = 0
+    for (operand, *rest), kwargs in examples(name):
+        if not isinstance(operand, torch.Tensor):
+            continue
+        x = ours_of(operand)
+        others, options = ours_of(rest), {key: ours_of(value) for key, value in kwargs.items()}
+        theirs = pytorch_in_place(name, operand.clone(), rest, kwargs)
+        what = f"{name}_({x.dtype}, {rest}, {kwargs}) in PyTorch gives {theirs!r}"
+        changed = x.clone()
+        try:
+            expected = getattr(nt, name)(x, *others, **options).realize()
+            fits = expected.shape == x.shape and expected.dtype.category <= x.dtype.category
+            assert fits or theirs is None or isinstance(theirs, Exception), what
+        except nt.NpuTensorError:
+            fits = False
+        if not fits:
+            with pytest.raises(nt.NpuTensorError):
+                getattr(changed, f"{name}_")(*others, **options).realize()
+            continue
+        compared += 1
+        view = changed.reshape(-1)
+        assert getattr(changed, f"{name}_")(*others, **options) is changed
+        assert changed.dtype is x.dtype
+        values = expected.to(x.dtype).reshape(-1).numpy()
+        for part in (changed.reshape(-1), view):
+            assert part.numpy().tobytes() == values.tobytes(), what
+        if theirs is not None:
+            assert isinstance(theirs, torch.Tensor), what
+            torch.testing.assert_close(to_torch(changed), theirs, equal_nan=True, msg=what)
+    assert compared

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from comparison import from_torch, to_torch
+from op_examples import Case, calls
 
 import npu_tensor as nt
 
@@ -22,20 +23,14 @@ S = normal(3, 4, 4)
 POSITIVE = S @ S.mT + torch.eye(4, dtype=torch.float64)
 TALL, WIDE = normal(2, 5, 3), normal(3, 5)
 
-UNIQUE: list[Any] = [
+UNIQUE: list[Case] = [
     ("inv", (S,), {}),
     ("det", (S,), {}),
-    ("solve", (S, normal(3, 4, 2)), {}),
-    ("solve", (S, normal(3, 4)), {}),
-    ("solve", (S[0], normal(4)), {}),
-    ("cholesky", (POSITIVE,), {}),
-    ("cholesky", (POSITIVE,), {"upper": True}),
+    *calls("solve", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S[0], normal(4))),
+    *calls("cholesky", (POSITIVE,), (POSITIVE, {"upper": True})),
     *(("norm", (S[0],), {"ord": ord}) for ord in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2)),
     *(("norm", (S[0, 0],), {"ord": ord}) for ord in (None, float("inf"), -float("inf"), 0, 1, 2, 3.5)),
-    ("norm", (S,), {}),
-    ("norm", (S,), {"dim": 1, "keepdim": True}),
-    ("norm", (S,), {"dim": (0, 2), "keepdim": True}),
-    ("norm", (S, 3, (1,)), {}),
+    *calls("norm", (S,), (S, {"dim": 1, "keepdim": True}), (S, {"dim": (0, 2), "keepdim": True}), (S, 3, (1,))),
 ]
 
 

@@ -1,10 +1,10 @@
 """NumPy's functions called on Tensors, against the same functions on arrays."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from op_examples import Case, calls
 
 import npu_tensor as nt
 from npu_tensor.functions import numpy_protocol
@@ -16,54 +16,40 @@ U = np.array([0, 3, 0], np.uint8)
 V = A[0]
 
 # Those with a counterpart, which give Tensors.
-RECORDED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
+RECORDED: list[Case] = [
     *((f, (x,), k) for f in (np.sum, np.prod) for x in (A, I) for k in ({}, {"axis": 1, "keepdims": True})),
-    (np.sum, (A, (0, 1)), {}),
-    (np.sum, (A,), {"dtype": np.float64}),
+    *calls(np.sum, (A, (0, 1)), (A, {"dtype": np.float64})),
     *((f, (x, 1), {}) for f in (np.mean, np.var, np.std) for x in (A, I)),
     (np.mean, (A,), {"keepdims": True}),
     (np.var, (A, 0), {"ddof": 1}),
     *((f, (A,), k) for f in (np.max, np.min, np.amax, np.amin) for k in ({}, {"axis": 1, "keepdims": True})),
     *((f, (A,), k) for f in (np.argmax, np.argmin) for k in ({}, {"axis": 0}, {"axis": 1, "keepdims": True})),
     *((f, (x,), k) for f in (np.any, np.all) for x in (I, U) for k in ({}, {"axis": 0})),
-    (np.cumsum, (A,), {}),
-    (np.cumsum, (A, 1), {}),
+    *calls(np.cumsum, (A,), (A, 1)),
     (np.round, (A,), {"decimals": 1}),
     (np.around, (A,), {}),
-    (np.clip, (A, -1, 1), {}),
-    (np.clip, (A,), {"min": 0}),
-    (np.clip, (A, None, B), {}),
-    (np.where, (A > 0, A, B), {}),
-    (np.where, (I, A, 0.0), {}),
-    (np.reshape, (A, (3, 2)), {}),
-    (np.reshape, (A, -1), {}),
+    *calls(np.clip, (A, -1, 1), (A, {"min": 0}), (A, None, B)),
+    *calls(np.where, (A > 0, A, B), (I, A, 0.0)),
+    *calls(np.reshape, (A, (3, 2)), (A, -1)),
     (np.ravel, (A,), {}),
-    (np.transpose, (A,), {}),
-    (np.transpose, (A, (1, 0)), {}),
+    *calls(np.transpose, (A,), (A, (1, 0))),
     (np.swapaxes, (A, 0, 1), {}),
     (np.moveaxis, (A, 0, 1), {}),
-    (np.squeeze, (A[:, :1],), {}),
-    (np.squeeze, (A[:, :1], 1), {}),
+    *calls(np.squeeze, (A[:, :1],), (A[:, :1], 1)),
     (np.expand_dims, (A, -1), {}),
     (np.broadcast_to, (A, (2, 2, 3)), {}),
-    (np.flip, (A,), {}),
-    (np.flip, (A, 1), {}),
+    *calls(np.flip, (A,), (A, 1)),
     (np.roll, (A, 1), {"axis": 0}),
-    (np.repeat, (A, 2), {}),
-    (np.repeat, (A, 2, 1), {}),
+    *calls(np.repeat, (A, 2), (A, 2, 1)),
     (np.tile, (A, (2, 1)), {}),
-    (np.concatenate, ([A, B],), {}),
-    (np.concatenate, ((A, I), 1), {}),
+    *calls(np.concatenate, ([A, B],), ((A, I), 1)),
     (np.stack, ([A, B],), {"axis": 1}),
     (np.hstack, ([A, B],), {}),
     (np.vstack, ([A, V],), {}),
     (np.tril, (A,), {"k": -1}),
     (np.triu, (A,), {}),
-    (np.dot, (A, B.T), {}),
-    (np.dot, (A, V), {}),
-    (np.dot, (A, np.float32(2)), {}),
-    (np.outer, (V, V), {}),
-    (np.outer, (A, V), {}),
+    *calls(np.dot, (A, B.T), (A, V), (A, np.float32(2))),
+    *calls(np.outer, (V, V), (A, V)),
     (np.einsum, ("ij,kj->ik", A, B), {"optimize": True}),
     *((f, (A,), k) for f in (np.zeros_like, np.ones_like) for k in ({}, {"dtype": np.int32})),
     (np.full_like, (A, 3), {}),
@@ -72,7 +58,7 @@ RECORDED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 # Those without, or with an argument that has none, which give what NumPy gives.
-COMPUTED: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
+COMPUTED: list[Case] = [
     (np.ptp, (A,), {"axis": 1}),
     (np.nonzero, (I,), {}),
     (np.median, (A,), {}),
@@ -137,6 +123,20 @@ def test_functions_without_a_counterpart_give_arrays(case: Any) -> None:
     assert type(result) is type(expected)
     for part, wanted in zip(*((x if isinstance(x, (list, tuple)) else [x]) for x in (result, expected)), strict=True):
         np.testing.assert_array_equal(part, wanted)
+
+
+def test_operators_with_arrays_give_tensors() -> None:
+    x, array = nt.tensor([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5]], np.float32)
+    for result, expected in (
+        (array + x, [[2.0, 2.5], [4.0, 4.5]]),
+        (x - array, [[0.0, 1.5], [2.0, 3.5]]),
+        (np.float32(2) * x, [[2.0, 4.0], [6.0, 8.0]]),
+        (np.sqrt(x * x), [[1.0, 2.0], [3.0, 4.0]]),
+        (array @ x, [[2.5, 4.0]]),
+        (x @ array.T, [[2.0], [5.0]]),
+    ):
+        assert isinstance(result, nt.Tensor)
+        assert result.tolist() == expected
 
 
 def test_arrays_take_what_tensors_hold() -> None:

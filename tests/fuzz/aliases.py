@@ -11,8 +11,6 @@ others reach nothing, in either library). An operand that overlaps with the targ
 before it, for PyTorch from a copy: see `apart` in programs.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """What both fuzzers draw with: handles, views of them and indices, run in PyTorch as they are drawn."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

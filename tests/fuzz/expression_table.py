@@ -4,8 +4,6 @@ In a call, NAME stands for each of the names. What stands in braces is drawn by 
 `expressions.Drawer`, from left to right; `{x}` and the other tensors become the one that `{dim}` and the like refer to.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = ["CALLS", "NOT_DRAWN", "OPERANDS", "READS", "WORDS", "Call"]

@@ -10,8 +10,6 @@ it again of the values that npu_tensor had for its operands, in their dtypes and
 be refused here. `lenient` in programs.py, `STRICTER` and `DOCUMENTED` are the differences that the documentation names.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

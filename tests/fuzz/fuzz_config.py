@@ -3,8 +3,6 @@
 Every input is tried as the bytes of a file, and as a field of a valid kernel.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """python tests/fuzz/fuzz_tensor_desc.py -runs=20000: TensorDesc.parse on texts that atheris makes up."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import warnings

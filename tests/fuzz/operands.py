@@ -1,7 +1,5 @@
 """The words of the table of calls: what stands in the place of `{x}`, `{dim}` and the like, and values of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@
 A text can be read, pasted and repeated, and says the same to both libraries.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

@@ -1,8 +1,10 @@
 """Both differential fuzzers for a bounded number of programs; longer runs: see their first lines."""
 
-from __future__ import annotations
+import importlib.util
+from pathlib import Path
 
 import pytest
+from running import python
 
 torch = pytest.importorskip("torch", reason="PyTorch, the other side of the comparison, cannot be imported")
 
@@ -56,3 +58,16 @@ def test_every_function_of_pytorch_is_drawn() -> None:
     left_out = {name for names in NOT_DRAWN.values() for name in names.split()}
     known = {name for name in FUNCTIONS if hasattr(torch, name) or hasattr(torch.nn.functional, name)}
     assert known - drawn == left_out & known
+
+
+# --- configurations and descriptors that atheris makes up, for a bounded number of inputs from a fixed seed
+
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
+@pytest.mark.parametrize(("script", "runs"), [("fuzz_tensor_desc.py", 20_000), ("fuzz_config.py", 2_000)])
+def test_fuzz(script: str, runs: int, tmp_path: Path) -> None:
+    done = python(HERE / script, f"-runs={runs}", "-seed=1", "-max_len=120", "-timeout=20", cwd=tmp_path)
+    assert f"Done {runs} " in done.stderr

@@ -1,21 +1,17 @@
 """compile: what it builds is what a program then needs, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.ggml_hsa.ahead_of_time import compile
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.sim import host_compiler
-
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 DEVICE = "sim:npu2?cols=4&float32=emulate"
 rng = np.random.default_rng(7)

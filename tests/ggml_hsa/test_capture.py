@@ -1,7 +1,5 @@
 """Functions and descriptors become one task each, or an error that says why not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -12,78 +10,57 @@ from npu_tensor.ggml_hsa.single_task import capture_task
 from npu_tensor.runtime.npu.kernel_name import kernel_name, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
-NOTHING: Mapping[str, object] = {}
-
 
 def descs(*texts: str) -> list[TensorDesc]:
     return [TensorDesc.parse(text) for text in texts]
 
 
+MUL_MAT = mul_mat.ggml_op_mul_mat
+
+
 @pytest.mark.parametrize(
-    ("function", "inputs", "output", "params", "name"),
+    ("function", "tensors", "params", "name"),
     [
         (
-            binary_ops.ggml_op_mul,
-            ["(20,5,4,3)/f32", "(10,5,4,3)/f32"],
-            "(20,5,4,3)/f32",
-            NOTHING,
+            *(binary_ops.ggml_op_mul, "(20,5,4,3)/f32 (20,5,4,3)/f32 (10,5,4,3)/f32", {}),
             "mul-20x5x4x3f32-20x5x4x3f32-10x5x4x3f32",
         ),
+        (MUL_MAT, "(256,128,1,1)/i16 (64,256,1,1)/i16 (64,128,1,1)/i16", {}, "mul_mat-256x128i16-64x256i16-64x128i16"),
         (
-            mul_mat.ggml_op_mul_mat,
-            ["(64,256,1,1)/i16", "(64,128,1,1)/i16"],
-            "(256,128,1,1)/i16",
-            NOTHING,
-            "mul_mat-256x128i16-64x256i16-64x128i16",
-        ),
-        (
-            mul_mat.ggml_op_mul_mat,
-            ["(64,256,2,1)/bf16", "(64,128,4,3)/bf16"],
-            "(256,128,4,3)/f32",
-            NOTHING,
+            *(MUL_MAT, "(256,128,4,3)/f32 (64,256,2,1)/bf16 (64,128,4,3)/bf16", {}),
             "mul_mat-256x128x4x3f32-64x256x2bf16-64x128x4x3bf16",
         ),
         (
-            mul_mat.ggml_op_mul_mat,
-            ["(64,256,1,1)/bf16/(1,100,1,1)", "(64,2,1,1)/bf16"],
-            "(256,2,1,1)/bf16",
-            NOTHING,
+            *(MUL_MAT, "(256,2,1,1)/bf16 (64,256,1,1)/bf16/(1,100,1,1) (64,2,1,1)/bf16", {}),
             "mul_mat-256x2bf16-64x256bf16n-64x2bf16",
         ),
-        (rows.ggml_op_argmax, ["(32,513,1,1)/f32"], "(513,1,1,1)/i32", NOTHING, "argmax-513i32-32x513f32"),
+        (rows.ggml_op_argmax, "(513,1,1,1)/i32 (32,513,1,1)/f32", {}, "argmax-513i32-32x513f32"),
         (
-            rows.ggml_op_count_equal,
-            ["(500,1,1,1)/i32", "(500,1,1,1)/i32"],
-            "(1,1,1,1)/i64",
-            NOTHING,
+            *(rows.ggml_op_count_equal, "(1,1,1,1)/i64 (500,1,1,1)/i32 (500,1,1,1)/i32", {}),
             "count_equal-1i64-500i32-500i32",
         ),
-        (copies.ggml_op_cont, ["(16,8,1,1)/i8/(8,1,1,1)"], "(16,8,1,1)/i8", NOTHING, "cont-16x8i8-16x8i8n"),
-        (unary_ops.ggml_op_scale, ["(8,1,1,1)/f32"], "(8,1,1,1)/f32", {"s": 2.0}, "scale-8f32-8f32-bcf49800f1222663"),
-        (unary_ops.ggml_unary_op_gelu, ["(16,1,1,1)/bf16"], "(16,1,1,1)/bf16", NOTHING, "gelu-16bf16-16bf16"),
+        (copies.ggml_op_cont, "(16,8,1,1)/i8 (16,8,1,1)/i8/(8,1,1,1)", {}, "cont-16x8i8-16x8i8n"),
+        (unary_ops.ggml_op_scale, "(8,1,1,1)/f32 (8,1,1,1)/f32", {"s": 2.0}, "scale-8f32-8f32-bcf49800f1222663"),
+        (unary_ops.ggml_unary_op_gelu, "(16,1,1,1)/bf16 (16,1,1,1)/bf16", {}, "gelu-16bf16-16bf16"),
     ],
 )
-def test_tasks(
-    function: Callable[..., object], inputs: list[str], output: str, params: Mapping[str, object], name: str
-) -> None:
-    task = capture_task(function, descs(*inputs), TensorDesc.parse(output), params)
+def test_tasks(function: Callable[..., object], tensors: str, params: Mapping[str, object], name: str) -> None:
+    """tensors: the descriptors of the output and of the inputs."""
+    output, *inputs = descs(*tensors.split())
+    task = capture_task(function, inputs, output, params)
     assert kernel_name(task) == name
-    assert tensor_descs(task)[0] == output
+    assert tensor_descs(task)[0] == str(output)
 
 
 def test_a_strided_operand_is_read_where_its_descriptor_says() -> None:
     task = capture_task(nt.exp, descs("(3,2,1,1)/f32/(5,40,1,1)"))
-    (operand,) = task.inputs
-    assert operand.layout is not None
-    assert operand.layout.shape[-2:] == (2, 3)
-    assert operand.layout.strides[-2:] == (40, 5)
-    assert operand.layout.offset == 0
+    layout = task.inputs[0].layout
+    assert (layout.shape[-2:], layout.strides[-2:], layout.offset) == ((2, 3), (40, 5), 0)
 
 
 def test_overlapping_rows_are_an_operand_as_any_other() -> None:
     task = capture_task(nt.exp, descs("(4,8,1,1)/f32/(1,1,1,1)"))
     layout = task.inputs[0].layout
-    assert layout is not None
     assert (layout.shape[-2:], layout.strides[-2:]) == ((8, 4), (1, 1))
 
 
@@ -111,24 +88,18 @@ constant = nt.ones(8).realize()
     ("function", "inputs", "output", "message"),
     [
         (
-            mul_mat.ggml_op_mul_mat,
-            ["(1024,768,1,1)/bf16", "(768,512,1,1)/bf16"],
-            "(1024,512,1,1)/bf16",
+            *(MUL_MAT, ["(1024,768,1,1)/bf16", "(768,512,1,1)/bf16"], "(1024,512,1,1)/bf16"),
             r"src0 \(1024,768,1,1\) and src1 \(768,512,1,1\) differ in their first extent.*\. These look like "
             r"row-major \(NumPy\) shapes; "
             r"expected src0 \(768,1024,1,1\), src1 \(768,512,1,1\) and output \(1024,512,1,1\)",
         ),
         (
-            mul_mat.ggml_op_mul_mat,
-            ["(64,256,1,1)/i16", "(64,128,1,1)/i16"],
-            "(128,256,1,1)/i16",
+            *(MUL_MAT, ["(64,256,1,1)/i16", "(64,128,1,1)/i16"], "(128,256,1,1)/i16"),
             r"computes \(256,128,1,1\)/i16, not \(128,256,1,1\)/i16; these look like row-major \(NumPy\) shapes",
         ),
-        (mul_mat.ggml_op_mul_mat, ["(64,2,3,1)/i8", "(64,2,4,1)/i8"], "(2,2,4,1)/i8", "must be multiples of those"),
+        (MUL_MAT, ["(64,2,3,1)/i8", "(64,2,4,1)/i8"], "(2,2,4,1)/i8", "must be multiples of those"),
         (
-            mul_mat.ggml_op_mul_mat,
-            ["(64,256,1,1)/bf16", "(64,128,1,1)/f32"],
-            "(256,128,1,1)/f32",
+            *(MUL_MAT, ["(64,256,1,1)/bf16", "(64,128,1,1)/f32"], "(256,128,1,1)/f32"),
             "one entry is one kernel, and this takes 2: convert, contract",
         ),
         (binary_ops.ggml_op_div, ["(8,1,1,1)/i32"] * 2, "(8,1,1,1)/i32", r"computes \(8,1,1,1\)/f32, not"),

@@ -1,7 +1,5 @@
 """Configurations: the documented ones as they are, and every way in which one can be wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json
@@ -53,7 +51,6 @@ def test_documented_examples_load_unedited(tmp_path: Path, text: str, exported: 
     path = tmp_path / "config.json"
     path.write_text(text, "utf-8")
     (entry,) = load(path)
-    assert isinstance(entry, Entry)
     task, offer, request = entry.request()
     assert (entry.exported_name, request.name) == (exported, name)
     assert (request.design.arch, offer.family, len(task.inputs)) == ("aie2", "elementwise", 2)
@@ -140,10 +137,7 @@ def test_missing_keys(key: str) -> None:
         ({"ops": [{"op": "nop", "operands": []}]}, ": ops/0: there is no op 'nop'"),
         ({"ops": [{"op": "exp", "operands": [{"op": 0}]}]}, ": ops/0: there is no op 0 before it"),
         ({"ops": [{"op": "exp", "operands": [{"input": 0}] * 2}]}, ": ops/0: exp has 1 operands, not 2"),
-        (
-            {"ops": [{"op": "exp", "operands": [{"input": 0}], "attributes": {"base": 2}}]},
-            ": ops/0: exp has no attribute base",
-        ),
+        ({"ops": [{"op": "exp", "operands": [{"input": 0}], "attributes": {"base": 2}}]}, ": ops/0: exp has no attr"),
         (
             {"ops": [{"op": "fill", "operands": [{"number": "int"}], "attributes": {"shape": "x", "dtype": I8}}]},
             ": ops/0: TypeError: fill(int): ",
@@ -182,14 +176,12 @@ def test_optional_fields() -> None:
     large = "(65536,1,1,1)/f32"
     tensors = {"input_tensors": [large, large], "output_tensor": large}
     (entry,) = read({"kernels": [kernel(cols=2, float32="bfloat16", **tensors)]})
-    assert isinstance(entry, Entry)
     assert (entry.target.columns, entry.target.float32) == (2, "bfloat16")
     assert entry.request()[2].design.columns == 2
     scale = kernel(kernel_source="unary_ops.py", kernel_name="ggml_op_scale", input_tensors=["(1024,1,1,1)/f32"])
     names = set()
     for s in (2.0, 3.0):
         (entry,) = read({"kernels": [scale | {"op_params": {"s": s}}]})
-        assert isinstance(entry, Entry)
         names.add(entry.request()[2].name)
     assert len(names) == 2
 
@@ -210,7 +202,6 @@ def test_a_users_own_function_is_found_before_ours(tmp_path: Path) -> None:
 
     def ops() -> tuple[str, ...]:
         (entry,) = load(path, named)
-        assert isinstance(entry, Entry)
         return entry.planned.task.ops
 
     assert ops() == ("add",)
@@ -300,13 +291,7 @@ def test_any_file(content: bytes) -> None:
         parse(content)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"kernels": [], "kernels": []}',
-        '{"kernels": [{"kernel_name": "ggml_op_add", "kernel_name": "ggml_op_sub"}]}',
-    ],
-)
+@pytest.mark.parametrize("text", ['{"kernels": [], "kernels": []}', '{"kernels": [{"arch": "a", "arch": "b"}]}'])
 def test_a_field_that_is_there_twice_is_an_error(text: str) -> None:
     with pytest.raises(ArgumentError, match=r"Failed to load configuration: -: the field '\w+' is there twice"):
         config_file.parse(text.encode())

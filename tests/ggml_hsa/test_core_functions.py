@@ -1,7 +1,5 @@
 """C++ that is no part of a design: compiled once, loaded once, called with arrays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +9,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from running import needs_compiler
 
 from npu_tensor import dtypes
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
 from npu_tensor.ggml_hsa.core_functions import CacheManager, KernelManager, Module, Source, symbol
-from npu_tensor.runtime.sim import host_compiler
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 Array = np.ndarray[Any, Any]
 

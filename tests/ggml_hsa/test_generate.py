@@ -1,13 +1,8 @@
 """Directories of ready kernels: what is built, what is left as it is, and what stands there after failures."""
 
-from __future__ import annotations
-
 import json
 import logging
-import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernel_entries import kernel_entry
 from paths import ROOT
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -69,20 +66,7 @@ def backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Fa
 
 
 def entry(op: str = "add", exported: str | None = None, arch: str = "aie2p") -> Entry:
-    tensor = "(1024,1,1,1)/bf16"
-    found = config_file.entry(
-        {
-            "kernel_name": f"ggml_op_{op}",
-            "kernel_source": "binary_ops.py",
-            "arch": arch,
-            "input_tensors": [tensor, tensor],
-            "output_tensor": tensor,
-            "exported_name": exported or f"my_{op}",
-        },
-        0,
-    )
-    assert isinstance(found, Entry)
-    return found
+    return config_file.entry(kernel_entry(op, arch, exported or f"my_{op}", "(1024,1,1,1)/bf16"), 0)
 
 
 def run(entries: list[Entry], directory: Path, force: bool = False, jobs: int = 2) -> int:
@@ -110,9 +94,8 @@ def test_what_is_generated_is_found_wherever_it_is(tmp_path: Path, backend: type
     ]
     for path in (tmp_path / "made").rglob("*.json"):
         assert str(tmp_path) not in path.read_text()
-    assert json.loads((tmp_path / "made" / "aie2" / "first.json").read_text()) == manifest(tmp_path / "made", "aie2")[
-        "first"
-    ]
+    described = json.loads((tmp_path / "made" / "aie2" / "first.json").read_text())
+    assert described == manifest(tmp_path / "made", "aie2")["first"]
     (tmp_path / "made").rename(tmp_path / "moved")
     backend.absent = "no compiler"
     with config.scope(kernel_dirs=(tmp_path / "moved",), jit=False, cache_path=str(tmp_path / "empty")):
@@ -179,7 +162,6 @@ def test_errors_of_other_classes_and_damage_on_the_way_are_failures_too(
         if request.name == ADD:
             raise ZeroDivisionError("a worker vanished")
         built = build(request, *rest)
-        assert built is not None
         return Built(built.description, {**built.contents, ".bin": b"half of i"})
 
     monkeypatch.setattr(generate, "build", unreliable)
@@ -289,14 +271,7 @@ with nt.record_kernels("r.json"), nt.default_device("sim:npu2"):
 print(missing("iron", "0.0.1"))
 print(sidecar_text("n", "k", {{}}, {{}}, 0.0).decode())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", program, cwd=tmp_path, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
     assert f"the worker has npu-tensor {nt.__version__}" in done.stdout
     assert f'"package": "{nt.__version__}"' in done.stdout
     assert nt.__version__ in json.loads((tmp_path / "r.json").read_text())["description"]

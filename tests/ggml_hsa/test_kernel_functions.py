@@ -1,7 +1,5 @@
 """The packaged kernel functions: the names that ggml-hsa has, and GGML's meaning, computed here with NumPy alone."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

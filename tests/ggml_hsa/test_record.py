@@ -1,11 +1,8 @@
 """Recorded configurations: they list exactly what ran, and give the same kernels again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import needs_compiler, python
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -23,10 +21,7 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.executors import open_executor
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.requests import design_digest
-
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 
 @pytest.fixture(autouse=True)
@@ -226,21 +221,14 @@ print(json.dumps([result.float().tolist() for result in results]))
 
 
 def run_program(program: str = PROGRAM, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "default::RuntimeWarning", "-c", program],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return python("-W", "default::RuntimeWarning", "-c", program, **environment)
 
 
 @needs_compiler
 def test_record_generate_and_run_without_a_compiler(tmp_path: Path) -> None:
     cache = str(config.cache_dir)
     first = run_program(NPU_TENSOR_RECORD=str(tmp_path / "model.json"), NPU_TENSOR_CACHE_DIR=cache)
-    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stderr == ""
     entries = [value for value in config_file.load(tmp_path / "model.json") if isinstance(value, Entry)]
     assert len(entries) == len(recorded(tmp_path / "model.json")) >= 3
     with open_executor() as executor:
@@ -252,7 +240,7 @@ def test_record_generate_and_run_without_a_compiler(tmp_path: Path) -> None:
         NPU_TENSOR_CACHE_DIR=str(tmp_path / "empty"),
         PATH=str(tmp_path / "nothing"),
     )
-    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stderr == ""
     rows, results = map(json.loads, again.stdout.splitlines())
     assert len(rows) >= 3
     for device, why in rows:
@@ -264,10 +252,8 @@ def test_record_generate_and_run_without_a_compiler(tmp_path: Path) -> None:
 def test_the_setting_warns_where_nothing_can_be_written_or_recorded(tmp_path: Path) -> None:
     program = "import npu_tensor as nt; nt.ones(3).numpy()"
     failed = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "no" / "a.json"))
-    assert failed.returncode == 0
     assert f"NPU_TENSOR_RECORD: there is no directory {tmp_path / 'no'}" in failed.stderr
     empty = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "a.json"), NPU_TENSOR_DEVICE="cpu")
-    assert empty.returncode == 0
     assert "a.json has no kernels: the default device is cpu" in empty.stderr
     assert recorded(tmp_path / "a.json") == []
 
@@ -302,7 +288,7 @@ nt.explain(x * y)
 print(os.path.exists(os.environ["NPU_TENSOR_RECORD"]))
 """
     done = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "a.json"), NPU_TENSOR_JIT="0")
-    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+    assert done.stdout == "False\n"
     assert names(tmp_path / "a.json") == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]
 
 

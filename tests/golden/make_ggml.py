@@ -11,8 +11,6 @@ describes an older ggml (wrong op numbers, wrong tensor struct). Tensors stay op
 ``README.md`` next to this file describes the format.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json
@@ -102,9 +100,7 @@ class Ggml:
     def __init__(self) -> None:
         package = importlib.util.find_spec("ggml")  # located, not imported: the bindings are never used
         if package is None or not package.submodule_search_locations:
-            raise SystemExit(
-                f"ggml is missing: CMAKE_ARGS=-DGGML_NATIVE=OFF pip install ggml-py=={GGML_VERSION}"
-            )
+            raise SystemExit(f"ggml is missing: CMAKE_ARGS=-DGGML_NATIVE=OFF pip install ggml-py=={GGML_VERSION}")
         folder = Path(package.submodule_search_locations[0]) / "lib"
         self._base = ctypes.CDLL(str(folder / "libggml-base.so"), mode=ctypes.RTLD_GLOBAL)
         self._cpu = ctypes.CDLL(str(folder / "libggml-cpu.so"), mode=ctypes.RTLD_GLOBAL)
@@ -179,10 +175,8 @@ class Case:
         return self.name.partition(".")[0]
 
     def type_of(self, name: str) -> str:
-        return (
-            self.types.get(name)
-            or {"f": "f32", "i": f"i{8 * self.inputs[name].itemsize}"}[self.inputs[name].dtype.kind]
-        )
+        own = self.inputs[name].dtype
+        return self.types.get(name) or {"f": "f32", "i": f"i{8 * own.itemsize}"}[own.kind]
 
 
 def to_memory(array: np.ndarray, type_name: str) -> np.ndarray:
@@ -358,29 +352,15 @@ def unary_cases() -> Iterator[Case]:
     for name, x in (("clamp", activation_input("clamp")), ("clamp.special", SPECIAL)):
         yield Case(name, {"x": x}, {"min": -1.5, "max": 2.25})
     yield Case("scale", {"x": Random("scale").normal(3, 4, 5)}, {"scale": 2.5}, ROUNDING)
-    yield Case(
-        "scale.bias",
-        {"x": Random("scale.bias").normal(3, 4, 5)},
-        {"scale": -0.75, "bias": 1.25},
-        ROUNDING,
-        function="scale_bias",
-    )
+    x = Random("scale.bias").normal(3, 4, 5)
+    yield Case("scale.bias", {"x": x}, {"scale": -0.75, "bias": 1.25}, ROUNDING, function="scale_bias")
 
     positive = np.abs(activation_input("positive")) + np.float32(1e-3)
-    domains = {
-        "sqr": activation_input("sqr"),
-        "sqrt": positive,
-        "log": positive,
-        "sin": activation_input("sin"),
-        "cos": activation_input("cos"),
-    }
-    for op, x in domains.items():
+    for op in ("sqr", "sqrt", "log", "sin", "cos"):
+        x = positive if op in ("sqrt", "log") else activation_input(op)
         yield Case(op, {"x": x}, tolerance=ROUNDING)
-        huge_angle = op in (
-            "sin",
-            "cos",
-        )  # the reduction of 3e38 modulo pi is a test of the math library only
-        yield Case(f"{op}.special", {"x": SPECIAL[:12] if huge_angle else SPECIAL}, tolerance=ROUNDING)
+        # The reduction of 3e38 modulo pi is a test of the math library only.
+        yield Case(f"{op}.special", {"x": SPECIAL[:12] if op in ("sin", "cos") else SPECIAL}, tolerance=ROUNDING)
 
 
 def binary_cases() -> Iterator[Case]:
@@ -398,80 +378,44 @@ def binary_cases() -> Iterator[Case]:
     for op in ("add", "sub", "mul", "div"):
         yield Case(f"{op}.special", special)
     random = Random("add_id")
-    yield Case(
-        "add_id",
-        {"x": random.normal(3, 2, 6), "bias": random.normal(5, 6), "ids": random.indices(5, 3, 2)},
-        tolerance=ROUNDING,
-    )
+    inputs = {"x": random.normal(3, 2, 6), "bias": random.normal(5, 6), "ids": random.indices(5, 3, 2)}
+    yield Case("add_id", inputs, tolerance=ROUNDING)
     for op in ("acc", "set"):
         random = Random(op)
         # the region rows 1..3, columns 2..4 of a (4, 6) matrix: byte strides and offset of ggml
-        yield Case(
-            op,
-            {"a": random.normal(4, 6), "b": random.normal(3, 3)},
-            {"region": [[1, 4], [2, 5]]},
-            ROUNDING,
-            arguments=(24, 96, 96, 32),
-        )
+        inputs = {"a": random.normal(4, 6), "b": random.normal(3, 3)}
+        yield Case(op, inputs, {"region": [[1, 4], [2, 5]]}, ROUNDING, arguments=(24, 96, 96, 32))
 
 
 def glu_cases() -> Iterator[Case]:
-    tolerances = {
-        "reglu": ROUNDING,
-        "geglu": HALF_TABLE,
-        "swiglu": ROUNDING,
-        "geglu_erf": ROUNDING,
-        "geglu_quick": HALF_TABLE,
-    }
-    for op, tolerance in tolerances.items():
+    for op in ("reglu", "geglu", "swiglu", "geglu_erf", "geglu_quick"):
         random = Random(op)
         x = random.normal(2, 3, 16, scale=2.0)
-        # a table error is multiplied with the other factor
-        tolerance = 4 * tolerance if tolerance == HALF_TABLE else tolerance
+        # A table error is multiplied with the other factor.
+        tolerance = 4 * HALF_TABLE if op in ("geglu", "geglu_quick") else ROUNDING
         yield Case(op, {"x": x}, {"swapped": False}, tolerance, arguments=())
-        yield Case(
-            f"{op}.swapped", {"x": x}, {"swapped": True}, tolerance, function=f"{op}_swapped", arguments=()
-        )
-        yield Case(
-            f"{op}.split",
-            {"x": random.normal(2, 3, 8, scale=2.0), "gate": random.normal(2, 3, 8, scale=2.0)},
-            {},
-            tolerance,
-            function=f"{op}_split",
-        )
+        yield Case(f"{op}.swapped", {"x": x}, {"swapped": True}, tolerance, function=f"{op}_swapped", arguments=())
+        inputs = {"x": random.normal(2, 3, 8, scale=2.0), "gate": random.normal(2, 3, 8, scale=2.0)}
+        yield Case(f"{op}.split", inputs, {}, tolerance, function=f"{op}_split")
     random = Random("swiglu_oai")
-    yield Case(
-        "swiglu_oai.split",
-        {"x": random.normal(2, 3, 8, scale=4.0), "gate": random.normal(2, 3, 8, scale=4.0)},
-        {"alpha": 1.702, "limit": 3.0},
-        ROUNDING,
-    )
+    inputs = {"x": random.normal(2, 3, 8, scale=4.0), "gate": random.normal(2, 3, 8, scale=4.0)}
+    yield Case("swiglu_oai.split", inputs, {"alpha": 1.702, "limit": 3.0}, ROUNDING)
 
 
 def reduction_cases() -> Iterator[Case]:
     for op in ("sum", "sum_rows", "mean", "cumsum"):
         yield Case(op, {"x": Random(op).normal(2, 3, 4, 17)}, tolerance=SUMMED)
-    yield Case(
-        "sum_rows.special",
-        {"x": np.array([[np.inf, 1, 2], [np.inf, -np.inf, 0], [np.nan, 1, 1]], np.float32)},
-    )
+    special = np.array([[np.inf, 1, 2], [np.inf, -np.inf, 0], [np.nan, 1, 1]], np.float32)
+    yield Case("sum_rows.special", {"x": special})
     yield Case("argmax", {"x": Random("argmax").distinct(6, 33)}, out_type="i32")
     random = Random("count_equal")
     for name, shape in (("count_equal", (40,)), ("count_equal.matrix", (6, 9))):
         yield Case(name, {"a": random.indices(3, *shape), "b": random.indices(3, *shape)}, out_type="i64")
     for order in ("asc", "desc"):
-        name = f"argsort.{order}"
-        yield Case(
-            name,
-            {"x": Random(name).distinct(2, 3, 13)},
-            {"order": order},
-            out_type="i32",
-            arguments=(SORT_ORDER[order],),
-        )
+        x = Random(f"argsort.{order}").distinct(2, 3, 13)
+        yield Case(f"argsort.{order}", {"x": x}, {"order": order}, out_type="i32", arguments=(SORT_ORDER[order],))
     for k in (1, 4):
-        yield Case(
-            f"top_k.{k}", {"x": Random("top_k").distinct(2, 3, 13)}, {"k": k}, out_type="i32", unordered=True
-        )
+        yield Case(f"top_k.{k}", {"x": Random("top_k").distinct(2, 3, 13)}, {"k": k}, out_type="i32", unordered=True)
 
 
 def normalization_cases() -> Iterator[Case]:
@@ -482,23 +426,14 @@ def normalization_cases() -> Iterator[Case]:
             x[2, 3] = 7.0
             yield Case(f"{op}.eps_{eps:g}", {"x": x}, {"eps": eps}, SUMMED)
     random = Random("group_norm")
-    for name, channels, groups in (
-        ("group_norm", 6, 3),
-        ("group_norm.uneven", 7, 3),
-        ("group_norm.one", 4, 1),
-    ):
+    for name, channels, groups in (("group_norm", 6, 3), ("group_norm.uneven", 7, 3), ("group_norm.one", 4, 1)):
         yield Case(name, {"x": random.normal(2, channels, 4, 5)}, {"n_groups": groups, "eps": 1e-5}, SUMMED)
     random = Random("rms_norm_back")
-    yield Case(
-        "rms_norm_back",
-        {"grad": random.normal(2, 3, 16), "x": random.normal(2, 3, 16)},
-        {"eps": 1e-5},
-        SUMMED,
-    )
+    inputs = {"grad": random.normal(2, 3, 16), "x": random.normal(2, 3, 16)}
+    yield Case("rms_norm_back", inputs, {"eps": 1e-5}, SUMMED)
     random = Random("silu_back")
-    yield Case(
-        "silu_back", {"grad": random.normal(3, 20), "x": random.normal(3, 20, scale=3.0)}, tolerance=ROUNDING
-    )
+    inputs = {"grad": random.normal(3, 20), "x": random.normal(3, 20, scale=3.0)}
+    yield Case("silu_back", inputs, tolerance=ROUNDING)
 
 
 def product_cases() -> Iterator[Case]:
@@ -518,16 +453,9 @@ def product_cases() -> Iterator[Case]:
             inputs = {"w": random.normal(*w, exact_in=kind), "x": random.normal(*x, exact_in=kind)}
             yield Case(name, inputs, tolerance=SUMMED, types={"w": kind, "x": "f32"})
     random = Random("mul_mat_id")
-    yield Case(
-        "mul_mat_id",
-        {"w": random.normal(4, 5, 8), "x": random.normal(3, 2, 8), "ids": random.choice(4, 3, 2)},
-        tolerance=SUMMED,
-    )
-    yield Case(
-        "mul_mat_id.shared",
-        {"w": random.normal(4, 5, 8), "x": random.normal(3, 1, 8), "ids": random.choice(4, 3, 2)},
-        tolerance=SUMMED,
-    )
+    for name, experts in (("mul_mat_id", 2), ("mul_mat_id.shared", 1)):
+        inputs = {"w": random.normal(4, 5, 8), "x": random.normal(3, experts, 8), "ids": random.choice(4, 3, 2)}
+        yield Case(name, inputs, tolerance=SUMMED)
     outer = {
         "matrix": ((9, 4), (9, 5)),
         "grouped_ne2": ((2, 9, 4), (3, 6, 9, 5)),
@@ -541,20 +469,14 @@ def product_cases() -> Iterator[Case]:
 def row_cases() -> Iterator[Case]:
     for kind in ("f32", "bf16", "f16"):
         random = Random(f"get_rows.{kind}")
-        yield Case(
-            f"get_rows.{kind}",
-            {"x": random.normal(7, 6, exact_in=kind), "rows": random.indices(7, 9)},
-            types={"x": kind},
-        )
+        inputs = {"x": random.normal(7, 6, exact_in=kind), "rows": random.indices(7, 9)}
+        yield Case(f"get_rows.{kind}", inputs, types={"x": kind})
     random = Random("get_rows.batch")
     yield Case("get_rows.i32", {"x": random.indices(99, 7, 6), "rows": random.indices(7, 4)}, out_type="i32")
     yield Case("get_rows.batch", {"x": random.normal(2, 3, 5, 4), "rows": random.indices(5, 2, 3, 6)})
     random = Random("get_rows_back")
-    yield Case(
-        "get_rows_back",
-        {"grad": random.normal(6, 4), "rows": random.indices(5, 6), "x": random.normal(5, 4)},
-        tolerance=ROUNDING,
-    )
+    inputs = {"grad": random.normal(6, 4), "rows": random.indices(5, 6), "x": random.normal(5, 4)}
+    yield Case("get_rows_back", inputs, tolerance=ROUNDING)
     for name, kind, index in (
         ("f32", "f32", np.int64),
         ("i32_rows", "f32", np.int32),
@@ -562,21 +484,12 @@ def row_cases() -> Iterator[Case]:
         ("f16", "f16", np.int64),
     ):
         random = Random(f"set_rows.{name}")
-        inputs = {
-            "x": random.normal(7, 6, exact_in=kind),
-            "source": random.normal(3, 6),
-            "rows": random.choice(7, 3, dtype=index),
-        }
+        inputs = {"x": random.normal(7, 6, exact_in=kind), "source": random.normal(3, 6)}
+        inputs["rows"] = random.choice(7, 3, dtype=index)
         yield Case(f"set_rows.{name}", inputs, types={"x": kind}, out_type=kind)
     random = Random("set_rows.batch")
-    yield Case(
-        "set_rows.batch",
-        {
-            "x": random.normal(3, 4, 7, 5),
-            "source": random.normal(3, 4, 3, 5),
-            "rows": random.choice(7, 2, 3, dtype=np.int64),
-        },
-    )
+    inputs = {"x": random.normal(3, 4, 7, 5), "source": random.normal(3, 4, 3, 5)}
+    yield Case("set_rows.batch", {**inputs, "rows": random.choice(7, 2, 3, dtype=np.int64)})
 
 
 def softmax_cases() -> Iterator[Case]:
@@ -587,14 +500,7 @@ def softmax_cases() -> Iterator[Case]:
     special = np.array([[np.nan, 1, 2], [np.inf, 1, 2], [3e38, -3e38, 0], [-np.inf, 0, -np.inf]], np.float32)
     yield Case("soft_max.special", {"x": special}, tolerance=ROUNDING)
 
-    def extended(
-        name: str,
-        x: tuple[int, ...],
-        mask: np.ndarray | None,
-        scale: float,
-        max_bias: float = 0.0,
-        mask_type: str = "f32",
-    ) -> Case:
+    def extended(name: str, x: Any, mask: Any, scale: float, max_bias: float = 0.0, mask_type: str = "f32") -> Case:
         name = f"soft_max_ext.{name}"
         inputs = {"x": Random(name).normal(*x, scale=2.0)}
         if mask is not None:
@@ -620,19 +526,13 @@ def softmax_cases() -> Iterator[Case]:
     yield extended("alibi_per_batch", shape, per_batch, 0.5, max_bias=4.0)
 
     random = Random("soft_max_ext.sinks")
-    yield Case(
-        "soft_max_ext.sinks",
-        {"x": random.normal(*shape), "mask": bias, "sinks": random.normal(4)},
-        {"scale": 0.5, "max_bias": 0.0},
-        ROUNDING * 5,
-        sinks=True,
-    )
+    inputs = {"x": random.normal(*shape), "mask": bias, "sinks": random.normal(4)}
+    yield Case("soft_max_ext.sinks", inputs, {"scale": 0.5, "max_bias": 0.0}, ROUNDING * 5, sinks=True)
     random = Random("soft_max_ext_back")
     logits = random.normal(3, 4, 9)
     y = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    yield Case(
-        "soft_max_ext_back", {"grad": random.normal(3, 4, 9), "y": y}, {"scale": 0.5, "max_bias": 0.0}, SUMMED
-    )
+    inputs = {"grad": random.normal(3, 4, 9), "y": y}
+    yield Case("soft_max_ext_back", inputs, {"scale": 0.5, "max_bias": 0.0}, SUMMED)
 
     for name, rows in (("cross_entropy_loss", (5, 11)), ("cross_entropy_loss.batch", (2, 3, 4, 10))):
         random = Random(name)
@@ -641,11 +541,8 @@ def softmax_cases() -> Iterator[Case]:
         yield Case(name, {"logits": random.normal(*rows, scale=3.0), "labels": target}, tolerance=SUMMED)
     random = Random("cross_entropy_loss_back")
     target = np.eye(11, dtype=np.float32)[:5]
-    yield Case(
-        "cross_entropy_loss_back",
-        {"grad": np.array([0.75], np.float32), "logits": random.normal(5, 11, scale=3.0), "labels": target},
-        tolerance=SUMMED,
-    )
+    inputs = {"grad": np.array([0.75], np.float32), "logits": random.normal(5, 11, scale=3.0), "labels": target}
+    yield Case("cross_entropy_loss_back", inputs, tolerance=SUMMED)
 
 
 def rope_cases() -> Iterator[Case]:
@@ -678,10 +575,8 @@ def rope_cases() -> Iterator[Case]:
             factors = variant == "freq_factors"
             if factors:
                 inputs["freq_factors"] = random.uniform(0.5, 4.0, 8)
-            arguments = tuple(attrs.values())
-            yield Case(
-                name, inputs, attrs, ITERATED_ANGLE, arguments=arguments if factors else (None, *arguments)
-            )
+            arguments = tuple(attrs.values()) if factors else (None, *attrs.values())
+            yield Case(name, inputs, attrs, ITERATED_ANGLE, arguments=arguments)
         name = f"rope_ext_back.{mode}"
         attrs = {**plain, "n_dims": 10, "mode": ROPE_MODE[mode]}
         inputs = {"grad": Random(name).normal(4, 2, 16), "pos": np.array([0, 1, 7, 100], np.int32)}
@@ -695,13 +590,8 @@ def rope_cases() -> Iterator[Case]:
         numbers = {**plain, "n_dims": dims, "mode": ROPE_MODE[mode]}
         head, *tail = numbers.values()  # the sections stand after n_dims
         inputs = {"x": Random(name).normal(5, 3, 16), "pos": Random(name).indices(30, 4 * 5)}
-        yield Case(
-            name,
-            inputs,
-            {**numbers, "sections": sections},
-            ITERATED_ANGLE,
-            arguments=(None, head, (ctypes.c_int * 4)(*sections), *tail),
-        )
+        arguments = (None, head, (ctypes.c_int * 4)(*sections), *tail)
+        yield Case(name, inputs, {**numbers, "sections": sections}, ITERATED_ANGLE, arguments=arguments)
 
 
 def movement_cases() -> Iterator[Case]:
@@ -709,23 +599,14 @@ def movement_cases() -> Iterator[Case]:
     x = random.normal(2, 3, 4, 5)
     for name, shape in (("repeat", (4, 6, 8, 10)), ("repeat.new_dims", (2, 2, 6, 5))):
         small = x if name == "repeat" else x[0, :, 0]
-        like = np.zeros(shape, np.float32)
-        yield Case(
-            name, {"x": np.ascontiguousarray(small), "like": like}, {"shape": list(shape)}, arguments=()
-        )
-    yield Case(
-        "repeat_back",
-        {"x": random.normal(4, 3, 8, 10), "like": np.zeros((2, 3, 4, 5), np.float32)},
-        {"shape": [2, 3, 4, 5]},
-        SUMMED,
-        arguments=(),
-    )
+        inputs = {"x": np.ascontiguousarray(small), "like": np.zeros(shape, np.float32)}
+        yield Case(name, inputs, {"shape": list(shape)}, arguments=())
+    inputs = {"x": random.normal(4, 3, 8, 10), "like": np.zeros((2, 3, 4, 5), np.float32)}
+    yield Case("repeat_back", inputs, {"shape": [2, 3, 4, 5]}, SUMMED, arguments=())
     for dim in range(4):
         extra = list(x.shape)
         extra[-1 - dim] = 2 + dim
-        yield Case(
-            f"concat.dim{dim}", {"a": x, "b": random.normal(*extra)}, {"axis": -1 - dim}, arguments=(dim,)
-        )
+        yield Case(f"concat.dim{dim}", {"a": x, "b": random.normal(*extra)}, {"axis": -1 - dim}, arguments=(dim,))
     yield Case("diag", {"x": random.normal(6)})
     yield Case("diag.batch", {"x": random.normal(2, 3, 1, 5)})
     for op in ("diag_mask_inf", "diag_mask_zero"):
@@ -749,53 +630,37 @@ def movement_cases() -> Iterator[Case]:
         yield Case(name, {}, {"start": start, "stop": stop, "step": step}, ROUNDING)
     timesteps = np.array([0.0, 1.0, 12.0, 100.0, 0.25], np.float32)
     for dim in (8, 9):
-        yield Case(
-            f"timestep_embedding.{dim}", {"timesteps": timesteps}, {"dim": dim, "max_period": 10000}, SUMMED
-        )
+        attrs = {"dim": dim, "max_period": 10000}
+        yield Case(f"timestep_embedding.{dim}", {"timesteps": timesteps}, attrs, SUMMED)
 
 
 def image_cases() -> Iterator[Case]:
     random = Random("image")
     for pool in POOL:
         for kernel, stride, padding in ((3, 1, 0), (3, 2, 1), (2, 2, 0)):
-            yield Case(
-                f"pool_1d.{pool}.k{kernel}s{stride}p{padding}",
-                {"x": random.normal(2, 3, 10)},
-                {"pool": pool, "kernel": kernel, "stride": stride, "padding": padding},
-                ROUNDING,
-                arguments=(POOL[pool], kernel, stride, padding),
-            )
+            name, x = f"pool_1d.{pool}.k{kernel}s{stride}p{padding}", random.normal(2, 3, 10)
+            attrs: dict[str, Any] = {"pool": pool, "kernel": kernel, "stride": stride, "padding": padding}
+            yield Case(name, {"x": x}, attrs, ROUNDING, arguments=(POOL[pool], kernel, stride, padding))
         for name, (kh, kw), (sh, sw), (ph, pw) in (
             ("plain", (2, 2), (2, 2), (0, 0)),
             ("padded", (3, 3), (2, 1), (1, 1)),
             ("oblong", (2, 3), (1, 2), (0, 1)),
         ):
-            yield Case(
-                f"pool_2d.{pool}.{name}",
-                {"x": random.normal(2, 3, 6, 7)},
-                {"pool": pool, "kernel": [kh, kw], "stride": [sh, sw], "padding": [ph, pw]},
-                ROUNDING,
-                arguments=(POOL[pool], kw, kh, sw, sh, pw, ph),
-            )
+            attrs = {"pool": pool, "kernel": [kh, kw], "stride": [sh, sw], "padding": [ph, pw]}
+            arguments = (POOL[pool], kw, kh, sw, sh, pw, ph)
+            x = random.normal(2, 3, 6, 7)
+            yield Case(f"pool_2d.{pool}.{name}", {"x": x}, attrs, ROUNDING, arguments=arguments)
     small = random.normal(2, 3, 4, 5)
     for factor in (2, 3):
-        yield Case(
-            f"upscale.x{factor}",
-            {"x": small},
-            {"scale_factor": factor, "mode": "nearest"},
-            arguments=(factor, SCALE_MODE["nearest"]),
-        )
+        attrs = {"scale_factor": factor, "mode": "nearest"}
+        yield Case(f"upscale.x{factor}", {"x": small}, attrs, arguments=(factor, SCALE_MODE["nearest"]))
     for mode in SCALE_MODE:
         for corners in (False,) if mode == "nearest" else (False, True):
             shape = [2, 3, 7, 8]
             flags = SCALE_MODE[mode] | (ALIGN_CORNERS if corners else 0)
-            yield Case(
-                f"interpolate.{mode}{'.align_corners' * corners}",
-                {"x": small},
-                {"shape": shape, "mode": mode, "align_corners": corners},
-                4 * ROUNDING,
-                arguments=(*shape[::-1], flags),
-            )
+            attrs = {"shape": shape, "mode": mode, "align_corners": corners}
+            name = f"interpolate.{mode}{'.align_corners' * corners}"
+            yield Case(name, {"x": small}, attrs, 4 * ROUNDING, arguments=(*shape[::-1], flags))
 
     windows = {
         "plain": {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1]},
@@ -807,42 +672,17 @@ def image_cases() -> Iterator[Case]:
         image = random.normal(2, 3, 6, 7)
         filters = random.normal(4, 3, 2, 3)
         yield Case(f"im2col.{name}", {"kernel": filters, "x": image}, attrs, arguments=(*arguments, True, 0))
-        yield Case(
-            f"conv_2d.{name}",
-            {"kernel": filters, "x": image},
-            attrs,
-            SUMMED,
-            function="conv_2d_direct",
-            arguments=arguments,
-        )
-        yield Case(
-            f"conv_2d_dw.{name}",
-            {"kernel": random.normal(3, 1, 2, 3), "x": image},
-            attrs,
-            SUMMED,
-            function="conv_2d_dw_direct",
-            arguments=arguments,
-        )
-    yield Case(
-        "im2col.1d",
-        {"kernel": random.normal(4, 3, 3), "x": random.normal(2, 3, 11)},
-        {"stride": [2], "padding": [1], "dilation": [2]},
-        arguments=(2, 0, 1, 0, 2, 0, False, 0),
-    )
+        for op, kernel in (("conv_2d", filters), ("conv_2d_dw", random.normal(3, 1, 2, 3))):
+            inputs = {"kernel": kernel, "x": image}
+            yield Case(f"{op}.{name}", inputs, attrs, SUMMED, function=f"{op}_direct", arguments=arguments)
+    inputs = {"kernel": random.normal(4, 3, 3), "x": random.normal(2, 3, 11)}
+    attrs = {"stride": [2], "padding": [1], "dilation": [2]}
+    yield Case("im2col.1d", inputs, attrs, arguments=(2, 0, 1, 0, 2, 0, False, 0))
     for stride in (1, 3):
-        yield Case(
-            f"conv_transpose_1d.s{stride}",
-            {"kernel": random.normal(3, 4, 5), "x": random.normal(3, 6)},
-            {"stride": stride, "padding": 0, "dilation": 1},
-            SUMMED,
-        )
-    yield Case(
-        "conv_transpose_2d",
-        {"kernel": random.normal(3, 4, 2, 3), "x": random.normal(3, 4, 5)},
-        {"stride": 2},
-        SUMMED,
-        function="conv_transpose_2d_p0",
-    )
+        inputs = {"kernel": random.normal(3, 4, 5), "x": random.normal(3, 6)}
+        yield Case(f"conv_transpose_1d.s{stride}", inputs, {"stride": stride, "padding": 0, "dilation": 1}, SUMMED)
+    inputs = {"kernel": random.normal(3, 4, 2, 3), "x": random.normal(3, 4, 5)}
+    yield Case("conv_transpose_2d", inputs, {"stride": 2}, SUMMED, function="conv_transpose_2d_p0")
 
 
 def attention_cases() -> Iterator[Case]:
@@ -867,15 +707,9 @@ def attention_cases() -> Iterator[Case]:
         if mask_ is not None:
             inputs["mask"] = mask_
         attrs = {"scale": 0.25, "max_bias": max_bias, "logit_softcap": softcap}
-        values = tuple(attrs.values())
-        yield Case(
-            name,
-            inputs,
-            attrs,
-            HALF_ACCUMULATED,
-            arguments=values if mask_ is not None else (None, *values),
-            types={"k": "f16", "v": "f16", "mask": "f16"},
-        )
+        values = tuple(attrs.values()) if mask_ is not None else (None, *attrs.values())
+        types = {"k": "f16", "v": "f16", "mask": "f16"}
+        yield Case(name, inputs, attrs, HALF_ACCUMULATED, arguments=values, types=types)
 
 
 def other_cases() -> Iterator[Case]:
@@ -904,19 +738,8 @@ def other_cases() -> Iterator[Case]:
 
 
 CASES = (
-    unary_cases,
-    binary_cases,
-    glu_cases,
-    reduction_cases,
-    normalization_cases,
-    product_cases,
-    row_cases,
-    softmax_cases,
-    rope_cases,
-    movement_cases,
-    image_cases,
-    attention_cases,
-    other_cases,
+    *(unary_cases, binary_cases, glu_cases, reduction_cases, normalization_cases, product_cases, row_cases),
+    *(softmax_cases, rope_cases, movement_cases, image_cases, attention_cases, other_cases),
 )
 
 

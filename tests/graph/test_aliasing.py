@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import heard, in_threads
 
 import npu_tensor as nt
-from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
 from npu_tensor.graph import aliasing
 
@@ -147,22 +147,8 @@ def branches(a: Any) -> Any:
 
 
 PROGRAMS = [
-    row,
-    without_a_name,
-    parts_of_a_value_that_has_no_name,
-    halves,
-    rows_in_a_loop,
-    diagonal,
-    flat,
-    transposed,
-    backwards,
-    chains,
-    masked,
-    overwritten,
-    of_itself,
-    read_in_between,
-    handles_that_end,
-    branches,
+    *(row, without_a_name, parts_of_a_value_that_has_no_name, halves, rows_in_a_loop, diagonal, flat, transposed),
+    *(backwards, chains, masked, overwritten, of_itself, read_in_between, handles_that_end, branches),
 ]
 
 
@@ -273,8 +259,7 @@ def test_writes_to_what_was_expanded() -> None:
 def test_writes_compute_nothing_and_are_cheap_to_drop() -> None:
     x = nt.ones(4, 4) + 1
     x.realize()
-    ran: list[events.Event] = []
-    with events.listen(ran.append):
+    with heard() as ran:
         for each in x:
             each += 1
         view = x.view(16)
@@ -315,11 +300,7 @@ def test_threads_may_view_one_tensor() -> None:
         for index in range(64):
             kept.append(x[index])
 
-    threads = [threading.Thread(target=view) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[view] * 4)
     x += 1
     assert all(each.tolist() == [1, 1] for each in kept)
 
@@ -348,12 +329,8 @@ def test_views_that_meet() -> None:
     columns = nt.zeros(4, 6)[:, :2]._alias[1]  # type: ignore[index]
     rows = nt.zeros(4, 6)[2:]._alias[1]  # type: ignore[index]
     first = nt.zeros(4, 6)[0]._alias[1]  # type: ignore[index]
-    assert [whole.meets(columns), columns.meets(rows), rows.meets(first), first.meets(columns)] == [
-        True,
-        True,
-        False,
-        True,
-    ]
+    meetings = [whole.meets(columns), columns.meets(rows), rows.meets(first), first.meets(columns)]
+    assert meetings == [True, True, False, True]
 
 
 def test_arguments_by_name_keep_their_memory() -> None:

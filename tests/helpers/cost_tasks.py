@@ -1,7 +1,5 @@
 """Tasks of recorded graphs, and what a device answers to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -8,6 +8,17 @@ import npu_tensor as nt
 from npu_tensor.dtypes import DType
 from npu_tensor.ops import Op
 
+Case = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""A function or its name, positional arguments, keywords."""
+
+
+def calls(function: Any, *arguments: tuple[Any, ...]) -> list[Case]:
+    """Cases of one function; a dict behind the positional arguments has the keywords."""
+    return [
+        (function, call[:-1], call[-1]) if isinstance(call[-1], dict) else (function, call, {}) for call in arguments
+    ]
+
+
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "add": [{}, {"alpha": 2}],
     "sub": [{}, {"alpha": 3}],

@@ -1,7 +1,5 @@
 """Which ops and functions a test touches, and which tests promise to: no oracle is a claim alone."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +52,7 @@ def touched(names: Iterable[str]) -> Iterator[set[str]]:
         called |= ops & set(OPS)
 
 
+@functools.cache
 def covered() -> set[str]:
     """All names that tests are marked to cover. That a marked test touches them is checked when it runs."""
     return {

@@ -1,21 +1,19 @@
 """What goes to other processes: tensors by value, functions captured by jit by name or by value, kernels by key."""
 
-from __future__ import annotations
-
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from paths import ROOT
+from running import needs_compiler
+from running import python as run_python
 
 import npu_tensor as nt
 from npu_tensor.jit import Jitted
-from npu_tensor.runtime.sim import host_compiler
 
 HERE = Path(__file__).parent
 
@@ -43,17 +41,8 @@ class Model:
 def python(code: str, directory: Path, **environment: str) -> str:
     """What a program prints that can import this module."""
     (directory / "program.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "program.py"],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    search_path = os.pathsep.join(map(str, (HERE, ROOT, ROOT / "tests" / "helpers")))
+    return run_python("-W", "error", "program.py", cwd=directory, PYTHONPATH=search_path, **environment).stdout
 
 
 # --- tensors
@@ -269,7 +258,7 @@ print(function(x).tolist(), nt.get_default_device(), nt.config.max_depth)
     assert printed == "[4.0] cpu 4096\n"
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_the_other_side_finds_the_kernels_in_the_cache_by_key(tmp_path: Path) -> None:
     """The second process may not build; the first one has built what the same function needs."""
     x = nt.from_numpy(np.linspace(-4, 4, 1024, dtype=np.float32)).to(nt.bfloat16).realize()

@@ -1,7 +1,5 @@
 """What the tests of the observers share."""
 
-from __future__ import annotations
-
 import pytest
 
 from npu_tensor.planner import selection

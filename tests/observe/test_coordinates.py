@@ -1,7 +1,5 @@
 """Layered layout: boxes apart from each other, edges downwards, few crossings."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import combinations, pairwise

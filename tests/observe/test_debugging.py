@@ -1,7 +1,5 @@
 """What each level of NPU_TENSOR_DEBUG prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

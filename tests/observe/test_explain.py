@@ -1,29 +1,30 @@
 """explain says where ops run without running them; afterwards it knows how long they took."""
 
-from __future__ import annotations
-
 import gc
 import json
 import random
 import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
+from running import heard, needs_compiler
 
 import npu_tensor as nt
+import npu_tensor.nn.functional as F
 from npu_tensor import events
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.observe.explain import _kernel_row
 from npu_tensor.observe.explanation import Explanation, Row, Work
+from npu_tensor.ops import registry
 from npu_tensor.planner import selection
 from npu_tensor.planner.measures import MEASURES, Declined
 from npu_tensor.planner.placement import Answer, Job, weight
 from npu_tensor.planner.plan import Placed, Plan
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Cost, Expense, Move, Refusal
-
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
 
 def graph() -> nt.Tensor:
@@ -33,12 +34,10 @@ def graph() -> nt.Tensor:
 
 
 def test_every_op_has_a_row_and_nothing_runs() -> None:
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
-        out = graph()
-        seen.clear()
+    out = graph()
+    with heard(events.KernelRan) as ran:
         table = nt.explain(out)
-    assert not any(isinstance(event, events.KernelRan) for event in seen)
+    assert not ran
     assert not out.is_realized
     by_op = {row.op: row for row in table}
     assert by_op["permute"] == Row("permute", "f32[16, 4]", why=by_op["permute"].why, line=by_op["permute"].line)
@@ -96,10 +95,9 @@ def test_measured_times_are_those_of_the_latest_run() -> None:
     table = nt.explain(out)
     assert [row.measured for row in table] == [None] * 4
     for _ in range(2):
-        seen: list[events.Event] = []
-        with events.listen(seen.append), table.measure():
+        with heard(events.KernelRan) as seen, table.measure():
             out.realize()
-        ran = [event.seconds for event in seen if isinstance(event, events.KernelRan)]
+        ran = [event.seconds for event in seen]
         assert [row.measured for row in table if row.predicted is not None] == ran
         assert [row.measured for row in table if row.predicted is None] == [None]
         (total,) = table.totals
@@ -159,13 +157,10 @@ def test_origin_is_what_the_library_says(tmp_path: Path) -> None:
     x = nt.ones(48, 64, dtype=nt.bfloat16).realize()
     with nt.config.scope(cache_path=str(tmp_path)), nt.default_device("sim:npu2"):
         selection.reset()
-        seen: list[events.Event] = []
-        with events.listen(seen.append):
+        with heard(events.CacheHit, events.BuildFinished) as seen:
             row = nt.explain(x * 7.25)[-1]
-    hits = [event.where for event in seen if isinstance(event, events.CacheHit)]
-    built = [event for event in seen if isinstance(event, events.BuildFinished)]
-    assert len(hits) + len(built) == 1, seen
-    assert row.origin == (hits[0] if hits else "built")
+    (event,) = seen
+    assert row.origin == (event.where if isinstance(event, events.CacheHit) else "built")
 
 
 def stand_in(device: str, seconds: float, context: object = None, moves: tuple[Move, ...] = ()) -> Placed:
@@ -215,9 +210,7 @@ class Layer:
 
 def test_a_captured_function_explains_the_plan_that_it_runs() -> None:
     layer, x = Layer(), nt.ones(4, 4) + 0.5
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
-        table = Layer.forward.explain(layer, x)
+    table = Layer.forward.explain(layer, x)
     assert [row.op for row in table] == ["contract", "relu"]
     assert not x.is_realized
     assert Layer.forward.captures == 0
@@ -355,3 +348,58 @@ def test_rows_by_hand_can_be_drawn() -> None:
     made: list[Any] = [Row("add", "f32[1]", "cpu", "map"), Row("permute", "f32[1]")]
     assert Explanation(made).svg().count('class="op ') == 2
     assert Explanation().svg().startswith("<svg ")
+
+
+# --- what is recorded names the user's line, whichever of the package's functions has recorded it
+
+
+FUNCTIONS = registry.functions()
+METHODS = registry.methods()
+
+THIS_FILE = Path(__file__).name
+
+PUBLIC = {
+    **FUNCTIONS,
+    **{f"Tensor.{name}": method for name, method in METHODS.items()},
+    **{f"nn.functional.{name}": getattr(F, name) for name in F.__all__},
+    **{f"linalg.{name}": getattr(nt.linalg, name) for name in nt.linalg.__all__},
+    **{f"Tensor.{name}": method for name, method in vars(nt.Tensor).items() if callable(method)},
+}
+
+
+def results(function: Callable[..., Any]) -> Iterator[nt.Tensor]:
+    """What a function returns for the operands that it takes of a few that fit many functions."""
+    # Results of ops, as views of data are data.
+    matrix = nt.from_numpy(np.eye(3, dtype=np.float32)) + 0
+    image = nt.from_numpy(np.ones((1, 4, 4, 4), np.float32)) + 0
+    flags, indices, vector = matrix > 0, nt.tensor([0, 2, 1]) + 0, matrix.sum(0)
+    for operands in (
+        *((matrix,), (image,), (flags,), (indices,), (3,), ((3, 3), 1.5), ([matrix, matrix],), (matrix, matrix)),
+        *((image, image), (matrix, 1), (matrix, 0, 1), (image, 2), (matrix, (3, 3)), (matrix, 0.5, 2.0)),
+        *((flags, matrix, matrix), (matrix, flags, 1.0), (matrix, flags, matrix), (matrix, matrix, matrix)),
+        *((matrix, indices), (indices, matrix), (matrix, 0, indices), (matrix, 0, indices, matrix), (matrix, 0, 1, 1)),
+        *((indices, indices), (vector, vector), (matrix, vector), (vector, matrix, vector), (image[0], image[0])),
+    ):
+        try:
+            found = function(*operands)
+        except (nt.NpuTensorError, TypeError, ValueError, AttributeError, IndexError):
+            continue
+        yield from (part for part in (found if isinstance(found, tuple) else [found]) if isinstance(part, nt.Tensor))
+
+
+def test_no_line_is_the_packages_own() -> None:
+    recorded = set()
+    for name, function in PUBLIC.items():
+        for tensor in results(function):
+            for _, node in structure_of([tensor._node]).nodes:
+                assert node.line.startswith(f"{THIS_FILE}:"), f"{name}: {node.call} at {node.line}"
+                recorded.add(name)
+    assert recorded >= {"relu", "Tensor.__iadd__", "Tensor.reshape", "nn.functional.relu", "linalg.norm"}
+    assert len(recorded) > 0.8 * len(PUBLIC)
+
+
+def test_activations_that_can_be_in_place_name_the_users_line() -> None:
+    (relu,) = (row for row in nt.explain(F.relu(nt.ones(2, 3))) if row.op == "relu")
+    assert relu.line.startswith(f"{THIS_FILE}:")
+    with pytest.raises(nt.NpuTensorError, match=rf"recorded at {THIS_FILE}:"):
+        F.relu(nt.ones(2) > 0)

@@ -1,7 +1,5 @@
 """Mermaid flowcharts, read back with a parser of the part of its grammar that they may use."""
 
-from __future__ import annotations
-
 import html
 import random
 import re

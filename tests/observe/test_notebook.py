@@ -1,33 +1,20 @@
 """HTML of tensors and explanations: well formed and escaped; explanations compute nothing."""
 
-from __future__ import annotations
-
 import re
-import threading
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from running import heard, in_thread
 
 import npu_tensor as nt
-from npu_tensor import events
 from npu_tensor.observe.drawing.card import MOST_DRAWN
 from npu_tensor.observe.explanation import MOST_HTML_ROWS, Explanation, Row
 from npu_tensor.planner import selection
 from npu_tensor.runtime.memory import Buffer
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Nothing happens."""
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
-        yield
-    assert seen == []
 
 
 def read(html: str) -> ElementTree.Element:
@@ -58,18 +45,16 @@ def test_a_tensor_shows_its_value_and_what_was_recorded_for_it() -> None:
     x = nt.from_numpy(np.ones((2, 3), np.float32))
     y = ((x + 1) * 2).exp()
     edges = y.graph.number_of_edges()
-    page = read(cast(Any, y)._repr_html_())
+    page = read(y._repr_html_())
     shown = page.findtext(".//pre")
     assert shown == repr(y)
     assert "[54.5982, 54.5982, 54.5982]" in shown
     assert text(page).startswith(f"{shown}float32[2, 3], 24 bytes on cpu3 ops recorded")
-    details = page.find(".//details")
-    assert details is not None
-    assert "open" not in details.attrib
+    assert "open" not in page.find(".//details").attrib
     assert len(page.findall(f".//{SVG}path")) == edges
     names = [group.findtext(f"{SVG}text") for group in page.iter(f"{SVG}g") if group.get("class") == "op lazy"]
     assert names == ["add", "mul", "exp"]
-    again = read(cast(Any, y)._repr_html_())
+    again = read(y._repr_html_())
     assert again.findtext(".//pre") == shown
     assert again.find(f".//{SVG}svg") is None
 
@@ -101,16 +86,14 @@ def test_a_value_that_only_an_npu_has_is_read() -> None:
     assert "16 bytes on npu:0" in text(read(x._repr_html_()))
 
 
-def test_a_value_that_cannot_be_read_shows_the_reason(quiet: None) -> None:
+def test_a_value_that_cannot_be_read_shows_the_reason() -> None:
     x = nt.from_numpy(np.ones(4, np.float32))
     x._node.value = Faraway()
-    assert repr(x) == "Tensor(float32[4], <LaunchError: the NPU is away>)"
-    with selection.lock:
-        shown: list[str] = []
-        thread = threading.Thread(target=lambda: shown.append(repr(x)))
-        thread.start()
-        thread.join()
-    assert shown == ["Tensor(float32[4], on npu:0; not fetched: another thread is computing)"]
+    with heard() as seen:
+        assert repr(x) == "Tensor(float32[4], <LaunchError: the NPU is away>)"
+        with selection.lock:
+            shown = in_thread(lambda: repr(x))
+    assert (shown, seen) == ("Tensor(float32[4], on npu:0; not fetched: another thread is computing)", [])
 
 
 def test_arguments_of_a_function_that_is_captured_have_no_value() -> None:
@@ -132,8 +115,7 @@ def test_an_explanation_is_a_table_and_a_picture() -> None:
     x = nt.ones(3, 5).realize()
     out = ((x * 2 + 1).cumsum(0).T @ x).relu()
     table = nt.explain(out)
-    seen: list[events.Event] = []
-    with events.listen(seen.append):
+    with heard() as seen:
         page = read(table._repr_html_())
     assert seen == []
     head = [cell.text for cell in page.findall(".//th")]
@@ -145,9 +127,7 @@ def test_an_explanation_is_a_table_and_a_picture() -> None:
         assert (cells["op"], cells["out"], cells["why"], cells["line"]) == (row.op, row.out, row.why, row.line)
         assert cells["device"] == row.device.replace("-", "")
     assert str(table).splitlines()[-1] in text(page)
-    details = page.find(".//details")
-    assert details is not None
-    assert "open" in details.attrib
+    assert "open" in page.find(".//details").attrib
     assert len(page.findall(f".//{SVG}path")) == out.graph.number_of_edges()
     with table.measure():
         out.realize()
@@ -168,9 +148,7 @@ def test_long_tables_are_cut_and_say_so() -> None:
     page = read(many._repr_html_())
     assert len(page.findall(".//tbody/tr")) == MOST_HTML_ROWS
     assert "7 more ops" in text(page)
-    details = page.find(".//details")
-    assert details is not None
-    assert "open" not in details.attrib
+    assert "open" not in page.find(".//details").attrib
 
 
 def test_nothing_to_explain() -> None:

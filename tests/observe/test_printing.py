@@ -1,7 +1,5 @@
 """What `repr` and `print` show, that it is what PyTorch shows, and that `repr` never raises and never waits."""
 
-from __future__ import annotations
-
 import contextvars
 import logging
 import os
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import in_thread, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -27,7 +26,6 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime import memory
 from npu_tensor.runtime.cpu import engine
 from npu_tensor.runtime.devices import host
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store import files as store_files
 
 PACKAGE = os.path.dirname(nt.__file__)
@@ -221,14 +219,12 @@ def test_zero_is_allowed(least: str) -> None:
         assert repr(x).startswith("Tensor(")
 
 
+@pytest.mark.usefixtures("own_contexts")
 def test_options_belong_to_a_context() -> None:
     contextvars.copy_context().run(nt.set_printoptions, precision=1)
     nt.set_printoptions(precision=2)
-    shown = []
-    thread = threading.Thread(target=lambda: shown.append(repr(nt.tensor(1.25))))
-    thread.start()
-    thread.join()
-    assert (shown, repr(nt.tensor(1.25))) == (["Tensor(1.2500, dtype=float32)"], "Tensor(1.25, dtype=float32)")
+    shown = in_thread(lambda: repr(nt.tensor(1.25)))
+    assert (shown, repr(nt.tensor(1.25))) == ("Tensor(1.2500, dtype=float32)", "Tensor(1.25, dtype=float32)")
 
 
 # --- without values
@@ -318,16 +314,6 @@ def test_messages_show_tensors_of_pytorch() -> None:
 
 
 # --- never waiting
-
-
-def in_thread(function: Callable[[], Any]) -> Any:
-    """What a function returns in another thread. That it never returns is an error, and stops nothing."""
-    returned: list[Any] = []
-    thread = threading.Thread(target=lambda: returned.append(function()), daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive(), "it waits"
-    return returned[0]
 
 
 LOCKS: dict[str, Callable[[], Any]] = {
@@ -449,7 +435,7 @@ def test_a_debugger_sees_values_where_that_needs_no_other_thread() -> None:
     assert do_wait_suspend(lambda: repr(x)) == VALUES
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_a_debugger_does_not_wait_for_the_threads_of_a_simulated_npu() -> None:
     with nt.default_device("sim:npu2"):
         x = new()
@@ -471,7 +457,5 @@ def test_a_tensor_that_another_thread_is_writing_to_has_a_text() -> None:
     row += 1  # x derives its value when it is next used, which takes a lock
     with aliasing._lock:
         shown = in_thread(lambda: repr(x))
-    assert shown == (
-        "Tensor(float32[2, 2], changed by a write to a view; not computed: another thread is computing)"
-    )
+    assert shown == "Tensor(float32[2, 2], changed by a write to a view; not computed: another thread is computing)"
     assert repr(x).startswith("Tensor([[1., 1.],")

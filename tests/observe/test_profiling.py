@@ -1,16 +1,16 @@
 """Profiles: tables from told events against sums by hand, and of real runs."""
 
-from __future__ import annotations
-
 import random
 import re
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from unittest import mock
 
 import pytest
+from running import in_threads, needs_compiler
 from told import Teller, made
 
 import npu_tensor as nt
@@ -19,7 +19,6 @@ from npu_tensor.observe import profiling
 from npu_tensor.observe.profiling import Profile, ProfileRow, Table, profile
 from npu_tensor.observe.spans import spans
 from npu_tensor.planner import selection
-from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 pytestmark = pytest.mark.usefixtures("_no_plans")
@@ -284,11 +283,7 @@ def test_threads_are_profiled_together() -> None:
             (x * 2).realize()
 
     with profile() as p:
-        threads = [threading.Thread(target=work, args=(40 + number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*(partial(work, 40 + number) for number in range(4)))
     rows = [row for row in p.by("op") if row.name == "mul"]
     assert {row.start: row.runs for row in rows} == {"cold": 4, "warm": 76}
     assert all(row.total > 0 for row in rows)
@@ -307,9 +302,8 @@ def test_a_captured_function_is_profiled_step_by_step() -> None:
     assert {(row.start, row.runs % 5) for row in p.by("op")} == {("warm", 0)}
 
 
+@needs_compiler
 def test_a_simulated_npu_has_all_phases() -> None:
-    if (missing := reason()) is not None:
-        pytest.skip(missing)
     x = nt.ones(64, 64).to(nt.bfloat16).realize()
     with nt.default_device("sim:npu2?cols=2", policy="always"):
         with profile() as p:
@@ -329,9 +323,8 @@ def test_a_simulated_npu_has_all_phases() -> None:
         assert [event is not None and event.timeline is not None for event in counted] == recorded
 
 
+@needs_compiler
 def test_waiting_for_other_threads_is_part_of_the_dispatch() -> None:
-    if (missing := reason()) is not None:
-        pytest.skip(missing)
     x = nt.ones(64, 64).to(nt.bfloat16).realize()
     with nt.default_device("sim:npu2?cols=2", policy="always"):
         (x * x).realize()

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.observe.drawing import Box, Frame, Kind, Picture, svg
 from npu_tensor.observe.drawing.picture import COLOURS, TEXT
 from npu_tensor.observe.drawing.svg import EDGE, MOST_BOXES
 from npu_tensor.observe.explanation import Explanation
-from npu_tensor.runtime.sim import host_compiler
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '"]>&<script>alert(1)</script>\x00\ud800\n--> %% `é` </svg>'
@@ -39,7 +39,6 @@ class Rectangle(NamedTuple):
 
 def rectangle(group: ElementTree.Element) -> Rectangle:
     rect = group.find(f"{SVG}rect")
-    assert rect is not None
     x, y, width, height = (float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
     return Rectangle(x, y, x + width, y + height)
 
@@ -134,7 +133,7 @@ def test_everything_is_drawn_once() -> None:
     assert not any("measured" in title(frame) for frame in groups(root, "kernel"))
 
 
-@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@needs_compiler
 def test_devices_have_their_colours() -> None:
     with nt.default_device("sim:npu2"):
         x = nt.ones(64, 64, dtype=nt.bfloat16).realize()
@@ -143,7 +142,6 @@ def test_devices_have_their_colours() -> None:
     for kind in ("cpu", "sim"):
         for group in [*groups(root, kind)]:
             rect = group.find(f"{SVG}rect")
-            assert rect is not None
             assert rect.attrib["fill"] == COLOURS[kind].fill
             assert ("stroke-dasharray" in rect.attrib) == (kind == "sim")
     assert [words(legend)[0].partition(" ")[0] for legend in groups(root, "legend")] == ["sim:npu2:", "cpu:"]
@@ -152,11 +150,7 @@ def test_devices_have_their_colours() -> None:
 
 def test_a_view_within_a_kernel_is_drawn_within_it() -> None:
     """A view of what the kernel computes that it reads itself lies neither above nor below the kernel."""
-    boxes = {
-        0: Box("cpu", "exp"),
-        1: Box("view", "reshape"),
-        2: Box("cpu", "add"),
-    }
+    boxes = {0: Box("cpu", "exp"), 1: Box("view", "reshape"), 2: Box("cpu", "add")}
     root = ElementTree.fromstring(svg(Picture(boxes, [(0, 1), (1, 2), (0, 2)], [Frame("cpu", "map", (0, 2))])))
     (frame,) = groups(root, "kernel")
     assert all(rectangle(frame).holds(rectangle(group)) for group in items(root).values())

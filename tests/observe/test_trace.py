@@ -1,15 +1,13 @@
 """Traces against the rules of the Trace Event Format, and against what was told."""
 
-from __future__ import annotations
-
 import json
-import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from running import in_threads, needs_compiler
 from told import Teller, made
 
 import npu_tensor as nt
@@ -18,7 +16,6 @@ from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
 from npu_tensor.observe.trace_file import trace_events
-from npu_tensor.runtime.sim.host_compiler import reason
 from npu_tensor.runtime.sim.timeline import Span, Timeline
 
 pytestmark = pytest.mark.usefixtures("_no_plans")
@@ -167,18 +164,13 @@ def test_what_tiles_did_is_in_simulated_time() -> None:
     assert times(tracks["column 0: core 2 core"]) == [("x0", start, 0.1), ("nt_add", round(start + 0.1, 3), 0.2)]
 
 
+@needs_compiler
 def test_a_profile_of_a_simulated_npu_has_a_track_per_column(tmp_path: Path) -> None:
-    if (missing := reason()) is not None:
-        pytest.skip(missing)
     x = nt.ones(256, 256).to(nt.bfloat16).realize()
     with nt.default_device("sim:npu2?cols=2", policy="always"), profile() as p:
         for _ in range(3):
             y = (x * x).realize()
-        threads = [threading.Thread(target=(x * number).realize) for number in (2, 3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads((x * 2).realize, (x * 3).realize)
         (y.to(nt.float32) + 1).sum().item()
     path = tmp_path / "trace.json"
     p.trace(path)

@@ -1,7 +1,5 @@
 """Sequences of events with times of a clock that ticks as the test says."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, Literal
 

@@ -153,7 +153,7 @@ def marked(name: str) -> Any:
     return pytest.param(name, marks=[mark] if mark else [])
 
 
-@pytest.mark.parametrize("name", map(marked, supported()))
+@pytest.mark.parametrize("name", [*map(marked, supported())])
 def test_equals_ggml(name: str) -> None:
     case = CASES[name]
     ours, expected = run(case)

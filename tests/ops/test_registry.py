@@ -1,7 +1,5 @@
 """What a declaration makes public, also when a program declares an op or a function while it runs."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the tests of the core share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +8,7 @@ from npu_tensor.config import config
 from npu_tensor.planner import selection
 
 
-@pytest.fixture(params=["host", "avx2", "sse2", "numpy"])
+@pytest.fixture(params=["host", "numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("avx2", "sse2"))])
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """The CPU device as it is, with lower instruction sets, and the NumPy reference."""
     level = request.param

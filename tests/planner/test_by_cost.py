@@ -1,20 +1,18 @@
 """Placement by predicted cost, with devices whose costs and refusals a test chooses. They compute on the processor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from running import heard
 
 import npu_tensor as nt
-from npu_tensor import events
 from npu_tensor.config import Policy, config
+from npu_tensor.events import Fallback, KernelRan, PlanBuilt
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, structure_of
 from npu_tensor.planner import run, selection
-from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.host import host_step
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.task import Cost, Expense, Fusion, Kernel, Move, Refusal, Step, Task
@@ -142,15 +140,9 @@ def ones(*shape: int) -> nt.Tensor:
 
 def ran(*tensors: nt.Tensor) -> list[tuple[str, str]]:
     """The kernels and devices of a realize."""
-    found: list[tuple[str, str]] = []
-
-    def note(event: events.Event) -> None:
-        if isinstance(event, events.KernelRan):
-            found.append((event.kernel, event.device))
-
-    with events.listen(note):
+    with heard(KernelRan) as seen:
         nt.realize(*tensors)
-    return found
+    return [(event.kernel, event.device) for event in seen]
 
 
 BIG = (1024, 1024)
@@ -220,12 +212,11 @@ def test_force_a_device(accelerator: Make) -> None:
     accelerator({"exp": expense(100)})
     x = ones(16)
     np.testing.assert_allclose(x.exp().realize(device="npu:0").numpy(), np.exp(np.ones(16)), rtol=1e-6)
-    found: list[events.Event] = []
-    with events.listen(found.append):
+    with heard(KernelRan) as seen:
         x.exp().realize(device="npu:0")
         x.exp().realize()
         nt.realize(x.exp(), x.exp() + 1, device="cpu")
-    assert [event.device for event in found if isinstance(event, events.KernelRan)] == ["npu:0", "cpu", "cpu"]
+    assert [event.device for event in seen] == ["npu:0", "cpu", "cpu"]
     with pytest.raises(nt.DeviceError, match="sin cannot run on npu:0: no kernel for sin"):
         nt.realize(x.exp(), x.sin(), device="npu:0")
     np.testing.assert_allclose(x.sin().numpy(), np.sin(np.ones(16)), rtol=1e-6)
@@ -272,21 +263,17 @@ def test_jit_does_not_count_bringing_weights(accelerator: Make) -> None:
     def layer(x: nt.Tensor) -> nt.Tensor:
         return x @ weights
 
-    found: list[events.Event] = []
-    with events.listen(found.append):
+    with heard(KernelRan) as seen:
         layer(x)
         (x @ weights).realize()
-    assert [event.device for event in found if isinstance(event, events.KernelRan)] == ["npu:0", "cpu"]
+    assert [event.device for event in seen] == ["npu:0", "cpu"]
 
 
 def test_a_placement_does_not_depend_on_earlier_runs(accelerator: Make) -> None:
     accelerator({"contract": expense(0.01 * MS)}, move=0, moves=(0, 1000))
     weights = ones(*BIG)
-    found: list[events.Event] = []
-    with events.listen(found.append):
-        for _ in range(5):
-            (ones(*BIG) @ weights).realize()
-    assert {event.device for event in found if isinstance(event, events.KernelRan)} == {"cpu"}
+    for _ in range(5):
+        assert ran(ones(*BIG) @ weights) == [("contract", "cpu")]
 
 
 def test_one_op_on_data_takes_the_short_way(accelerator: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,10 +304,9 @@ def test_plans_are_cached_by_structure(accelerator: Make) -> None:
 def test_staying_by_cost_is_no_fallback(accelerator: Make) -> None:
     accelerator({"exp": expense(100)})
     x = ones(64)
-    found: list[events.Event] = []
-    with config.scope(fallback="error"), events.listen(found.append):
+    with config.scope(fallback="error"), heard(Fallback) as fallbacks:
         x.exp().realize()
-    assert not [event for event in found if isinstance(event, events.Fallback)]
+    assert not fallbacks
 
 
 def test_an_op_without_a_kernel_is_told_of_however_little_it_costs(accelerator: Make) -> None:
@@ -364,16 +350,9 @@ def test_the_reason_says_what_was_compared(accelerator: Make) -> None:
     accelerator({"contract": expense(0.2 * MS), "softmax": expense(0.3)}, contexts={"contract": "one"})
     a = ones(*BIG)
     y = nt.softmax(a @ a, dim=-1)
-    plans: list[Plan] = []
-
-    def note(event: events.Event) -> None:
-        if isinstance(event, events.PlanBuilt) and isinstance(event.plan, Plan):
-            plans.append(event.plan)
-
-    with events.listen(note):
+    with heard(PlanBuilt) as built:
         y.realize()
-    (made,) = plans
-    (reason,) = [refusal.reason for placed in made.placed for refusal in placed.refusals]
+    (reason,) = [refusal.reason for event in built for placed in event.plan.placed for refusal in placed.refusals]
     compared = "300.00 ms there and up to 200.0 us for copies, 2.60 ms more after"
     assert reason.startswith(f"npu:0 by predicted cost: {compared}")
     assert reason.endswith("on the CPU")
@@ -407,11 +386,9 @@ def test_a_device_that_takes_every_part_of_a_larger_task_declines_by_cost(accele
     # Two kernels, copies of `a`, the number and the result, and, as two contexts alternate, two switches.
     there = "the whole graph takes 805.50 ms with all that it has kernels for there; "
     assert f"not on npu:0 by predicted cost: {there}" in why
-    found: list[events.Event] = []
-    with config.scope(fallback="error"), events.listen(found.append):
+    with config.scope(fallback="error"), heard(Fallback) as fallbacks:
         kernels = ran((a * 3) @ a)  # outside of assert, which keeps intermediate results
-    assert kernels == [("mul+contract", "cpu")]
-    assert not [event for event in found if isinstance(event, events.Fallback)]
+    assert (kernels, fallbacks) == ([("mul+contract", "cpu")], [])
     accelerator({"contract": expense(0.4)}, launch=0)
     with config.scope(fallback="error"), pytest.raises(nt.DeviceError, match=r"mul.contract does not run on npu:0"):
         ((a * 3) @ a).realize()

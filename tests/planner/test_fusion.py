@@ -1,7 +1,5 @@
 """Fusion: whatever is joined, the numbers are those of NumPy in float64, and the kernels are as few as promised."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +10,7 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner
 from npu_tensor.planner.fuse import cut
 from npu_tensor.planner.liveness import last_uses, with_donors
-from npu_tensor.runtime.cpu.launch import MAX_SLOTS
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
 
@@ -291,6 +289,7 @@ def test_many_results_are_cut_into_kernels_that_can_be_launched(device: str, cou
         np.testing.assert_allclose(result.numpy(), numbers, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("finish", ["map", "row", "product", "prologue"])
 def test_results_views_and_numbers_near_the_limit(finish: str, seed: int) -> None:

@@ -1,13 +1,11 @@
 """Long graphs run in parts: loops whose values are read at the end only, and deep models."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from running import heard
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -104,13 +102,6 @@ def unread(*tensors: nt.Tensor) -> None:
     """What an iteration of a loop does with its tensors whose values nobody asks for."""
 
 
-@contextmanager
-def counted(kind: type) -> Iterator[list[events.Event]]:
-    seen: list[events.Event] = []
-    with events.listen(lambda event: seen.append(event) if isinstance(event, kind) else None):
-        yield seen
-
-
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("steps", [1, 150])
 def test_an_unread_loop_gives_what_the_one_that_reads_gives(loop: Loop, steps: int) -> None:
@@ -126,19 +117,19 @@ def test_nothing_is_planned_after_the_first_iterations(loop: Loop) -> None:
     selection.reset_plans()
     planned = []
     for steps in (100, 400, 1600):
-        with counted(PlanBuilt) as built:
+        with heard(PlanBuilt) as built:
             nt.realize(*loop(steps, unread))
-        planned.append(sum(event.nodes for event in built))  # type: ignore[attr-defined]
+        planned.append(sum(event.nodes for event in built))
     assert planned[0] <= LONGEST
     assert planned[1] + planned[2] < 500
-    with counted(PlanBuilt) as built:
+    with heard(PlanBuilt) as built:
         nt.realize(*loop(1600, unread))
     assert built == []
 
 
 def test_small_iterations_are_fused_with_each_other() -> None:
     x = nt.zeros(4)
-    with counted(PlanRan) as ran:
+    with heard(PlanRan) as ran:
         for _ in range(2000):
             x = x + 1
         assert x.tolist() == [2000.0] * 4
@@ -147,7 +138,7 @@ def test_small_iterations_are_fused_with_each_other() -> None:
 
 def test_what_is_read_one_by_one_is_not_computed_from_the_start_each_time() -> None:
     selection.reset_plans()
-    with counted(KernelRan) as ran, counted(PlanBuilt) as built:
+    with heard(KernelRan) as ran, heard(PlanBuilt) as built:
         _, *losses, _ = every_loss(100, unread)
         for loss in losses:
             loss.item()
@@ -177,9 +168,9 @@ def test_a_captured_function_stays_whole() -> None:
         return x
 
     x = nt.ones(3).realize()
-    with nt.config.scope(max_depth=100), counted(PlanBuilt) as built:
+    with nt.config.scope(max_depth=100), heard(PlanBuilt) as built:
         found = steps(x).numpy()
-    assert [event.nodes for event in built] == [1500]  # type: ignore[attr-defined]
+    assert [event.nodes for event in built] == [1500]
     value = 1.0
     for _ in range(500):
         value = np.tanh(value * 0.5) + 1
@@ -189,7 +180,7 @@ def test_a_captured_function_stays_whole() -> None:
 def test_explain_plans_the_parts_that_will_run() -> None:
     selection.reset_plans()
     results = regression(100, unread)
-    with counted(PlanBuilt) as built:
+    with heard(PlanBuilt) as built:
         table = nt.explain(*results)
         first = len(built)
         with table.measure():
@@ -202,12 +193,13 @@ def test_explain_plans_the_parts_that_will_run() -> None:
     assert "<svg" in table.svg()
 
 
+@pytest.mark.slow
 def test_an_npu_runs_parts_too() -> None:
     expected = regression(60, nt.realize)[0].numpy()
     with nt.default_device("sim:npu1"), nt.config.scope(policy="latency"):
         np.testing.assert_allclose(regression(60, unread)[0].numpy(), expected, rtol=1e-5)
     x = nt.ones(64, dtype=nt.bfloat16)
-    with nt.default_device("sim:npu1"), counted(PlanBuilt) as built:
+    with nt.default_device("sim:npu1"), heard(PlanBuilt) as built:
         for _ in range(150):
             x = (x * 0.5).tanh() + 1
         found = x.numpy()

@@ -151,6 +151,7 @@ def test_graphs_that_need_every_step_of_the_search(family: str, size: int, seed:
     assert place(*graph).weight == pytest.approx(best_weight(graph), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_large_graphs_are_placed_better_than_by_rules(devices: int) -> None:
     for graph in graphs((60, 300), 2, devices):

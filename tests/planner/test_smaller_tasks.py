@@ -1,7 +1,5 @@
 """What an accelerator refuses as a whole is cut into what it has kernels for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +50,7 @@ SOFTMAX = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compute", "expected", "kernels"), SOFTMAX)
 def test_softmax_and_what_comes_before_it(
     compute: Callable[[Tensor], Tensor], expected: Callable[[np.ndarray], np.ndarray], kernels: list[str]
@@ -62,6 +61,7 @@ def test_softmax_and_what_comes_before_it(
     np.testing.assert_allclose(y.to(nt.float64).numpy(), softmax(expected(a)), rtol=0.03)
 
 
+@pytest.mark.slow
 def test_a_product_takes_what_was_cut_off_behind_it() -> None:
     """With softmax, the bias and the activation were no epilogue."""
     (x, a), (w, c), (b, d) = bf16(32, 64), bf16(64, 128, seed=1), bf16(128, seed=2)
@@ -71,6 +71,7 @@ def test_a_product_takes_what_was_cut_off_behind_it() -> None:
     np.testing.assert_allclose(y.to(nt.float64).numpy(), softmax(np.tanh(a @ c + d)), rtol=0.04)
 
 
+@pytest.mark.slow
 def test_an_epilogue_that_is_too_large_is_continued_elsewhere() -> None:
     (x, a), (w, c) = bf16(32, 64), bf16(64, 64, seed=1)
     y, expected = x @ w, a @ c
@@ -83,6 +84,7 @@ def test_an_epilogue_that_is_too_large_is_continued_elsewhere() -> None:
     np.testing.assert_allclose(y.to(nt.float64).numpy(), expected, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_cut_into_few_kernels() -> None:
     t, a = bf16(32, 64)
     y, expected = t, a
@@ -177,6 +179,7 @@ def maps_and_rows(draw: np.random.Generator, dtype: DType = nt.float32) -> list[
     return [pair for pair in pool[1:] if draw.random() < 0.6] or pool[-1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed: int) -> None:
     """All tasks of devices that take random ops, computed by the CPU's compiled kernels."""
@@ -206,6 +209,7 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
                 np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
 @pytest.mark.usefixtures("less_optimised")
 def test_a_result_per_row_beside_one_per_position(npu: str) -> None:
@@ -218,6 +222,7 @@ def test_a_result_per_row_beside_one_per_position(npu: str) -> None:
     np.testing.assert_array_equal(total.to(nt.float64).numpy(), a.argmax(-1, keepdims=True) + 1 + a.round())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"])
 @pytest.mark.usefixtures("less_optimised")
 def test_random_maps_and_rows_on_a_simulated_npu(npu: str) -> None:

@@ -5,16 +5,14 @@ the reason is left out.
 """
 
 import importlib
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from paths import ROOT
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import SETTINGS
@@ -56,15 +54,7 @@ def test_code_blocks_run(document: str, tmp_path: Path) -> None:
     script = tmp_path / Path(document).with_suffix(".py").name
     script.write_text(PROGRAMS[document], "utf-8")
     # A process of its own: a document may declare ops and change settings.
-    search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": search_path},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-W", "error", script, cwd=tmp_path)
 
 
 def test_the_documents_have_examples() -> None:
@@ -158,14 +148,8 @@ def test_pages_of_notebooks_show_results(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_site_builds(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     pytest.importorskip("nbclient")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "RUN_NOTEBOOKS": "false"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site")
+    python(*command, NO_MKDOCS_2_WARNING="1", RUN_NOTEBOOKS="false")
     pages = {path.parent.name for path in (tmp_path / "site").glob("*/index.html")}
     written = {"contributing", *(name.removesuffix(".md") for name in WRITTEN_FOR_THE_SITE)}
     assert pages >= {path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"} | written

@@ -1,7 +1,5 @@
 """scripts/env_setup.sh, with an interpreter that writes down what it is asked for and installs nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,6 @@
 """Imports go one way, and `import npu_tensor` stays small."""
 
 import ast
-import subprocess
 import sys
 import tomllib
 from collections.abc import Container, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import networkx
 import pytest
+from running import python
 
 import npu_tensor
 
@@ -241,9 +241,7 @@ def test_no_module_that_is_loaded_late_hides_a_function() -> None:
         "[importlib.import_module(f'npu_tensor.{name}') for name in modules & FUNCTIONS.keys()]\n"
         "print([name for name in FUNCTIONS if getattr(nt, name) is not FUNCTIONS[name]])"
     )
-    command = [sys.executable, "-c", program]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent)
-    assert output.stdout == "[]\n"
+    assert python("-c", program).stdout == "[]\n"
 
 
 def modules_after_import() -> set[str]:
@@ -252,10 +250,7 @@ def modules_after_import() -> set[str]:
         "import sys; before = set(sys.modules); import npu_tensor; "
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=PACKAGE.parent
-    ).stdout
-    return {name for name in output.split() if name not in sys.stdlib_module_names}
+    return {name for name in python("-c", program).stdout.split() if name not in sys.stdlib_module_names}
 
 
 def modules_after_commands(*commands: tuple[str, ...]) -> set[str]:
@@ -267,9 +262,7 @@ def modules_after_commands(*commands: tuple[str, ...]) -> set[str]:
         "    main(list(arguments), standalone_mode=False)\n"
         "print('loaded', *sys.modules)"
     )
-    command = [sys.executable, "-c", program]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=PACKAGE.parent).stdout
-    return set(output.splitlines()[-1].split())
+    return set(python("-c", program).stdout.splitlines()[-1].split())
 
 
 def test_help_of_commands_needs_no_more_than_the_package_and_click() -> None:

@@ -101,10 +101,10 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"rates": {"flops": 10**400}}, "not a positive number"),
     ({"rates": {"flops": "fast"}}, "flops is 'fast'"),
     ({"rates": {"flops": True}}, "flops is True"),
-    ({"rates": {"levels": []}}, "no list of levels"),
-    ({"rates": {"levels": [3]}}, "Level has other fields than int"),
+    ({"rates": {"levels": []}}, "levels is no list"),
+    ({"rates": {"levels": [3]}}, "levels has not just the entries"),
     ({"rates": {"macs": {"float32": 1e9}}}, "macs has not just the entries"),
-    ({"rates": {"more": 1.0}}, "ProcessorRates has other fields"),
+    ({"rates": {"more": 1.0}}, "ProcessorRates has not just the entries"),
     ({"format": 0}, "no calibration of format 1"),
     ({"identity": {"processor": "another one"}}, "was measured with"),
 ]

@@ -1,7 +1,5 @@
 """A machine as the doctor sees it: files below a directory; what else is asked. All is well until tests change it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """npu-tensor calibrate on the processor: what it keeps, prints and refuses. No figure is judged: machines differ."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

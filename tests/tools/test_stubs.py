@@ -2,12 +2,11 @@
 
 import ast
 import inspect
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.ops import OPS, registry
@@ -126,13 +125,7 @@ def test_a_type_checker_sees_functions_and_methods(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM, "utf-8")
     # The package's own errors are not the user's: mypy is silent about installed packages.
     options = ["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path / "cache")]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
-    )
+    done = python("-m", "mypy", *options, "program.py", cwd=tmp_path, exit_code=None, MYPYPATH=str(PACKAGE.parent))
     found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
     marked = [str(number) for number, line in enumerate(PROGRAM.splitlines(), 1) if "# error" in line]
     assert found == marked, done.stdout + done.stderr

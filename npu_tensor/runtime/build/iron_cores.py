@@ -14,8 +14,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.design import Acquire, Call, Design, Element, Loop, Release, Statement, Worker
-from npu_tensor.runtime.build.iron_loops import wrapped
-from npu_tensor.runtime.build.iron_names import distinct
+from npu_tensor.runtime.build.iron_names import distinct, wrapped
 
 __all__ = ["Core", "PlacedWorker", "cores", "peeled"]
 

@@ -1,8 +1,13 @@
-"""Statements of an IRON program that make the array of a design, and what the host does with it."""
+"""Statements of an IRON program that make the array of a design, and what the host does with it.
+
+The generations of mlir-aie differ in what a program has to say; `DIALECTS` has a row for each.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import (
@@ -15,13 +20,64 @@ from npu_tensor.dataflow.design import (
     RuntimeParameter,
     Transfer,
 )
-from npu_tensor.runtime.build import iron_loops
+from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.build.iron_cores import PlacedWorker
-from npu_tensor.runtime.build.iron_dialect import Dialect
-from npu_tensor.runtime.build.iron_loops import wrapped
-from npu_tensor.runtime.build.iron_names import Names, dims_text, dtype_text, list_text, tile_text
+from npu_tensor.runtime.build.iron_names import (
+    Names,
+    dims_text,
+    dtype_text,
+    list_text,
+    statements_text,
+    tile_text,
+    wrapped,
+)
 
-__all__ = ["ModuleStatements"]
+__all__ = ["DIALECTS", "Dialect", "ModuleStatements", "dialect"]
+
+
+class Dialect(NamedTuple):
+    """How one generation of mlir-aie writes things, read in its sources between March and August 2026.
+
+    since: the first release that speaks it.
+    placement: the keyword that puts a worker, a link or a transfer on a tile.
+    placer: whether `resolve_program` takes a placer, which also puts buffers on the tiles of their workers.
+    sequence_function: whether the runtime takes the host's work as a function, in which fifo handles fill and drain,
+        instead of recording calls of its own methods.
+    dynamic_argument: whether an argument of a Worker says that its buffers are chosen while it runs; if not, an
+        attribute of its core does.
+    """
+
+    name: str
+    since: tuple[int, ...]
+    placement: str
+    placer: bool
+    sequence_function: bool
+    dynamic_argument: bool
+
+
+DIALECTS: Final[dict[str, Dialect]] = {
+    row.name: row
+    for row in (
+        Dialect("1.3.1", (1, 3), "placement", placer=True, sequence_function=False, dynamic_argument=False),
+        Dialect("1.3.2", (1, 3, 2), "tile", placer=False, sequence_function=False, dynamic_argument=False),
+        Dialect("1.3.4", (1, 3, 3), "tile", placer=False, sequence_function=False, dynamic_argument=True),
+        Dialect("1.4", (1, 4), "tile", placer=False, sequence_function=True, dynamic_argument=True),
+    )
+}
+
+
+def dialect(version: str) -> Dialect:
+    """The dialect of a release of mlir-aie, such as "1.3", "1.4.1" or "1.3.5.dev10+g01ab", which leads to 1.3.5.
+
+    1.3 without a third number is 1.3.1. ArgumentError for what is no version, is older than 1.3 or is not 1.x.
+    """
+    numbers = re.match(r"v?(1(?:\.\d+)*)(?!\d)", version.strip())
+    release = tuple(map(int, numbers[1].split("."))) if numbers else ()
+    for row in reversed(DIALECTS.values()):
+        if release >= row.since:
+            return row
+    known = ", ".join(DIALECTS)
+    raise ArgumentError(f"no IRON dialect for mlir-aie {version!r}; choose one of {known}, or a release since 1.3")
 
 
 class ModuleStatements:
@@ -208,7 +264,7 @@ class ModuleStatements:
 
     def _steps(self) -> str:
         step = self._function_step if self._dialect.sequence_function else self._recorded_step
-        return iron_loops.text([step(each) for each in self._design.sequence], "        ")
+        return statements_text(map(step, self._design.sequence), "        ")
 
     def _function_step(self, step: Transfer | Finish) -> str:
         if isinstance(step, Finish):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from keyword import iskeyword
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,6 @@ import numpy as np
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import Design, Dims, ObjectType
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.runtime.build.iron_loops import VARIABLES
 
 __all__ = [
     "RESERVED",
@@ -23,10 +22,15 @@ __all__ = [
     "distinct",
     "dtype_text",
     "list_text",
+    "statements_text",
     "tile_text",
     "tuple_text",
     "values_text",
+    "wrapped",
 ]
+
+WIDTH: Final = 118
+"""Characters of a line."""
 
 RESERVED: Final = frozenset(
     re.findall(
@@ -38,7 +42,7 @@ RESERVED: Final = frozenset(
         write zip
         """,
     )
-).union(VARIABLES)
+)
 """What a program uses itself."""
 
 Key = TypeVar("Key")
@@ -127,3 +131,56 @@ def tuple_text(items: Sequence[Any]) -> str:
 def list_text(items: Sequence[str]) -> str:
     """[a, b], [a] * 2"""
     return f"[{items[0]}] * {len(items)}" if len(set(items)) == 1 < len(items) else f"[{', '.join(items)}]"
+
+
+def statements_text(statements: Iterable[str], indent: str) -> str:
+    """The statements, each of one or several lines."""
+    parts = (part for statement in statements for part in statement.split("\n"))
+    return "\n".join(line for part in parts for line in wrapped(part, indent))
+
+
+def wrapped(line: str, indent: str) -> list[str]:
+    """The line, or if it is too long with what stands in its outermost brackets on lines of its own, the longest first.
+    """
+    lines = [indent + line]
+    groups = sorted(_brackets(line), key=lambda group: group[0] - group[1])
+    for number in range(1, len(groups) + 1):
+        if max(map(len, lines)) <= WIDTH:
+            break
+        lines = _broken(line, sorted(groups[:number]), indent)
+    return lines
+
+
+def _broken(line: str, groups: Sequence[tuple[int, int, list[int]]], indent: str) -> list[str]:
+    margin = indent + line[: len(line) - len(line.lstrip())]
+    lines = []
+    position = 0
+    for start, end, commas in groups:
+        lines.append((margin if position else indent) + line[position : start + 1])
+        for left, right in pairwise([start, *commas, end]):
+            if part := line[left + 1 : right].strip():
+                lines += wrapped(part + "," * bool(commas), margin + "    ")
+        position = end
+    return [*lines, margin + line[position:]]
+
+
+def _brackets(line: str) -> list[tuple[int, int, list[int]]]:
+    """Where the outermost brackets of a line open and close, and the commas directly inside."""
+    groups: list[tuple[int, int, list[int]]] = []
+    commas: list[int] = []
+    depth, start, quoted = 0, 0, False
+    for position, character in enumerate(line):
+        quoted ^= character == '"'
+        if quoted:
+            continue
+        if character in "([{":
+            depth += 1
+            if depth == 1:
+                start, commas = position, []
+        elif character in ")]}":
+            depth -= 1
+            if depth == 0:
+                groups.append((start, position, commas))
+        elif character == "," and depth == 1:
+            commas.append(position)
+    return groups

@@ -27,11 +27,9 @@ from typing import Final
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.build import iron_loops
 from npu_tensor.runtime.build.iron_cores import cores
-from npu_tensor.runtime.build.iron_dialect import DIALECTS, Dialect, dialect
-from npu_tensor.runtime.build.iron_module import ModuleStatements
-from npu_tensor.runtime.build.iron_names import Names, dtype_text, tuple_text, values_text
+from npu_tensor.runtime.build.iron_module import DIALECTS, Dialect, ModuleStatements, dialect
+from npu_tensor.runtime.build.iron_names import Names, dtype_text, statements_text, tuple_text, values_text, wrapped
 
 __all__ = ["DIALECTS", "Dialect", "dialect", "marker", "program"]
 
@@ -150,7 +148,7 @@ class _Program:
             lines = ["# What the instruction stream has in place of the values of a run.", "PARAMETERS = {"]
             for number, parameter in enumerate(self.design.parameters):
                 words = tuple_text([f"0x{marker(number, word):08X}" for word in range(parameter.words)])
-                lines += iron_loops.wrapped(f'"{parameter.name}": {words},', "    ")
+                lines += wrapped(f'"{parameter.name}": {words},', "    ")
             blocks.append([*lines, "}"])
         types = self.names.types.items()
         blocks.append([f"{n} = np.ndarray[{tuple_text(t.shape)}, np.dtype[{dtype_text(t.dtype)}]]" for t, n in types])
@@ -172,7 +170,7 @@ class _Program:
         lines = ["def module():", '    """The design as an MLIR module, resolved and verified."""']
         for comment, (start, part) in parts.items():
             if texts := list(part):
-                lines += [f"    # {comment}", iron_loops.text([*start, *texts], "    "), ""]
+                lines += [f"    # {comment}", statements_text([*start, *texts], "    "), ""]
         return "\n".join([*lines, statements.sequence()])
 
 

@@ -9,23 +9,24 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from npu_tensor.ops.analysis import PER_ELEMENT, frequencies
-from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.code_memory import Address
+from npu_tensor.ops.expression import Instruction, Parameter, Program
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import Space, collapse
 from npu_tensor.runtime.cpu.cpu_cost import grain
-from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
-from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
+from npu_tensor.runtime.cpu.engine import Address
+from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import length_class
+from npu_tensor.runtime.cpu.map_kernel import tile_count
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.runtime.cpu.tile_kernel import tile_count
 from npu_tensor.task import Input, Output, Step
 
-__all__ = ["bind_loop", "number_types"]
+__all__ = ["bind_loop", "number_types", "with_fixed_numbers"]
+
 
 # Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
 STREAMING_BYTES = 24 << 20
@@ -135,17 +136,17 @@ def _operands(
     fixed: Sequence[int | float],
     columns: bool,
     tiles: bool,
-) -> tuple[tuple[Operand, ...], list[int | None]]:
+) -> tuple[tuple[LoopOperand, ...], list[int | None]]:
     """What the kernel is told of its operands, and for each its number in `space`; None for a number."""
     numbers = number_types(program)
-    found: list[Operand] = []
+    found: list[LoopOperand] = []
     order: list[int | None] = []
     position = transposed = 0
     tensors: list[Input | Output] = [*outputs, *inputs]
     for tensor in tensors:
         if tensor.layout is None:
             slot = len(found) - len(outputs)
-            found.append(Operand("float64" if numbers.get(slot, float) is float else "int64", "scalar"))
+            found.append(LoopOperand("float64" if numbers.get(slot, float) is float else "int64", "scalar"))
             order.append(None)
             continue
         assert tensor.dtype is not None
@@ -157,15 +158,15 @@ def _operands(
         if tiles and stride not in (0, 1) and space.outer_strides[position][-1] == 1 and transposed < MOST_TRANSPOSED:
             access = "transposed"
             transposed += 1
-        found.append(Operand(tensor.dtype.name, access))
+        found.append(LoopOperand(tensor.dtype.name, access))
         order.append(position)
         position += 1
-    found += [Operand("float64" if isinstance(number, float) else "int64", "fixed") for number in fixed]
+    found += [LoopOperand("float64" if isinstance(number, float) else "int64", "fixed") for number in fixed]
     return tuple(found), order
 
 
 def _meta(
-    space: Space, operands: Sequence[Operand], order: Sequence[int | None], fixed: Sequence[int | float]
+    space: Space, operands: Sequence[LoopOperand], order: Sequence[int | None], fixed: Sequence[int | float]
 ) -> np.ndarray[Any, Any]:
     """The array of sizes, strides and fixed numbers that the kernel reads; see loop_kernel."""
     entries = [space.inner, *space.outer]
@@ -220,3 +221,28 @@ def _step(
         launch(kernel, address, n, grain, *slots)
 
     return run
+
+
+_LARGEST: Final = (1 << 63) - 1
+
+
+def with_fixed_numbers(
+    program: Program, first: int, most: int = _LARGEST, row_length: int | None = None
+) -> tuple[Program, list[int | float]]:
+    """The program with these numbers as scalars in slots from `first` on, and the numbers.
+
+    most: of these slots; further numbers stay constants. row_length: of a program that may ask for it.
+    """
+    numbers: list[int | float] = []
+    instructions: list[Instruction] = []
+    for step in program.instructions:
+        number: int | float | None = None
+        if step.primitive == "scalar" and step.value == ROW_LENGTH_SLOT:
+            number = row_length
+        elif isinstance(step.value, Parameter) and len(numbers) < most:
+            number = step.value  # type: ignore[assignment]  # a Parameter is a float or an int
+        if number is not None and (step.dtype.startswith("float") or -_LARGEST <= number <= _LARGEST):
+            step = Instruction("scalar", (), step.dtype, first + len(numbers))
+            numbers.append(float(number) if step.dtype.startswith("float") else int(number))
+        instructions.append(step)
+    return program._replace(instructions=tuple(instructions)), numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage
 from npu_tensor.runtime.cpu.loop_base import EXPENSIVE, NUMBERS, Place
-from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk
+from npu_tensor.runtime.cpu.reducing_base import ReducingBase, VectorRange
 from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["ColumnKernel"]
@@ -80,14 +80,14 @@ class ColumnKernel(ReducingBase):
             kept = e.mul(index, len(lanes) * e.lanes)
             return [Place(moved, index, lane, e.add(kept, slot * e.lanes), mask) for slot, lane in enumerate(lanes)]
 
-        walk = Walk(zero, self.inner, 1, places, long=True)
+        span = VectorRange(zero, self.inner, 1, places, long=True)
         known = [dict(self.known) for _ in lanes]
         for stage in stages:
             known = [self.evaluate_fixed(PER_ROW, stage.roots, own, pointers) for own in known]
             if stage.outputs:
-                self.store_outputs(stage, walk, known, scratch)
+                self.store_outputs(stage, span, known, scratch)
                 continue
-            totals = self.reduce(stage, walk, known, scratch, self.empty_totals(stage, places(zero)))
+            totals = self.reduce(stage, span, known, scratch, self.empty_totals(stage, places(zero)))
             for number, reduction in enumerate(stage.reductions):
                 for slot, own in enumerate(known):
                     total = totals[number * len(lanes) + slot]

@@ -15,7 +15,7 @@ from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm import tile_rows
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.split import split_rows
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.rates import Level, ProcessorRates
 from npu_tensor.task import Cost, Expense, Input, Output, Task
 
@@ -145,7 +145,7 @@ class ProductWork(NamedTuple):
     after: int
 
 
-def product_work(task: Task, target: Target) -> ProductWork:
+def product_work(task: Task, target: CpuTarget) -> ProductWork:
     """Of a matrix product."""
     assert task.program is not None
     *batch, m, n = task.shape
@@ -171,7 +171,7 @@ def product_work(task: Task, target: Target) -> ProductWork:
     return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
 
 
-def product_cost(task: Task, rates: ProcessorRates, threads: int, target: Target) -> Cost:
+def product_cost(task: Task, rates: ProcessorRates, threads: int, target: CpuTarget) -> Cost:
     """Of a matrix product: a loop that multiplies, and two that pack, with the prologues, before it."""
     nbytes, work = _tensor_bytes(task), product_work(task, target)
     working = max(1, min(threads, work.tiles))

@@ -149,20 +149,15 @@ def _table_program(positions: str, magnitude: float, with_factors: bool) -> Prog
     return builder.program([np.cos(reduced) * magnitude, np.sin(reduced) * magnitude])
 
 
-def _products_program() -> Program:
-    """Slots: the feature, its partner, cosine, sine, and the sign of the sine."""
+def _program(slots: int, formula: Callable[..., Any]) -> Program:
+    """A formula of float32 operands."""
     builder = Builder()
-    slots: list[Any] = [builder.load(slot, "float32") for slot in range(5)]
-    own, other, cosine, sine, sign = slots
-    return builder.program([own * cosine + other * (sign * sine)])
+    return builder.program([formula(*(builder.load(slot, "float32") for slot in range(slots)))])
 
 
-def _copy_program() -> Program:
-    builder = Builder()
-    return builder.program([builder.load(0, "float32")])
-
-
-_PRODUCTS, _COPY = _products_program(), _copy_program()
+# A feature, its partner, cosine, sine, and the sign of the sine.
+_PRODUCTS: Final = _program(5, lambda own, other, cosine, sine, sign: own * cosine + other * (sign * sine))
+_COPY: Final = _program(1, lambda x: x)
 
 
 COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingProxyType(

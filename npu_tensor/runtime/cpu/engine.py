@@ -2,29 +2,26 @@
 
     target = host_target()
     engine = Engine(target.create_target_machine(), f"{target.cpu} {target.feature_string}", cache_dir)
-    address = engine.compile(text, "kernel")["kernel"]  # to be kept as this object, not as another int
+    address = engine.compile(text, "kernel")["kernel"]  # an `Address`: it keeps the code in memory
 
 Generated IR is already in SSA form with explicit vectors, so no LLVM pass pipeline runs; the code generator's
 own optimisation (level 2) is all that is needed and half the compile time.
 
-LLVM's MCJIT ends the process when it meets a symbol that it cannot resolve. The code generator itself can
-introduce one: converting float to bfloat on a CPU without that instruction becomes a call of `__truncsfbf2`.
-Every object is therefore read before it reaches the JIT, and one with an unexpected undefined symbol raises
-BuildError instead. See `object_file` for where that is not possible.
-
-Kernels need no linker on Linux on x86-64: `code_memory` holds them, for as long as somebody holds their addresses.
-What LLVM links, the thread pool and kernels elsewhere, stays for ever.
+Each module is linked alone: its names need not be unique, and a symbol that nothing provides is a BuildError.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
+import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,23 +34,88 @@ from npu_tensor import events
 from npu_tensor._util.forks import held_at_fork
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.cpu.code_memory import Address, Code, CodeMemory
-from npu_tensor.runtime.cpu.object_cache import ObjectCache
-from npu_tensor.runtime.cpu.object_file import read_image, read_symbols
+from npu_tensor.runtime.store.directories import not_kept, readable, writable
+from npu_tensor.runtime.store.files import DAMAGED, Damage
+from npu_tensor.runtime.store.objects import SUFFIX, read_object, write_object
+from npu_tensor.runtime.store.upkeep import clear_once, wrote
 
-__all__ = ["Engine", "EngineStatistics"]
+__all__ = ["Address", "Engine", "EngineStatistics", "ObjectCache"]
+
+
+class ObjectCache:
+    """Object files by key, in a directory below that of the cache. directory: None to keep nothing.
+
+    damaged: how many files were found that were not what had been written.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = None if directory is None else directory.absolute()
+        self.damaged = 0
+
+    def load(self, key: str) -> bytes | None:
+        """The object, or None when there is none or it is damaged; a damaged file is moved aside."""
+        if self._directory is None:
+            return None
+        clear_once(self._directory.parent)
+        for root in readable(self._directory.parent):
+            path = root / self._directory.name / (key + SUFFIX)
+            try:
+                data = read_object(path)
+            except OSError:
+                continue
+            except Damage:
+                self.damaged += 1
+                with suppress(OSError):  # Another process was faster, or the directory is read-only.
+                    os.replace(path, path.with_suffix(DAMAGED))
+                continue
+            with suppress(OSError):  # For the order of eviction. Read-only, or just removed.
+                os.utime(path)
+            return data
+        return None
+
+    def store(self, key: str, data: bytes) -> None:
+        """Keep the object; give up the cache on failure."""
+        if self._directory is None:
+            return
+        root = self._directory.parent
+        try:
+            root = writable(root)
+            write_object(root / self._directory.name / (key + SUFFIX), data)
+        except OSError as error:
+            self._directory = None
+            not_kept(root, error)
+        else:
+            wrote(root, len(data))
+
 
 # All of llvmlite works in one LLVM context, so one lock serves every engine. Holding it across fork() gives
 # the child an LLVM that is not in the middle of a compilation.
 _lock = threading.RLock()
 held_at_fork(_lock)
 
-# The pool's threads are still running while the interpreter shuts down, so LLVM engines and what they have linked are
-# never disposed of.
-_immortal: list[Any] = []
+# Of the cached object files: the names of the functions in them are those in the IR.
+_FORMAT: Final = "2"
 
-# Modules that LLVM may link in a process: each takes three mappings of the 65,530 that Linux allows by default.
-MOST_LINKED: Final = 8192
+
+class Address(int):
+    """Where a function begins. Its module stays in memory as long as an address of one of its functions lives."""
+
+    _code: _Code
+
+
+class _Code:
+    """The functions of one module, by name. Its memory is freed at some compilation after this object is gone."""
+
+    def __init__(self, engine: Engine, functions: Mapping[str, int]) -> None:
+        self.engine = engine
+        self.functions = functions
+
+    def addresses(self) -> dict[str, Address]:
+        """The functions by name; each address keeps the code."""
+        result = {name: Address(address) for name, address in self.functions.items()}
+        for address in result.values():
+            address._code = self
+        return result
 
 
 @dataclass
@@ -80,14 +142,13 @@ class Engine:
         self._target_machine = target_machine
         version = ".".join(map(str, llvm.llvm_version_info))
         with _lock:
-            self.triple, self._jit = _new_jit(target_machine)
-            _immortal.append((self._jit, target_machine))
-        self._key_prefix = f"{llvmlite.__version__}\0{version}\0{self.triple}\0{key}\0".encode()
+            self.triple, self._linker = _new_linker(target_machine)
+        prefix = "\0".join((_FORMAT, llvmlite.__version__, version, self.triple, key, ""))
+        self._key_prefix = prefix.encode()
         self._objects = ObjectCache(cache_dir)
-        # By what was asked for. Whoever has an address keeps the code; here it is only found again.
-        self._code: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
-        self._memory = CodeMemory()
-        self._linked = 0
+        # By key: the module, and what keeps its memory.
+        self._modules: dict[bytes, tuple[weakref.ref[_Code], llvm.ResourceTracker]] = {}
+        self._numbers = itertools.count()
 
     def compile(
         self, ir_text: str, *function_names: str, symbols: Mapping[str, int] | None = None
@@ -96,9 +157,8 @@ class Engine:
 
         The code is there for as long as one of these objects is, and may be gone when all are.
 
-        Names need not be unique across modules: each module is a world of its own. `symbols` gives the
-        addresses of the external functions and variables that the module may use. The same external name must
-        mean the same address in every module of the process.
+        Names need not be unique across modules. `symbols` gives the addresses of the external functions and variables
+        that the module may use.
 
         Raises BuildError when LLVM rejects the text, a named function is not defined in it, it needs a
         symbol that is not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an
@@ -106,83 +166,68 @@ class Engine:
         """
         names = "\0".join(function_names)
         key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()
-        if events.listeners and key not in self._code:
+        if events.listeners and key not in self._modules:
             events.emit(events.CodeGenerated("LLVM IR", ", ".join(function_names), ir_text))
         with _lock:
-            code = self._code.get(key)
-            if code is not None:
+            module = self._modules.get(key)
+            code = module and module[0]()
+            if code:
                 self.statistics.memory_hits += 1
                 return code.addresses()
-            suffix = "." + key.hex()
-            exported = {name: name + suffix for name in function_names}
-            data = self._objects.load(key.hex())
-            if data is None:
-                data = self._generate(ir_text, exported, symbols or {})
-                self._check(data, exported, symbols or {})
-                self._objects.store(key.hex(), data)
-            else:
-                self.statistics.disk_hits += 1
-                self._check(data, exported, symbols or {})
+            stored = self._objects.load(key.hex())
             self.statistics.damaged_entries = self._objects.damaged
-            image = read_image(data) if CodeMemory.available else None
-            code = self._link(data, exported, symbols or {}) if image is None else self._memory.load(image, exported)
-            self._code[key] = code
-            _trim_heap()
+            self.statistics.disk_hits += stored is not None
+            code, data = self._build(key, stored, ir_text, function_names, symbols or {})
+            if stored is None:
+                self._objects.store(key.hex(), data)
+                _trim_heap()
             return code.addresses()
 
     @uninterrupted
-    def _generate(self, ir_text: str, exported: Mapping[str, str], symbols: Mapping[str, int]) -> bytes:
-        """Machine code of the module, as an object file that defines the values of `exported`."""
+    def _build(
+        self, key: bytes, data: bytes | None, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]
+    ) -> tuple[_Code, bytes]:
+        """The module in memory, and its object file, which is generated unless it is passed."""
+        data = data or self._generate(ir_text, exported, symbols)
+        return self._link(key, data, exported, symbols), data
+
+    def _generate(self, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]) -> bytes:
+        """Machine code of the module, as an object file that defines the functions `exported`."""
         start = time.perf_counter()
         try:
             module = llvm.parse_assembly(ir_text)
             module.triple = self.triple
             module.data_layout = str(self._target_machine.target_data)
-            _keep_only(module, exported)
+            _hide_others(module, exported, symbols)
             module.verify()
         except RuntimeError as error:
             raise BuildError(f"LLVM rejects the generated code: {error}") from error
-        _refuse_undefined(
-            (
-                function.name
-                for function in module.functions
-                if function.is_declaration and not function.name.startswith("llvm.")
-            ),
-            symbols,
-        )
         data: bytes = self._target_machine.emit_object(module)
         self.statistics.compiled += 1
         self.statistics.compile_seconds += time.perf_counter() - start
         return data
 
-    @staticmethod
-    def _check(data: bytes, exported: Mapping[str, str], symbols: Mapping[str, int]) -> None:
-        found = read_symbols(data)
-        if found is None:
-            return
-        _refuse_undefined(found.undefined, symbols)
-        missing = set(exported.values()) - found.defined
-        if missing:
-            raise BuildError(f"the object file lacks {', '.join(sorted(missing))}")
-
-    @uninterrupted
-    def _link(self, data: bytes, exported: Mapping[str, str], symbols: Mapping[str, int]) -> Code:
-        if self._linked >= MOST_LINKED:
-            raise BuildError(f"{MOST_LINKED} modules have been linked, and LLVM cannot free them")
-        self._linked += 1
+    def _link(self, key: bytes, data: bytes, exported: Iterable[str], symbols: Mapping[str, int]) -> _Code:
+        # Code may be dropped in any thread at any moment; its memory is freed here, under the lock.
+        self._modules = {old: module for old, module in self._modules.items() if module[0]() is not None}
+        library = llvm.JITLibraryBuilder().add_object_img(data)
+        for name in exported:
+            library.export_symbol(name)
         for name, address in symbols.items():
-            llvm.add_symbol(name, address)
-        self._jit.add_object_file(llvm.ObjectFileRef.from_data(data))
-        self._jit.finalize_object()
-        code = Code({name: self._jit.get_function_address(unique) for name, unique in exported.items()}, self._jit)
-        _immortal.append(code)
+            library.import_symbol(name, address)
+        try:
+            tracker = library.link(self._linker, f"module{next(self._numbers)}")
+        except RuntimeError as error:  # a symbol that is missing, or no memory
+            raise BuildError(f"LLVM cannot link the machine code: {error}") from error
+        code = _Code(self, {name: tracker[name] for name in exported})
+        self._modules[key] = weakref.ref(code), tracker
         return code
 
 
 @uninterrupted
-def _new_jit(target_machine: Any) -> tuple[str, Any]:
+def _new_linker(target_machine: Any) -> tuple[str, llvm.LLJIT]:
     """The triple of the machine, and what loads code for it."""
-    return target_machine.triple, llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
+    return target_machine.triple, llvm.create_lljit_compiler(target_machine, suppress_errors=True)
 
 
 @cache
@@ -198,23 +243,18 @@ def _trim_heap() -> None:
         trim(0)
 
 
-def _keep_only(module: Any, exported: Mapping[str, str]) -> None:
-    """Give the exported functions their unique names and hide everything else that the module defines."""
-    missing = set(exported)
+def _hide_others(module: Any, exported: Iterable[str], symbols: Mapping[str, int]) -> None:
+    """Make everything that the module defines but the exported functions internal, and check the names it uses."""
+    defined, unknown = set(), set()
     for value in (*module.functions, *module.global_variables):
         if value.is_declaration:
-            continue
-        if value.name in exported and value.is_function:
-            missing.discard(value.name)
-            value.name = exported[value.name]
-            value.linkage = llvm.Linkage.external
+            if not value.name.startswith("llvm.") and value.name not in symbols:
+                unknown.add(value.name)
+        elif value.name in exported and value.is_function:
+            defined.add(value.name)
         else:
             value.linkage = llvm.Linkage.internal
-    if missing:
+    if missing := set(exported) - defined:
         raise BuildError(f"the module does not define {', '.join(sorted(missing))}")
-
-
-def _refuse_undefined(names: Iterable[str], symbols: Mapping[str, int]) -> None:
-    unknown = sorted(set(names) - symbols.keys())
     if unknown:
-        raise BuildError(f"the compiled code needs symbols that nothing provides: {', '.join(unknown)}")
+        raise BuildError(f"the compiled code needs symbols that nothing provides: {', '.join(sorted(unknown))}")

@@ -2,8 +2,8 @@
 
     gemm = Gemm(
         engine, target, (m, n, k),
-        a=Operand("bfloat16", (k, 1)), b=Operand("bfloat16", (1, k)), outputs=[Operand("bfloat16", (n, 1))],
-        epilogue=program, operands=[Operand("bfloat16", (0, 1))],
+        a=Matrix("bfloat16", (k, 1)), b=Matrix("bfloat16", (1, k)), outputs=[Matrix("bfloat16", (n, 1))],
+        epilogue=program, operands=[Matrix("bfloat16", (0, 1))],
     )
     gemm(pool.launch, allocate, [c_address], [a_address], [b_address], bias_address)
 
@@ -17,23 +17,20 @@ any K; the order of the tiles keeps what is read most often in L2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from npu_tensor.errors import ArgumentError
-from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.code_memory import Address
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
-from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, accumulator_dtype, multiply_module
-from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
-from npu_tensor.runtime.cpu.gemm_prologue import Prologue
-from npu_tensor.runtime.cpu.target import Target
-from npu_tensor.runtime.cpu.values import ELEMENT_SIZE
+from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.runtime.cpu.engine import Address, Engine
+from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape
+from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, multiply_module
+from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 
-__all__ = ["Computed", "Gemm", "GemmSpec", "Operand", "accumulator_dtype", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "tile_rows"]
 
 # Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
 _BLOCK_BYTES = 384 << 10
@@ -47,7 +44,7 @@ _LEAST_ROWS = 4
 _ALIGNMENT = 64
 
 
-class Operand(NamedTuple):
+class Matrix(NamedTuple):
     """A matrix in memory, or a number (`strides` is None).
 
     strides  in elements: one per batch dimension (0 to repeat a matrix), then of rows and of columns
@@ -68,12 +65,7 @@ class Computed(NamedTuple):
 
     dtype: str
     program: Program
-    inputs: tuple[Operand, ...]
-
-
-class Allocation(Protocol):
-    @property
-    def address(self) -> int: ...
+    inputs: tuple[Matrix, ...]
 
 
 class _Problem(NamedTuple):
@@ -81,30 +73,10 @@ class _Problem(NamedTuple):
 
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
-    a: Operand | Computed
-    b: Operand | Computed
-    outputs: tuple[Operand, ...]
-    operands: tuple[Operand, ...]
-
-    def check(self) -> None:
-        """Raise ArgumentError if there is no kernel for these strides."""
-        if len(self.shape) != 3 or min(self.shape + self.batch) < 0:
-            raise ArgumentError(f"a product has sizes (m, n, k) >= 0, not {self.shape} in a batch of {self.batch}")
-        if not _matrices(self.a) or not _matrices(self.b) or any(x.strides is None for x in self.outputs):
-            raise ArgumentError("a number is not a matrix: operands and outputs of a product need strides")
-        for operand in (*_matrices(self.a), *_matrices(self.b), *self.tensors):
-            if len(operand.strides or ()) != len(self.batch) + 2:
-                raise ArgumentError(
-                    f"{operand.strides} are not strides of {len(self.batch)} batch dimensions and a matrix"
-                )
-        if self.empty:
-            return
-        for output in self.outputs:
-            if _column_stride(output, self.shape[1]) != 1:
-                raise ArgumentError(f"the columns of an output must be contiguous, its strides are {output.strides}")
-        for operand in self.tensors:
-            if _column_stride(operand, self.shape[1]) not in (0, 1):
-                raise ArgumentError(f"the column stride of an epilogue operand must be 0 or 1, not {operand.strides}")
+    a: Matrix | Computed
+    b: Matrix | Computed
+    outputs: tuple[Matrix, ...]
+    operands: tuple[Matrix, ...]
 
     @property
     def empty(self) -> bool:
@@ -112,7 +84,7 @@ class _Problem(NamedTuple):
         return 0 in (*self.batch, *self.shape[:2])
 
     @property
-    def tensors(self) -> list[Operand]:
+    def tensors(self) -> list[Matrix]:
         """Outputs and epilogue operands that are matrices."""
         return [*self.outputs, *(operand for operand in self.operands if operand.strides is not None)]
 
@@ -134,33 +106,15 @@ class _Problem(NamedTuple):
                 break  # the distance between rows could become one that its vectors cannot follow
             # A matrix of one row has no distance between rows: that of the batch takes its place.
             keep = -3 if m == 1 and size != 1 else -2
-            problem = _Problem(
-                (m * size, n, k),
-                problem.batch[:-1],
-                _drop_strides(problem.a, keep),
-                _drop_strides(problem.b, -2),
-                tuple(_drop_stride(output, keep) for output in problem.outputs),
-                tuple(_drop_stride(operand, keep) for operand in problem.operands),
+            problem = problem._replace(
+                shape=(m * size, n, k),
+                batch=problem.batch[:-1],
+                a=_without_batch(problem.a, keep),
+                b=_without_batch(problem.b, -2),
+                outputs=tuple(_matrix_without_batch(output, keep) for output in problem.outputs),
+                operands=tuple(_matrix_without_batch(operand, keep) for operand in problem.operands),
             )
         return problem
-
-    def spec(self, epilogue: Program | None, target: Target) -> GemmSpec:
-        m, n, k = self.shape
-        most_rows, _ = tile_shape(choose_unit(self.a.dtype, self.b.dtype, target), target)
-        access = {None: "number", 0: "column", 1: "row"}
-        layout_a, layout_b = _layout(self.a, -1, k, m), _layout(self.b, -2, k, n)
-        return GemmSpec(
-            self.a.dtype,
-            self.b.dtype,
-            layout_a,
-            layout_b,
-            tile_rows(m, most_rows),
-            tuple(output.dtype for output in self.outputs),
-            epilogue,
-            tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in self.operands),
-            _prologue(self.a, *((-1, k) if layout_a == "along_k" else (-2, m))),
-            _prologue(self.b, *((-2, k) if layout_b == "along_k" else (-1, n))),
-        )
 
 
 def tile_rows(m: int, most: int) -> int:
@@ -172,71 +126,72 @@ def tile_rows(m: int, most: int) -> int:
     return max(_LEAST_ROWS, -(-m // tiles))
 
 
-def _strides(operand: Operand) -> tuple[int, ...]:
-    """The strides of an operand that has been checked to be a matrix."""
+def _strides(operand: Matrix) -> tuple[int, ...]:
+    """The strides of an operand that is no number."""
     assert operand.strides is not None
     return operand.strides
 
 
-def _matrices(operand: Operand | Computed) -> list[Operand]:
+def _matrices(operand: Matrix | Computed) -> list[Matrix]:
     """What is in memory of A or B."""
     inputs = operand.inputs if isinstance(operand, Computed) else (operand,)
     return [x for x in inputs if x.strides is not None]
 
 
-def _column_stride(operand: Operand, columns: int) -> int | None:
+def _column_stride(operand: Matrix, columns: int) -> int | None:
     """The column stride; 1 for a single column; None for a number."""
     if operand.strides is None:
         return None
     return operand.strides[-1] if columns > 1 else 1
 
 
-def _drop_stride(operand: Operand, keep: int) -> Operand:
+def _matrix_without_batch(operand: Matrix, keep: int) -> Matrix:
     """The operand with the innermost batch dimension and its rows made one dimension of stride `keep`."""
     if operand.strides is None:
         return operand
     *outer, _, _, column = operand.strides
-    return Operand(operand.dtype, (*outer, operand.strides[keep], column))
+    return Matrix(operand.dtype, (*outer, operand.strides[keep], column))
 
 
-def _drop_strides(operand: Operand | Computed, keep: int) -> Operand | Computed:
-    if isinstance(operand, Operand):
-        return _drop_stride(operand, keep)
-    return operand._replace(inputs=tuple(_drop_stride(x, keep) for x in operand.inputs))
+def _without_batch(operand: Matrix | Computed, keep: int) -> Matrix | Computed:
+    if isinstance(operand, Matrix):
+        return _matrix_without_batch(operand, keep)
+    return operand._replace(inputs=tuple(_matrix_without_batch(x, keep) for x in operand.inputs))
 
 
-def _layout(operand: Operand | Computed, k_axis: int, k: int, lines: int) -> str:
-    """The entry of `gemm_pack.LAYOUTS` for A or B, whose stride number `k_axis` is the one along K."""
-    line_axis = -3 - k_axis
-    if isinstance(operand, Computed):
-        for layout, axis, extent in (("along_k", k_axis, k), ("across_lines", line_axis, lines)):
-            if all(_vector_access(x, axis, extent) for x in operand.inputs):
-                return layout
-        raise ArgumentError(f"inputs of a computed matrix that are not contiguous in the same direction: {operand}")
-    strides = _strides(operand)
-    if strides[k_axis] == 1 and k > 1:
-        return "along_k"
-    return "across_lines" if strides[line_axis] == 1 or lines == 1 else "strided"
-
-
-def _vector_access(operand: Operand, axis: int, extent: int) -> str | None:
-    """How vectors in the direction of an axis read an input of a prologue; None if they cannot."""
+def _vector_access(operand: Matrix, axis: int, extent: int) -> str:
+    """How vectors in the direction of an axis read an input of a prologue; "" if they cannot."""
     if operand.strides is None:
         return "number"
-    return {0: "splat", 1: "vector"}.get(operand.strides[axis] if extent > 1 else 1)
+    return {0: "splat", 1: "vector"}.get(operand.strides[axis] if extent > 1 else 1, "")
 
 
-def _prologue(operand: Operand | Computed, axis: int, extent: int) -> Prologue | None:
-    """The prologue of A or B with vectors in the direction of an axis."""
-    if isinstance(operand, Operand):
-        return None
-    accesses = (_vector_access(x, axis, extent) for x in operand.inputs)
-    return Prologue(
-        operand.program, tuple((x.dtype, access) for x, access in zip(operand.inputs, accesses, strict=True) if access)
-    )
+def _pack_spec(operand: Matrix | Computed, unit: Unit, width: int, k_axis: int, k: int, lines: int) -> PackSpec:
+    """How A or B is packed, whose stride number `k_axis` is the one along K."""
+    line_axis = -3 - k_axis
+    if isinstance(operand, Computed):
+        along_k = all(_vector_access(x, k_axis, k) for x in operand.inputs)
+        axis, extent = (k_axis, k) if along_k else (line_axis, lines)
+        prologue = PackPrologue(
+            operand.program, tuple((x.dtype, _vector_access(x, axis, extent)) for x in operand.inputs)
+        )
+        layout = "along_k" if along_k else "across_lines"
+        return PackSpec(operand.dtype, unit, layout, width, prologue=prologue)
+    strides = _strides(operand)
+    if strides[k_axis] == 1 and k > 1:
+        layout = "along_k"
+    else:
+        layout = "across_lines" if strides[line_axis] == 1 or lines == 1 else "strided"
+    return PackSpec(operand.dtype, unit, layout, width)
 
 
-def _batch_offsets(batch: tuple[int, ...], operand: Operand) -> NDArray[np.int64]:
+def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
+    """The epilogue that only casts."""
+    casts = [Instruction("cast", (0,), register_dtype(output.dtype)) for output in outputs]
+    return Program((Instruction("load", (), accumulate, 0), *casts), tuple(range(1, 1 + len(casts))))
+
+
+def _batch_offsets(batch: tuple[int, ...], operand: Matrix) -> NDArray[np.int64]:
     """The byte offset of the operand's matrix in every product of the batch."""
     offsets = np.zeros(1, np.int64)
     for size, stride in zip(batch, _strides(operand), strict=False):
@@ -285,25 +240,23 @@ class Gemm:
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
 
-    Raises DTypeError if the dtypes have no product, ArgumentError if sizes, strides or the epilogue are not
-    as above.
+    Raises DTypeError if the dtypes have no product.
     """
 
     def __init__(
         self,
         engine: Engine,
-        target: Target,
+        target: CpuTarget,
         shape: tuple[int, int, int],
         *,
-        a: Operand | Computed,
-        b: Operand | Computed,
-        outputs: Sequence[Operand],
+        a: Matrix | Computed,
+        b: Matrix | Computed,
+        outputs: Sequence[Matrix],
         epilogue: Program | None = None,
-        operands: Sequence[Operand] = (),
+        operands: Sequence[Matrix] = (),
         batch: tuple[int, ...] = (),
     ) -> None:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
-        problem.check()
         self._engine = engine
         self._target = target
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
@@ -312,12 +265,14 @@ class Gemm:
             self._bind(problem.with_batch_as_rows(), epilogue)
 
     def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
-        self.spec = problem.spec(epilogue, self._target)
         m, n, k = problem.shape
-        unit = self.spec.unit(self._target)
-        steps = max(1, -(-k // unit.count))
-        pack_a = self._packing(self.spec.pack_a(self._target), problem.a, problem.batch, k, steps, m, k_axis=-1)
-        pack_b = self._packing(self.spec.pack_b(self._target), problem.b, problem.batch, k, steps, n, k_axis=-2)
+        unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
+        most_rows, columns = tile_shape(unit, self._target)
+        rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
+        spec_a = _pack_spec(problem.a, unit, rows, -1, k, m)._replace(flip_sign=quads)
+        spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)
+        pack_a = self._packing(spec_a, problem.a, problem.batch, k, steps, m, k_axis=-1)
+        pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
         self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
         self._offset_b = pack_a.bytes
         self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
@@ -330,9 +285,18 @@ class Gemm:
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
         table = [pack_a.offsets, pack_b.offsets]
         table += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
-        tile_cycles = _OVERHEAD_CYCLES + steps * self.spec.rows * 2
+        tile_cycles = _OVERHEAD_CYCLES + steps * rows * 2
+        access = {None: "number", 0: "column", 1: "row"}
+        spec = GemmSpec(
+            unit,
+            rows,
+            columns,
+            tuple(output.dtype for output in problem.outputs),
+            epilogue or _store_sum(unit.accumulate, problem.outputs),
+            tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
+        )
         self._multiply = self._loop(
-            multiply_module("multiply", self.spec, self._target),
+            multiply_module("multiply", spec, self._target),
             "multiply",
             np.concatenate([np.array(header, np.int64), np.stack(table, axis=1).ravel()]),
             len(table[0]) * blocks * pack_b.panels * block_panels,
@@ -342,7 +306,7 @@ class Gemm:
     def _packing(
         self,
         spec: PackSpec,
-        operand: Operand | Computed,
+        operand: Matrix | Computed,
         batch: tuple[int, ...],
         k: int,
         steps: int,
@@ -375,7 +339,7 @@ class Gemm:
     def __call__(
         self,
         launch: Callable[..., None],
-        allocate: Callable[[int], Allocation],
+        allocate: Callable[[int], Any],
         outputs: Sequence[int],
         a: Sequence[int | float],
         b: Sequence[int | float],

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from npu_tensor.errors import DTypeError
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.target import Target
-from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import Value
 
 __all__ = [
     "UNITS",
@@ -78,7 +78,7 @@ _PAIR_PRODUCT = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd"
 _COLUMN_VECTORS = 2
 
 
-def choose_unit(dtype_a: str, dtype_b: str, target: Target) -> Unit:
+def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
     """The densest unit that holds the elements of both operands exactly.
 
     Raises DTypeError if there is no product of these dtypes.
@@ -99,12 +99,12 @@ def choose_unit(dtype_a: str, dtype_b: str, target: Target) -> Unit:
     raise DTypeError(f"there is no matrix product of {dtype_a} and {dtype_b}")
 
 
-def unit_lanes(unit: Unit, target: Target) -> int:
+def unit_lanes(unit: Unit, target: CpuTarget) -> int:
     """Units in one vector register."""
     return target.lanes * 4 // unit.bytes
 
 
-def tile_shape(unit: Unit, target: Target) -> tuple[int, int]:
+def tile_shape(unit: Unit, target: CpuTarget) -> tuple[int, int]:
     """(rows, columns) of the largest tile whose accumulators stay in registers.
 
     Columns fill two vectors. 28 of the 32 AVX512 registers or 12 of 16 AVX2 ones are accumulators; the others
@@ -132,16 +132,7 @@ def load_value(emitter: Emitter, type_: str, pointer: Value, index: int = 0, ali
 
 def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Value:
     """A run-time number in every lane: a float64 or int64 stands in the pointer slot itself."""
-    element = REGISTER_ELEMENT[dtype]
-    if dtype in ("float32", "float64"):
-        number = load_value(emitter, "double", pointers, slot)
-        return emitter.splat(emitter.convert("fptrunc", number, element) if element == "float" else number)
-    number = load_value(emitter, "i64", pointers, slot)
-    if dtype == "bool":
-        number = emitter.compare("ne", number, 0)
-    elif element != "i64":
-        number = emitter.convert("trunc", number, element)
-    return emitter.splat(number)
+    return emitter.number(dtype, lambda type_: load_value(emitter, type_, pointers, slot))
 
 
 def _broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:

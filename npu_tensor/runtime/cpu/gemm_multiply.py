@@ -2,119 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from npu_tensor.errors import ArgumentError
-from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import (
     Unit,
     byte_offset,
-    choose_unit,
     emit_tile,
     load_number,
     load_value,
-    tile_shape,
 )
-from npu_tensor.runtime.cpu.gemm_pack import PackSpec
-from npu_tensor.runtime.cpu.gemm_prologue import Prologue
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.primitives import emit_program
-from npu_tensor.runtime.cpu.target import Target
-from npu_tensor.runtime.cpu.values import Value, register_dtype
+from npu_tensor.runtime.cpu.primitive_ir import emit_program
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["MULTIPLY_META", "GemmSpec", "accumulator_dtype", "multiply_module"]
+__all__ = ["MULTIPLY_META", "GemmSpec", "multiply_module"]
 
 # The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and
 # tensor operands, and for every product of the batch the offsets of packed A, packed B, outputs and tensor
 # operands. All sizes, strides and offsets of memory are in bytes.
-MULTIPLY_META = (
-    "m",
-    "n",
-    "steps",
-    "a_panels",
-    "b_panels",
-    "block_panels",
-    "blocks",
-    "a_panel_bytes",
-    "b_panel_bytes",
-)
+MULTIPLY_META = ("m", "n", "steps", "a_panels", "b_panels", "block_panels", "blocks", "a_panel_bytes", "b_panel_bytes")
 
 
-@dataclass(frozen=True)
-class GemmSpec:
-    """What the kernels of a product are compiled for.
+class GemmSpec(NamedTuple):
+    """What the kernel that multiplies is compiled for.
 
-    layout_*    of `gemm_pack.LAYOUTS`
-    rows        of a tile
-    outputs     memory dtypes
-    epilogue    elementwise program: load slot 0 is the sum, slot i the operand i - 1; None stores the sum
-    operands    (memory dtype, access), where access is "row" (consecutive columns), "column" (one element
-                for all columns) or "number" (a run-time scalar)
-    prologue_*  what computes A or B; None if it is in memory
+    rows      of a tile
+    columns   of a tile
+    outputs   memory dtypes
+    program   the epilogue, elementwise: load slot 0 is the sum, slot i the operand i - 1
+    operands  (memory dtype, access), where access is "row" (consecutive columns), "column" (one element
+              for all columns) or "number" (a run-time scalar)
     """
 
-    dtype_a: str
-    dtype_b: str
-    layout_a: str
-    layout_b: str
+    unit: Unit
     rows: int
+    columns: int
     outputs: tuple[str, ...]
-    epilogue: Program | None = None
-    operands: tuple[tuple[str, str], ...] = ()
-    prologue_a: Prologue | None = None
-    prologue_b: Prologue | None = None
-
-    def unit(self, target: Target) -> Unit:
-        return choose_unit(self.dtype_a, self.dtype_b, target)
-
-    def columns(self, target: Target) -> int:
-        return tile_shape(self.unit(target), target)[1]
-
-    def pack_a(self, target: Target) -> PackSpec:
-        unit = self.unit(target)
-        quads = unit.name == "int8_quad"
-        return PackSpec(self.dtype_a, unit, self.layout_a, self.rows, flip_sign=quads, prologue=self.prologue_a)
-
-    def pack_b(self, target: Target) -> PackSpec:
-        unit = self.unit(target)
-        width, quads = self.columns(target), unit.name == "int8_quad"
-        return PackSpec(self.dtype_b, unit, self.layout_b, width, correct=quads, prologue=self.prologue_b)
-
-    def program(self, target: Target) -> Program:
-        """The epilogue, with the sum as register dtype of the accumulators."""
-        accumulate = self.unit(target).accumulate
-        program = self.epilogue or _store_sum(accumulate, self.outputs)
-        for instruction in program.instructions:
-            if instruction.primitive == "load" and instruction.value == 0 and instruction.dtype != accumulate:
-                raise ArgumentError(f"the epilogue takes a {instruction.dtype} sum, but the sum is {accumulate}")
-        if len(program.outputs) != len(self.outputs):
-            raise ArgumentError(f"the epilogue has {len(program.outputs)} results for {len(self.outputs)} outputs")
-        return program
-
-
-def accumulator_dtype(dtype_a: str, dtype_b: str, target: Target) -> str:
-    """The dtype of the sums, with which the epilogue starts. Raises DTypeError if there is no product."""
-    return choose_unit(dtype_a, dtype_b, target).accumulate
-
-
-def _store_sum(accumulate: str, outputs: Sequence[str]) -> Program:
-    instructions = [Instruction("load", (), accumulate, 0)]
-    for dtype in outputs:
-        register = register_dtype(dtype)
-        instructions.append(Instruction("cast", (0,), register))
-    return Program(tuple(instructions), tuple(range(1, len(instructions))))
+    program: Program
+    operands: tuple[tuple[str, str], ...]
 
 
 class _MultiplyWriter:
     """Writes the multiply kernel. A work item is one tile of the result."""
 
-    def __init__(self, spec: GemmSpec, target: Target) -> None:
+    def __init__(self, spec: GemmSpec, target: CpuTarget) -> None:
         self.spec = spec
-        self.unit = spec.unit(target)
-        self.columns = spec.columns(target)
-        self.program = spec.program(target)
+        self.unit = spec.unit
+        self.columns = spec.columns
         self.emitter = Emitter(target)
         meta, pointers = Value("%meta", "ptr"), Value("%pointers", "ptr")
         self.pointers = pointers
@@ -162,10 +99,8 @@ class _MultiplyWriter:
     def _store_tile(self, first_row: Value, first_column: Value) -> None:
         """Apply the epilogue to the part of the tile that exists."""
         emitter = self.emitter
-        rows_left = emitter.sub(self.meta["m"], first_row)
-        rows = emitter.select(emitter.compare("slt", rows_left, self.spec.rows), rows_left, self.spec.rows)
-        columns_left = emitter.sub(self.meta["n"], first_column)
-        columns = emitter.select(emitter.compare("slt", columns_left, self.columns), columns_left, self.columns)
+        rows = emitter.smaller(emitter.sub(self.meta["m"], first_row), self.spec.rows)
+        columns = emitter.smaller(emitter.sub(self.meta["n"], first_column), self.columns)
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
         def store_row(row: Value, _: list[Value]) -> None:
@@ -215,13 +150,13 @@ class _MultiplyWriter:
         def scalar(slot: int, dtype: str) -> Value:
             return load_number(emitter, self.pointers, first_operand + slot - 1, dtype)
 
-        for output, value in enumerate(emit_program(emitter, self.program, load, scalar)):
+        for output, value in enumerate(emit_program(emitter, self.spec.program, load, scalar)):
             address = emitter.address(starts[2 + output], matrix_column, outputs[output])
             emitter.store(outputs[output], value, address, mask)
 
 
 @lru_cache(maxsize=256)
-def multiply_module(name: str, spec: GemmSpec, target: Target) -> str:
+def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
     pointers  [packed A, packed B, outputs..., epilogue operands...]

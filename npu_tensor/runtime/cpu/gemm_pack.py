@@ -14,13 +14,99 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from npu_tensor.runtime.cpu.gemm_micro import Unit, byte_offset, load_value, unit_lanes
-from npu_tensor.runtime.cpu.gemm_prologue import Block, Prologue, emit_block
+from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.gemm_micro import Unit, byte_offset, load_number, load_value, unit_lanes
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.primitive_ir import emit_program
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
-__all__ = ["LAYOUTS", "PACK_META", "PackSpec", "pack_module", "panel_bytes"]
+__all__ = ["LAYOUTS", "PACK_META", "Block", "PackPrologue", "PackSpec", "emit_block", "pack_module", "panel_bytes"]
+
+
+class PackPrologue(NamedTuple):
+    """The program of an operand and how its inputs are read.
+
+    program   elementwise, load and scalar slot i is input i; one result
+    inputs    (memory dtype, access), where access is "vector" (consecutive elements in the inner direction),
+              "splat" (one element for all of them) or "number" (a run-time scalar)
+    """
+
+    program: Program
+    inputs: tuple[tuple[str, str], ...]
+
+    @property
+    def tensors(self) -> list[int]:
+        """Numbers of the inputs that are in memory."""
+        return [number for number, (_, access) in enumerate(self.inputs) if access != "number"]
+
+
+class Block(NamedTuple):
+    """A part of the operand: `outer` x `inner` elements from the given positions on, all i64.
+
+    inner_end  where the operand ends in the inner direction; the block may not, whole vectors are stored
+    """
+
+    outer_begin: Value
+    outer: Value
+    inner_begin: Value
+    inner: Value
+    inner_end: Value
+
+
+def emit_block(
+    emitter: Emitter,
+    prologue: PackPrologue,
+    dtype: str,
+    block: Block,
+    matrices: dict[int, tuple[Value, Value]],
+    numbers: tuple[Value, int],
+    scratch: Value,
+    scratch_inner: int,
+) -> None:
+    """Evaluate a block into `scratch`, rounded to `dtype` once.
+
+    matrices       input number -> address and stride in bytes of the outer direction
+    numbers        array of pointer slots and the slot of input 0, for the inputs that are numbers
+    scratch_inner  elements between outer positions in scratch, a multiple of the lanes
+    """
+
+    def evaluate_line(outer: Value, _: list[Value]) -> Sequence[Value]:
+        position = emitter.add(block.outer_begin, outer)
+        starts = {
+            number: byte_offset(emitter, base, emitter.mul(position, stride))
+            for number, (base, stride) in matrices.items()
+        }
+        line = byte_offset(emitter, scratch, emitter.mul(outer, scratch_inner * ELEMENT_SIZE[dtype]))
+
+        def evaluate_vector(inner: Value, _: list[Value]) -> None:
+            at = emitter.add(block.inner_begin, inner)
+            left = emitter.sub(block.inner_end, at)
+            target = emitter.address(line, inner, dtype)
+
+            def evaluate(mask: Value | None) -> None:
+                def load(slot: int) -> Value:
+                    memory_dtype, access = prologue.inputs[slot]
+                    if access == "splat":
+                        return emitter.load_scalar(memory_dtype, starts[slot])
+                    return emitter.load(memory_dtype, emitter.address(starts[slot], at, memory_dtype), mask)
+
+                def scalar(slot: int, register: str) -> Value:
+                    pointers, first = numbers
+                    return load_number(emitter, pointers, first + slot, register)
+
+                (value,) = emit_program(emitter, prologue.program, load, scalar)
+                emitter.store(dtype, value, target)
+
+            # Lanes past the end of the operand are stored as well, but packing takes no notice of them.
+            whole = emitter.compare("sge", left, emitter.lanes)
+            emitter.branch(whole, lambda: evaluate(None), lambda: evaluate(emitter.first_lanes(left)))
+
+        emitter.loop(0, block.inner, emitter.lanes, (), evaluate_vector)
+        return ()
+
+    emitter.loop(0, block.outer, 1, (), evaluate_line)
+
 
 # The stride that is one element: along K, across lines, or neither.
 LAYOUTS = ("along_k", "across_lines", "strided")
@@ -50,10 +136,10 @@ class PackSpec(NamedTuple):
     width: int
     flip_sign: bool = False
     correct: bool = False
-    prologue: Prologue | None = None
+    prologue: PackPrologue | None = None
 
 
-def panel_bytes(spec: PackSpec, steps: int, target: Target) -> int:
+def panel_bytes(spec: PackSpec, steps: int, target: CpuTarget) -> int:
     """Size of one packed panel: whole cache lines, with room for what packing stores after the last step."""
     lanes = unit_lanes(spec.unit, target)
     block_steps = -(-steps // lanes) * lanes
@@ -83,7 +169,7 @@ def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
 class _PackWriter:
     """Writes one pack kernel."""
 
-    def __init__(self, spec: PackSpec, target: Target) -> None:
+    def __init__(self, spec: PackSpec, target: CpuTarget) -> None:
         self.spec = spec
         self.unit = spec.unit
         self.lanes = unit_lanes(spec.unit, target)
@@ -123,7 +209,7 @@ class _PackWriter:
         signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
         return emitter.module(emitter.function(signature))
 
-    def _compute_blocks(self, prologue: Prologue, matrix: Value, first: Value) -> None:
+    def _compute_blocks(self, prologue: PackPrologue, matrix: Value, first: Value) -> None:
         """Compute and copy the panel that begins at line `first`, block by block along K."""
         emitter, spec, whole, panel, valid = self.emitter, self.spec, self.meta, self.panel, self.valid
         along_k = spec.layout == "along_k"
@@ -237,8 +323,7 @@ class _PackWriter:
         last = emitter.sub(self.valid, 1)
         sources = []
         for i in range(lines):
-            line = emitter.add(first, i)
-            line = emitter.select(emitter.compare("slt", line, last), line, last)
+            line = emitter.smaller(emitter.add(first, i), last)
             sources.append(byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"])))
 
         def transpose_block(step: Value, _: list[Value]) -> None:
@@ -259,7 +344,7 @@ class _PackWriter:
         """The mask of the elements from `step` on that are not past the end of K."""
         emitter, count = self.emitter, self.lanes * self.unit.count
         left = emitter.sub(self.meta["k"], emitter.mul(step, self.unit.count))
-        left = emitter.select(emitter.compare("slt", left, count), left, count)
+        left = emitter.smaller(left, count)
         type_ = _vector(count, "i8")
         numbers = Value(f"<{', '.join(f'i8 {i}' for i in range(count))}>", type_)
         limit = emitter.assign("i8", f"trunc i64 {left.name} to i8")
@@ -299,8 +384,7 @@ class _PackWriter:
         divisor = emitter.select(ascending, k_stride, 1)
         unreadable = emitter.op("udiv", emitter.sub(emitter.add(excess, divisor), 1), divisor)
         unreadable = emitter.select(ascending, unreadable, emitter.mul(excess, k))
-        readable = emitter.sub(k, unreadable)
-        return emitter.select(emitter.compare("sgt", readable, 0), readable, 0)
+        return emitter.larger(emitter.sub(k, unreadable), 0)
 
     def _interleave(self, rows: Sequence[Value], size: int) -> Value:
         """`size` units, each made of the elements of one lane in every row."""
@@ -370,7 +454,7 @@ class _PackWriter:
 
 
 @lru_cache(maxsize=256)
-def pack_module(name: str, spec: PackSpec, target: Target) -> str:
+def pack_module(name: str, spec: PackSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which packs some panels.
 
     pointers  [packed, operand], or with a prologue [packed, its inputs...]; packed is aligned to 64 bytes and

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Builder
-from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types
+from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import Composed
-from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
-from npu_tensor.runtime.cpu.gemm import Computed
-from npu_tensor.runtime.cpu.gemm import Operand as Matrix
-from npu_tensor.runtime.cpu.launch import MAX_SLOTS
+from npu_tensor.runtime.cpu.gemm import Computed, Matrix
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.memory import Buffer
@@ -134,11 +132,11 @@ class ProductKernel(CpuKernel):
         packed = 2 + len(task.outputs)
         program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - packed - len(rest))
         numbers = number_types(program)
-        factors = [_factor(*factor) for factor in zip(task.prologues, (left, right), strict=True)]
+        (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right))
         gemm = owner.product(
             (m, n, task.depth),
-            a=factors[0].matrix,
-            b=factors[1].matrix,
+            a=a,
+            b=b,
             outputs=tuple(Matrix(output.dtype.name, output.layout.strides) for output in task.outputs),
             epilogue=program,
             operands=(
@@ -148,8 +146,7 @@ class ProductKernel(CpuKernel):
             batch=tuple(batch),
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate
-        from_a, from_b = (factor.arguments for factor in factors)
-        operands: list[_Argument | _Fixed] = [*_arguments(rest, numbers, 1), *map(_Fixed, fixed)]
+        operands = _arguments(rest, numbers, 1, fixed)
 
         def run(values: list[Any]) -> None:
             buffers = [allocate(output.nbytes) for output in task.outputs]
@@ -157,9 +154,9 @@ class ProductKernel(CpuKernel):
                 launch,
                 allocate,
                 [buffer.address for buffer in buffers],
-                [argument.of(values) for argument in from_a],
-                [argument.of(values) for argument in from_b],
-                *(argument.of(values) for argument in operands),
+                [argument(values) for argument in from_a],
+                [argument(values) for argument in from_b],
+                *(argument(values) for argument in operands),
             )
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
@@ -228,23 +225,15 @@ def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[Step, Input]
     return step, source._replace(item=item, layout=whole)
 
 
-class _Factor(NamedTuple):
-    """Operand A or B, and what the kernel that packs it is given."""
-
-    matrix: Matrix | Computed
-    arguments: list[_Argument | _Fixed]
-
-
-def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> _Factor:
+def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> tuple[Matrix | Computed, list[_Argument]]:
+    """Operand A or B, and the arguments of the kernel that packs it."""
     if prologue is None:
-        (source,) = inputs
-        return _Factor(_matrix(source), [*_arguments(inputs, {}, 0)])
+        return _matrix(inputs[0]), _arguments(inputs, {}, 0)
     program, fixed = with_fixed_numbers(prologue.program, len(inputs), MAX_SLOTS - 1 - len(inputs))
     numbers = number_types(program)
     matrices = [_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs)]
     matrices += [_number(type(number)) for number in fixed]
-    arguments: list[_Argument | _Fixed] = [*_arguments(inputs, numbers, 0), *map(_Fixed, fixed)]
-    return _Factor(Computed(prologue.dtype.name, program, tuple(matrices)), arguments)
+    return Computed(prologue.dtype.name, program, tuple(matrices)), _arguments(inputs, numbers, 0, fixed)
 
 
 def _number(kind: type | None) -> Matrix:
@@ -261,35 +250,22 @@ def _matrix(source: Input, number: type | None = None) -> Matrix:
     return Matrix(source.dtype.name, strides)
 
 
-class _Fixed(NamedTuple):
-    """A number that a kernel is given in every run."""
-
-    number: int | float
-
-    def of(self, values: list[Any]) -> int | float:
-        return self.number
+_Argument = Callable[[list[Any]], int | float]
+"""What a kernel is given for an input, from the values of a run: a number, or the address of its first element."""
 
 
-class _Argument(NamedTuple):
-    """What a kernel is given for an input: a number of a type, or the address of a buffer plus some bytes."""
+def _arguments(
+    inputs: Sequence[Input], numbers: dict[int, type], first_slot: int, fixed: Sequence[int | float] = ()
+) -> list[_Argument]:
+    def argument(source: Input, slot: int) -> _Argument:
+        item, layout, dtype = source.item, source.layout, source.dtype
+        if layout is None or dtype is None:
+            kind = numbers.get(slot, float)
+            return lambda values: kind(values[item])
+        offset = layout.offset * dtype.itemsize
+        return lambda values: values[item].address + offset
 
-    item: int
-    offset: int
-    number: type | None
+    def constant(number: int | float) -> _Argument:
+        return lambda values: number
 
-    def of(self, values: list[Any]) -> int | float:
-        value = values[self.item]
-        if self.number is not None:
-            converted: int | float = self.number(value)
-            return converted
-        address: int = value.address
-        return address + self.offset
-
-
-def _arguments(inputs: Sequence[Input], numbers: dict[int, type], first_slot: int) -> list[_Argument]:
-    return [
-        _Argument(source.item, 0, numbers.get(slot, float))
-        if source.layout is None or source.dtype is None
-        else _Argument(source.item, source.layout.offset * source.dtype.itemsize, None)
-        for slot, source in enumerate(inputs, first_slot)
-    ]
+    return [*(argument(source, slot) for slot, source in enumerate(inputs, first_slot)), *map(constant, fixed)]

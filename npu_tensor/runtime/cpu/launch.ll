@@ -1,4 +1,6 @@
-$messages
+@message.count = private constant [63 x i8] c"launch(kernel, meta, n, grain, *slots) takes 4 to $most_arguments arguments\00"
+@message.kernel = private constant [32 x i8] c"launch: the kernel address is 0\00"
+@message.range = private constant [38 x i8] c"launch: n must be >= 0 and grain >= 1\00"
 @PyExc_TypeError = external global ptr
 @PyExc_ValueError = external global ptr
 @PyFloat_Type = external global i8

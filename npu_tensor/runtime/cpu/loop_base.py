@@ -9,22 +9,20 @@ from npu_tensor.ops.analysis import ONCE, PER_ELEMENT, frequencies, needed, redu
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.primitives import cast, emit_program
-from npu_tensor.runtime.cpu.target import Target
-from npu_tensor.runtime.cpu.values import REGISTER_ELEMENT, Value, register_dtype
+from npu_tensor.runtime.cpu.primitive_ir import cast, emit_program
+from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.runtime.cpu.values import Value, register_dtype
 
-__all__ = ["ACCESSES", "EXPENSIVE", "NUMBERS", "LoopBase", "LoopSpec", "Operand", "Place", "unrolling"]
+__all__ = ["EXPENSIVE", "NUMBERS", "LoopBase", "LoopOperand", "LoopSpec", "Place", "unrolling"]
 
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
-
-ACCESSES = ("contiguous", "row", "run", "strided", "scalar", "fixed", "reversed", "alternate", "transposed")
 
 # Of numbers rather than of memory.
 NUMBERS = frozenset({"scalar", "fixed"})
 
 
-class Operand(NamedTuple):
+class LoopOperand(NamedTuple):
     """How an operand lies in memory.
 
     `access` says what the inner stride is: "contiguous" (1), "row" (0: one element per row), of inputs also
@@ -51,7 +49,7 @@ class LoopSpec(NamedTuple):
     """
 
     program: Program
-    operands: tuple[Operand, ...]
+    operands: tuple[LoopOperand, ...]
     outer: int
     nontemporal: bool = False
     columns: bool = False
@@ -77,7 +75,7 @@ class Place(NamedTuple):
 class LoopBase:
     """A kernel of one form. Subclasses say in `body` how positions are walked over."""
 
-    def __init__(self, spec: LoopSpec, target: Target) -> None:
+    def __init__(self, spec: LoopSpec, target: CpuTarget) -> None:
         self.spec = spec
         self.program = spec.program
         self.operands = spec.operands
@@ -213,8 +211,6 @@ class LoopBase:
         """Store an output's values at as many places."""
         e = self.emitter
         operand = self.operands[output]
-        if operand.access not in ("contiguous", "strided"):
-            raise ValueError(f"output {output} has one element per row, but the program one per position")
         stored = e.all_to_memory(operand.dtype, [self.as_stored(output, value) for value in values])
         for raw, place in zip(stored, places, strict=True):
             pointer = place.pointers[output]
@@ -230,15 +226,8 @@ class LoopBase:
         return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
 
     def scalar(self, slot: int, dtype: str) -> Value:
-        e = self.emitter
-        slot_address = self.bases[len(self.program.outputs) + slot]
-        if dtype.startswith("float"):
-            value = e.assign("double", f"load double, ptr {slot_address.name}")
-            return e.splat(value if dtype == "float64" else e.convert("fptrunc", value, "float"))
-        value = e.assign("i64", f"load i64, ptr {slot_address.name}")
-        if dtype == "bool":
-            return e.splat(e.compare("ne", value, 0))
-        return e.splat(value if dtype == "int64" else e.convert("trunc", value, REGISTER_ELEMENT[dtype]))
+        address = self.bases[len(self.program.outputs) + slot].name
+        return self.emitter.number(dtype, lambda type_: self.emitter.assign(type_, f"load {type_}, ptr {address}"))
 
     def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
         """The values of instructions at a place. `known` gains what is evaluated."""

@@ -26,14 +26,12 @@ from npu_tensor.ops.analysis import reduces
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.column_kernel import ColumnKernel
-from npu_tensor.runtime.cpu.loop_base import ACCESSES, NUMBERS, LoopSpec, Operand
-from npu_tensor.runtime.cpu.map_kernel import MapKernel
-from npu_tensor.runtime.cpu.primitives import ELEMENTWISE
+from npu_tensor.runtime.cpu.loop_base import LoopSpec
+from npu_tensor.runtime.cpu.map_kernel import MapKernel, TileKernel
+from npu_tensor.runtime.cpu.primitive_ir import ELEMENTWISE
 from npu_tensor.runtime.cpu.reductions import REDUCTIONS
 from npu_tensor.runtime.cpu.row_kernel import SHORT_VECTORS, RowKernel
-from npu_tensor.runtime.cpu.target import Target
-from npu_tensor.runtime.cpu.tile_kernel import TileKernel
-from npu_tensor.runtime.cpu.values import MEMORY_ELEMENT, register_dtype
+from npu_tensor.runtime.cpu.target import CpuTarget
 
 __all__ = ["length_class", "loop_kernel", "refusal"]
 
@@ -50,7 +48,6 @@ def refusal(program: Program) -> str | None:
                 return f"{primitive} is compiled for float32, not for float64"
             return "integer powers have no compiled form"  # All others are functions of floats only.
     return None
-
 
 
 def length_class(program: Program, length: int, lanes: int, columns: bool = False) -> int | None:
@@ -70,38 +67,9 @@ def length_class(program: Program, length: int, lanes: int, columns: bool = Fals
     return 1 << (length - 1).bit_length()
 
 
-def loop_kernel(spec: LoopSpec, target: Target) -> str:
-    """The text of a module with the function `kernel`.
-
-    Raises UnsupportedProgram for what has no vector code, ValueError for operands that contradict the
-    program.
-    """
-    _check(spec.program, spec.operands)
+def loop_kernel(spec: LoopSpec, target: CpuTarget) -> str:
+    """The text of a module with the function `kernel`."""
     has_rows = any(map(reduces, spec.program.instructions))
-    if spec.columns and spec.outer < 1:
-        raise ValueError("the column form needs an outer dimension")
     transposed = any(operand.access == "transposed" for operand in spec.operands)
-    if transposed and not spec.columns and (has_rows or spec.outer < 1):
-        raise ValueError("transposed operands are those of maps with an outer dimension")
-    if spec.runs and (spec.columns or not has_rows or spec.runs > spec.outer or spec.length is not None):
-        raise ValueError("only rows of the row form, whose length is not promised, consist of runs")
     form = ColumnKernel if spec.columns else TileKernel if transposed else RowKernel if has_rows else MapKernel
     return form(spec, target).text()
-
-
-def _check(program: Program, operands: tuple[Operand, ...]) -> None:
-    """Raises ValueError unless the operands are what the program loads and stores."""
-    slots = {step.value: step for step in program.instructions if step.primitive in ("load", "scalar")}
-    if len(operands) < len(program.outputs) + max(slots, default=-1) + 1:
-        raise ValueError("a kernel needs an operand for every output and every slot")
-    for number, operand in enumerate(operands):
-        if operand.dtype not in MEMORY_ELEMENT:
-            raise ValueError(f"operand {number} has the unknown dtype {operand.dtype!r}")
-        if operand.access not in ACCESSES:
-            raise ValueError(f"operand {number} has the unknown access {operand.access!r}")
-    for slot, step in slots.items():
-        operand = operands[len(program.outputs) + slot]
-        if (step.primitive == "scalar") != (operand.access in NUMBERS):
-            raise ValueError(f"slot {slot} is a {step.primitive} in the program, its access is {operand.access!r}")
-        if step.primitive == "load" and register_dtype(operand.dtype) != step.dtype:
-            raise ValueError(f"slot {slot} holds {operand.dtype}, the program loads {step.dtype}")

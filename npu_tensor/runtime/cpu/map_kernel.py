@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from npu_tensor.ops.analysis import PER_ROW
-from npu_tensor.runtime.cpu.loop_base import LoopBase, Place, unrolling
-from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
+from npu_tensor.runtime.cpu.loop_base import NUMBERS, LoopBase, Place, unrolling
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
-__all__ = ["MapKernel"]
+__all__ = ["MapKernel", "TileKernel", "tile_count"]
 
 
 class MapKernel(LoopBase):
@@ -75,3 +76,105 @@ class MapKernel(LoopBase):
             number = e.assign("i64", f"ptrtoint ptr {address.name} to i64")
             joined = number if joined is None else e.op("or", joined, number)
         return e.compare("eq", e.op("and", joined, 63), 0) if joined else e.constant(0, "i1")
+
+
+# Rows and elements of each that are handled at once. Their cache lines and pages are used several times while
+# they are at hand.
+TILE = 64
+
+
+def tile_count(outer: Sequence[int], inner: int) -> int:
+    """The positions of a map with transposed operands."""
+    return math.prod(outer[:-1]) * -(-outer[-1] // TILE) * -(-inner // TILE)
+
+
+class TileKernel(MapKernel):
+    """Square tiles: of each transposed operand a row-major copy is made first, on the stack."""
+
+    def body(self) -> None:
+        e = self.emitter
+        height, width = self.sizes[-1], self.inner
+        self.copies = {
+            number: e.assign("ptr", f"alloca {MEMORY_ELEMENT[operand.dtype]}, i64 {TILE * TILE}, align 64")
+            for number, operand in enumerate(self.operands)
+            if operand.access == "transposed"
+        }
+        across, along = (e.op("udiv", e.add(size, TILE - 1), TILE) for size in (height, width))
+
+        def band(number: Value, first: Value, last: Value) -> None:
+            matrix = e.op("udiv", number, across)
+            row = e.mul(e.sub(number, e.mul(matrix, across)), TILE)
+            pointers = self.row_pointers(e.add(e.mul(matrix, height), row))
+            rows = e.smaller(e.sub(height, row), TILE)
+
+            def tile(position: Value, _: list[Value]) -> None:
+                column = e.mul(position, TILE)
+                self.tile(pointers, rows, column, e.smaller(e.add(column, TILE), width))
+
+            e.loop(first, last, 1, [], tile)
+
+        self.segments(along, band)
+
+    def tile(self, pointers: list[Value], rows: Value, first: Value, last: Value) -> None:
+        """The elements `first` to `last` of as many rows as given, the first of which `pointers` point to."""
+        e = self.emitter
+        copies = {number: self.copy(number, pointers[number], rows, first, last) for number in self.copies}
+
+        def line(row: Value, _: list[Value]) -> None:
+            moved = list(pointers)
+            for number, operand in enumerate(self.operands):
+                if number in copies:
+                    moved[number] = e.address(copies[number], e.mul(row, TILE), operand.dtype)
+                elif operand.access not in NUMBERS:
+                    distance = e.mul(row, self.outer_strides[number][-1])
+                    moved[number] = e.address(pointers[number], distance, operand.dtype)
+            self.line(moved, first, last)
+
+        e.loop(0, rows, 1, [], line)
+
+    def copy(self, number: int, source: Value, rows: Value, first: Value, last: Value) -> Value:
+        """Copy a tile of a transposed operand, in blocks that are transposed in registers.
+
+        The address at which element 0 of the tile's first row would be, in rows of TILE elements. A block that
+        would reach past an edge of the tile lies further back instead; those of a tile smaller than a block
+        begin in the neighbouring tile.
+        """
+        e = self.emitter
+        dtype = self.operands[number].dtype
+        element, size = MEMORY_ELEMENT[dtype], ELEMENT_SIZE[dtype]
+        # Blocks of 64-bit elements are smaller: whole blocks fit in the registers.
+        count = e.lanes if size <= 4 else e.lanes // 2
+        type_ = f"<{count} x {element}>"
+        stride = self.inner_strides[number]
+        last_row, last_column = e.sub(rows, count), e.sub(last, count)
+        first_row, first_column = e.smaller(last_row, 0), e.smaller(first, last_column)
+        origin = e.sub(e.mul(first_row, -TILE), first_column)
+        copy = e.address(self.copies[number], origin, dtype)
+
+        def column(position: Value, _: list[Value]) -> None:
+            position = e.smaller(position, last_column)
+            start = e.address(source, e.mul(position, stride), dtype)
+
+            def block(row: Value, _: list[Value]) -> None:
+                row = e.smaller(row, last_row)
+                place = e.address(start, row, dtype)
+                columns = []
+                for _line in range(count):
+                    columns.append(e.assign(type_, f"load {type_}, ptr {place.name}, align {size}"))
+                    place = e.address(place, stride, dtype)
+                destination = e.address(copy, e.add(e.mul(row, TILE), position), dtype)
+                for number, line in enumerate(e.transpose(columns)):
+                    place = e.address(destination, e.constant(number * TILE, "i64"), dtype)
+                    e.store_raw(dtype, line, place)
+
+            e.loop(first_row, rows, count, [], block)
+
+        e.loop(first_column, last, count, [], column)
+        return copy
+
+    def load(self, slot: int, place: Place) -> Value:
+        number = len(self.program.outputs) + slot
+        if number not in self.copies:
+            return super().load(slot, place)
+        dtype = self.operands[number].dtype
+        return self.emitter.load(dtype, self.emitter.address(place.pointers[number], place.lane, dtype), place.mask)

@@ -18,6 +18,9 @@ Where workers run
     When the last worker inside loses its CPU to another process, in the middle of its piece, the caller
     moves it to the CPU on which it waits. The mask that a worker has, from its start or from whoever pinned
     it, is never exceeded. Where the system refuses any of this, the scheduler decides.
+    Measured with PLACED_WORKERS 0 in its place, on two busy cores, with 0.8 ms of element-wise work for two
+    threads, one of them asleep: the median of a loop falls from 0.70 to 0.49 ms, the 90th percentile from 1.11
+    to 0.67; of loops that follow one another, the median from 0.54 to 0.40 ms.
 
 Who may call
     Any thread, at any time. One job runs in parallel at a time; a call that finds the pool busy (another
@@ -32,18 +35,72 @@ Elsewhere than on Linux on x86-64 or AArch64 there is no futex; all loops then r
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from string import Template
+from typing import Any, Final
 
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.forks import in_child
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.launch import launcher_ir, make_builtin, python_symbols, symbol_addresses
 
-__all__ = ["Pool"]
+__all__ = ["ARCHITECTURES", "MAX_SLOTS", "Pool", "symbol_addresses"]
+
+MAX_SLOTS = 64
+"""The largest number of slots that one launch takes."""
+
+
+def launcher_ir() -> str:
+    """`PyObject *launch(PyObject *self, PyObject **arguments, Py_ssize_t count)`, called as METH_FASTCALL.
+
+    Calling a kernel this way takes about 100 ns, a quarter of a call through ctypes. The text uses functions of the C
+    API only, no struct of a particular CPython version.
+    """
+    # The object header ends with the type pointer in every build of CPython, with and without the GIL.
+    type_offset = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
+    template = Template(Path(__file__).with_name("launch.ll").read_text("utf-8"))
+    return template.substitute(type_offset=type_offset, most_arguments=4 + MAX_SLOTS)
+
+
+def external_symbols(ir_text: str) -> tuple[str, ...]:
+    """The functions and variables that a module uses and does not define."""
+    return tuple(re.findall(r"^(?:declare [^@]*)?@(?!llvm\.)(\w+)(?:\(| = external)", ir_text, re.MULTILINE))
+
+
+def symbol_addresses(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
+    """Where the functions and variables of a loaded library are."""
+    return {name: ctypes.addressof(ctypes.c_char.in_dll(library, name)) for name in names}
+
+
+class _MethodDefinition(ctypes.Structure):
+    """PyMethodDef of the C API."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x80
+
+# A builtin points to its definition for as long as it lives, and anybody may keep the builtin.
+_definitions: list[_MethodDefinition] = []
+
+
+def _builtin(name: str, address: int, documentation: str) -> Callable[..., Any]:
+    """A Python callable for the address of a METH_FASTCALL function."""
+    definition = _MethodDefinition(name.encode(), address, _METH_FASTCALL, documentation.encode())
+    _definitions.append(definition)
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    create = prototype(("PyCFunction_NewEx", ctypes.pythonapi))
+    builtin: Callable[..., Any] = create(ctypes.addressof(definition), None, None)
+    return builtin
+
 
 # More than any one machine has cores; keeps a slip of the pen from starting a million threads.
 _MAX_THREADS = 4096
@@ -52,24 +109,8 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 _POOL_FUNCTIONS = ("parallel_for", "set_threads", "reset_after_fork", "started_workers")
 
-
-_SYSTEM_SYMBOLS = (
-    "syscall",
-    "pthread_create",
-    "pthread_attr_init",
-    "pthread_attr_destroy",
-    "pthread_attr_setdetachstate",
-    "pthread_attr_setstacksize",
-    "pthread_sigmask",
-    "pthread_getaffinity_np",
-    "pthread_setaffinity_np",
-    "sched_setaffinity",
-    "sched_getcpu",
-)
-
-
 _resets: Final[dict[int, Callable[[], None]]] = {}
-"""By address, what tells a pool that its threads are not in a forked process: machine code is there for ever."""
+"""By address, what tells a pool that a forked process has none of its threads. The keys keep the pools' code."""
 
 
 def _reset_all() -> None:
@@ -99,19 +140,16 @@ class Pool:
     def __init__(self, engine: Engine, threads: int = 0) -> None:
         architecture = engine.triple.partition("-")[0]
         self.parallel = sys.platform == "linux" and architecture in ARCHITECTURES
-        symbols = python_symbols()
-        if self.parallel:
-            symbols |= symbol_addresses(ctypes.CDLL(None), _SYSTEM_SYMBOLS)
         file = f"pool.{architecture}.ll" if self.parallel else "sequential_pool.ll"
-        pool = Path(__file__).with_name(file).read_text("utf-8")
-        functions = engine.compile(f"{pool}\n{launcher_ir()}", *_POOL_FUNCTIONS, "launch", symbols=symbols)
+        pool, launcher = Path(__file__).with_name(file).read_text("utf-8"), launcher_ir()
+        symbols = symbol_addresses(ctypes.pythonapi, external_symbols(launcher))
+        if self.parallel:
+            symbols |= symbol_addresses(ctypes.CDLL(None), external_symbols(pool))
+        functions = engine.compile(f"{pool}\n{launcher}", *_POOL_FUNCTIONS, "launch", symbols=symbols)
         self.parallel_for_address = functions["parallel_for"]
-        self.launch = make_builtin("launch", functions["launch"], "launch(kernel, meta, n, grain, *slots)")
+        self.launch = _builtin("launch", functions["launch"], "launch(kernel, meta, n, grain, *slots)")
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(functions["set_threads"])
         self._started_workers = ctypes.CFUNCTYPE(ctypes.c_int32)(functions["started_workers"])
-        self._parallel_for = ctypes.CFUNCTYPE(
-            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-        )(functions["parallel_for"])
         self.set_threads(threads)
         address = functions["reset_after_fork"]
         _resets[address] = ctypes.CFUNCTYPE(None)(address)
@@ -132,10 +170,3 @@ class Pool:
             raise ArgumentError(f"the number of threads must be 0 to {_MAX_THREADS}, got {threads}")
         self._threads = (threads or available_cores()) if self.parallel else 1
         self._set_threads(self._threads)
-
-    def parallel_for(self, kernel: int, slots: int, meta: int, n: int, grain: int) -> None:
-        """Run a kernel with an array of slots made by the caller. All but n and grain are addresses."""
-        if not kernel or n < 0 or grain < 1:
-            raise ArgumentError(f"bad loop: kernel {kernel:#x}, n {n}, grain {grain}")
-        if n:
-            self._parallel_for(kernel, slots, meta, n, grain)

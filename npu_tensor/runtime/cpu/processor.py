@@ -10,10 +10,8 @@ from typing import Any
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.code_memory import Address
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm
-from npu_tensor.runtime.cpu.gemm import Operand as Matrix
+from npu_tensor.runtime.cpu.engine import Address, Engine
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
 from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool

@@ -10,7 +10,7 @@ from npu_tensor.runtime.cpu.loop_base import LoopBase, Place
 from npu_tensor.runtime.cpu.reductions import Index, Reduction, make_reduction
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["ReducingBase", "Walk", "flat", "grouped"]
+__all__ = ["ReducingBase", "VectorRange", "flat", "grouped"]
 
 # float32 sums go over to float64 after this many additions in each lane.
 SUM_BLOCK = 32
@@ -20,10 +20,10 @@ SCRATCH_ROWS = 2
 SCRATCH_FLOPS = 12
 
 
-class Walk(NamedTuple):
+class VectorRange(NamedTuple):
     """Positions from `begin` in steps up to `end` along the inner dimension, and the vectors handled at each.
 
-    A walk that is not `long` has a few positions only.
+    A span that is not `long` has a few positions only.
     """
 
     begin: Value
@@ -126,32 +126,32 @@ class ReducingBase(LoopBase):
     def reduce(
         self,
         stage: Stage,
-        walk: Walk,
+        span: VectorRange,
         known: list[dict[int, Value]],
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """Walk over positions and take them into the totals.
+        """VectorRange over positions and take them into the totals.
 
         `known` has one dictionary for each of the walk's vectors. `totals` are one for each reduction, or, if
         lanes are rows, one for each reduction and vector.
         """
         e = self.emitter
         widens = any(self.reduction(number).widens for number in stage.reductions)
-        if not (widens and walk.long):
-            return self.reduce_block(stage, walk, known, scratch, totals)
-        length = walk.step * SUM_BLOCK
+        if not (widens and span.long):
+            return self.reduce_block(stage, span, known, scratch, totals)
+        length = span.step * SUM_BLOCK
 
         def block(start: Value, carried: list[Value]) -> list[Value]:
-            part = walk._replace(begin=start, end=e.smaller(e.add(start, length), walk.end))
+            part = span._replace(begin=start, end=e.smaller(e.add(start, length), span.end))
             return flat(self.reduce_block(stage, part, known, scratch, grouped(carried, totals)))
 
-        return grouped(e.loop(walk.begin, walk.end, length, flat(totals), block), totals)
+        return grouped(e.loop(span.begin, span.end, length, flat(totals), block), totals)
 
     def reduce_block(
         self,
         stage: Stage,
-        walk: Walk,
+        span: VectorRange,
         known: list[dict[int, Value]],
         scratch: dict[int, Value],
         totals: list[list[Value]],
@@ -159,13 +159,13 @@ class ReducingBase(LoopBase):
         """`reduce` with a single level of accumulators."""
         e = self.emitter
         reductions = [self.reduction(number) for number in stage.reductions]
-        first_indices = [self.index_at(place) for place in walk.places(walk.begin)]
+        first_indices = [self.index_at(place) for place in span.places(span.begin)]
         slots = len(first_indices)
         empty = [reduction.empty(index) for reduction in reductions for index in first_indices]
 
         def vectors(position: Value, carried: list[Value]) -> list[Value]:
             accumulators = grouped(carried, empty)
-            places = walk.places(position)
+            places = span.places(position)
             values = self.evaluate_stage(stage, places, known, scratch)
             result = []
             for number, reduction in enumerate(reductions):
@@ -177,7 +177,7 @@ class ReducingBase(LoopBase):
                     result.append(reduction.step(old, value, self.index_at(place)))
             return flat(result)
 
-        accumulators = grouped(e.loop(walk.begin, walk.end, walk.step, flat(empty), vectors), empty)
+        accumulators = grouped(e.loop(span.begin, span.end, span.step, flat(empty), vectors), empty)
         result = list(totals)
         for number, reduction in enumerate(reductions):
             for slot in range(slots):
@@ -186,14 +186,16 @@ class ReducingBase(LoopBase):
                 result[target] = reduction.join(result[target], new)
         return result
 
-    def store_outputs(self, stage: Stage, walk: Walk, known: list[dict[int, Value]], scratch: dict[int, Value]) -> None:
+    def store_outputs(
+        self, stage: Stage, span: VectorRange, known: list[dict[int, Value]], scratch: dict[int, Value]
+    ) -> None:
         def vectors(position: Value, _: list[Value]) -> None:
-            places = walk.places(position)
+            places = span.places(position)
             results = self.evaluate_stage(stage, places, known, scratch)
             for number, output in enumerate(stage.outputs):
                 self.store(output, [result[number] for result in results], places)
 
-        self.emitter.loop(walk.begin, walk.end, walk.step, [], vectors)
+        self.emitter.loop(span.begin, span.end, span.step, [], vectors)
 
     def index_at(self, place: Place) -> Index:
         return lambda: self.index(place)

@@ -8,7 +8,7 @@ from typing import Final
 
 from npu_tensor.ops.expression import Instruction
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
-from npu_tensor.runtime.cpu.primitives import apply
+from npu_tensor.runtime.cpu.primitive_ir import apply
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
 __all__ = ["REDUCTIONS", "Index", "Reduction", "make_reduction"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage
+from npu_tensor.ops.analysis import PER_ROW, Stage
 from npu_tensor.runtime.cpu.loop_base import Place, unrolling
-from npu_tensor.runtime.cpu.reducing_base import ReducingBase, Walk, flat, grouped
+from npu_tensor.runtime.cpu.reducing_base import ReducingBase, VectorRange, flat, grouped
 from npu_tensor.runtime.cpu.reductions import Reduction
 from npu_tensor.runtime.cpu.values import Value
 
@@ -26,11 +26,7 @@ class RowKernel(ReducingBase):
         return True
 
     def stored_per_row(self, output: int) -> bool:
-        if self.operands[output].access != "row":
-            return False
-        if self.frequency[self.program.outputs[output]] == PER_ELEMENT:
-            raise ValueError(f"output {output} has one element per row, but the program one per position")
-        return True
+        return self.operands[output].access == "row"
 
     def body(self) -> None:
         if self.spec.length is not None and self.spec.length <= SHORT_VECTORS * self.emitter.lanes:
@@ -71,7 +67,7 @@ class RowKernel(ReducingBase):
     def runs(
         self, stage: Stage, first: Value, count: Value, known: dict[int, Value], totals: list[list[Value]]
     ) -> list[list[Value]]:
-        """Walk over `count` runs from number `first` on: store outputs, or take the elements into the totals."""
+        """VectorRange over `count` runs from number `first` on: store outputs, or take the elements into the totals."""
         e = self.emitter
 
         def run(number: Value, carried: list[Value]) -> list[Value]:
@@ -89,7 +85,7 @@ class RowKernel(ReducingBase):
         scratch: dict[int, Value],
         totals: list[list[Value]],
     ) -> list[list[Value]]:
-        """Walk over elements that are evenly spaced. start: their first position in the row, None for 0."""
+        """VectorRange over elements that are evenly spaced. start: their first position in the row, None for 0."""
         e = self.emitter
         unroll = unrolling(self.flops(stage.roots, stage.reused))
         stop = e.op("and", self.inner, -unroll * e.lanes)
@@ -100,13 +96,13 @@ class RowKernel(ReducingBase):
         def masked(lane: Value) -> list[Place]:
             return [self.place(pointers, start, lane, e.first_lanes(e.sub(self.inner, lane)))]
 
-        main = Walk(e.constant(0, "i64"), stop, unroll * e.lanes, whole, long=True)
-        rest = Walk(stop, self.inner, e.lanes, masked, long=False)
-        for walk, vectors in ((main, unroll), (rest, 1)):
+        main = VectorRange(e.constant(0, "i64"), stop, unroll * e.lanes, whole, long=True)
+        rest = VectorRange(stop, self.inner, e.lanes, masked, long=False)
+        for span, vectors in ((main, unroll), (rest, 1)):
             if stage.outputs:
-                self.store_outputs(stage, walk, [known] * vectors, scratch)
+                self.store_outputs(stage, span, [known] * vectors, scratch)
             else:
-                totals = self.reduce(stage, walk, [known] * vectors, scratch, totals)
+                totals = self.reduce(stage, span, [known] * vectors, scratch, totals)
         return totals
 
     def place(self, pointers: list[Value], start: Value | None, lane: Value, mask: Value | None) -> Place:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import BITS, FLOATS, Number, Value, ValueOrNumber, literal, literal_list, mangled
 
 __all__ = ["SsaBuilder"]
@@ -24,7 +24,7 @@ class SsaBuilder:
     tables that the body uses are collected and written by `module`.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: CpuTarget) -> None:
         self.target = target
         self.lanes = target.lanes
         self.lines: list[str] = []

@@ -12,10 +12,10 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["Target", "host_target"]
+__all__ = ["CpuTarget", "host_target"]
 
 # x86 features as LLVM names them, each with those that it implies at once (X86.td and X86TargetParser.cpp of LLVM 22).
-# LLVM turns off with a feature whatever implies it, so `Target.features` must not have that either.
+# LLVM turns off with a feature whatever implies it, so `CpuTarget.features` must not have that either.
 _IMPLIES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("xsavec", "xsaveopt", "xsaves"), ("xsave",)),
     "cx16": ("cx8",),
@@ -54,7 +54,7 @@ _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
 
 
 @dataclass(frozen=True)
-class Target:
+class CpuTarget:
     """A processor as LLVM names it.
 
     `features` are the enabled features and `disabled` those that `cpu` may have but that must not be used.
@@ -144,7 +144,7 @@ def _initialize(triple: str) -> None:
 
 
 @uninterrupted
-def host_target(disabled: str = "") -> Target:
+def host_target(disabled: str = "") -> CpuTarget:
     """The processor this process runs on, without the features that `disabled` names.
 
     `disabled` is a comma-separated list of features ("-avx512bf16", the minus may be left out) or levels:
@@ -163,7 +163,7 @@ def host_target(disabled: str = "") -> Target:
         removed.add(feature)
     while more := {name for name, implied in _IMPLIES.items() if not removed.isdisjoint(implied)} - removed:
         removed |= more
-    return Target(
+    return CpuTarget(
         triple=llvm.get_process_triple(),
         cpu=llvm.get_host_cpu_name(),
         features=frozenset(known) - removed,

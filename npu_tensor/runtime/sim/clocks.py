@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, Literal
 
@@ -33,7 +34,6 @@ __all__ = ["HostClock", "RunClock", "StreamClock", "WorkerClock"]
 
 WINDOW: Final = 512
 """Cycles for which the host memory's bandwidth is accounted for together."""
-
 
 _ROUNDING: Final = 1e-6
 """Cycles by which sums of fractions may be too large."""
@@ -120,14 +120,14 @@ class RunClock:
         return Timeline(design, self._array, cycles, tuple(spans))
 
 
+@dataclass(eq=False)
 class WorkerClock:
     """Of a core."""
 
-    def __init__(self, tile: Tile, now: int, rings: dict[Ring, _RingTimes], spans: list[Span]) -> None:
-        self._tile = tile
-        self._now = now
-        self._rings = rings
-        self._spans = spans
+    _tile: Tile
+    _now: int
+    _rings: dict[Ring, _RingTimes]
+    _spans: list[Span]
 
     def acquire(self, ring: Ring, objects: int, produces: bool) -> None:
         """The worker has what it waited for."""
@@ -151,17 +151,17 @@ class WorkerClock:
         self._now = end
 
 
+@dataclass(eq=False)
 class StreamClock:
     """Of a stream and the DMA channels at its ends, which move in step."""
 
-    def __init__(self, fifo: str, rings: dict[Ring, _RingTimes], memory: _HostMemory, spans: list[Span]) -> None:
-        self._fifo = fifo
-        self._rings = rings
-        self._memory = memory
-        self._spans = spans
-        self._now = 0
-        self._latest: dict[StreamEnd, int] = {}
-        """The number of the latest span of each end."""
+    _fifo: str
+    _rings: dict[Ring, _RingTimes]
+    _memory: _HostMemory
+    _spans: list[Span]
+    _now: int = 0
+    _latest: dict[StreamEnd, int] = field(default_factory=dict)
+    """The number of the latest span of each end."""
 
     def move(self, source: StreamEnd, sinks: Sequence[StreamEnd], nbytes: int) -> None:
         """So many bytes begin to move, all of which are there and have room."""

@@ -10,6 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -50,19 +51,18 @@ class ContextRefused(Exception):
     """The driver makes no context, also after all of this process were given up."""
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class RunObject:
     """One of XRT's run objects, for one step of a plan, and what its arguments are set to.
 
-    run: None after the context is gone. words: of the runtime parameters in its instructions.
+    run: None after the context is gone.
+    words: of the runtime parameters in its instructions.
     """
 
-    __slots__ = ("__weakref__", "arguments", "instructions", "run", "words")
-
-    def __init__(self) -> None:
-        self.run: Any = None
-        self.arguments: list[SharedBlock | None] = []
-        self.instructions: SharedBlock | None = None
-        self.words: Sequence[int] | None = None
+    run: Any = None
+    arguments: list[SharedBlock | None] = field(default_factory=list)
+    instructions: SharedBlock | None = None
+    words: Sequence[int] | None = None
 
 
 class Context:

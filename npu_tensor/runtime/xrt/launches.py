@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from threading import current_thread
+from dataclasses import dataclass, field
+from threading import Thread, current_thread
 from typing import Any, Final
 
 from npu_tensor._util.forks import cached_property
@@ -75,32 +76,27 @@ class KernelStep:
         return self._compute(self.task)
 
 
+@dataclass(eq=False, slots=True)
 class Launch:
     """One run of a step: enough to submit it, and to compute it on the CPU instead.
 
-    leases: its buffers, in the order of the design's. inputs: values, as the step's. results: by item, at least one.
-    thread: that asked for it. on_device: whether the NPU computed it. error: what its results are instead of values.
+    leases: its buffers, in the order of the design's.
+    inputs: values, as the step's.
+    results: by item, at least one.
+    thread: that asked for it.
+    on_device: whether the NPU computed it.
+    error: what its results are instead of values.
     """
 
-    __slots__ = ("batch", "error", "inputs", "leases", "on_device", "results", "step", "thread", "words")
-
-    def __init__(
-        self,
-        step: KernelStep,
-        leases: list[Lease],
-        inputs: tuple[Any, ...],
-        results: list[tuple[int, ResidentBuffer]],
-        words: Sequence[int],
-    ) -> None:
-        self.step = step
-        self.leases = leases
-        self.inputs = inputs
-        self.results = results
-        self.words = words
-        self.batch: LaunchBatch | None = None
-        self.thread = current_thread()
-        self.on_device = False
-        self.error: Exception | None = None
+    step: KernelStep
+    leases: list[Lease]
+    inputs: tuple[Any, ...]
+    results: list[tuple[int, ResidentBuffer]]
+    words: Sequence[int]
+    batch: LaunchBatch | None = None
+    thread: Thread = field(default_factory=current_thread)
+    on_device: bool = False
+    error: Exception | None = None
 
     @property
     def pending(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,33 +23,29 @@ MOST_BUFFERS: Final = 5
 """Host buffers of a full ELF, which does not say how many it takes: what designs have at most."""
 
 
+@dataclass(eq=False)
 class NpuProgram:
     """What runs in a context of its own. Shared by all steps that launch it.
 
-    name, key: of the kernel. path: xclbin or full ELF. instructions: 32-bit words for an xclbin; None for an ELF, which
-    holds them. parameters: for each word that a run is given, where it stands in the instructions. sizes: bytes that
-    the design needs of each host buffer. checked: whether its results were compared with the CPU's. faults:
-    how many launches failed since one was right; refused: why it is not launched any more, or nothing.
+    name, key: of the kernel.
+    path: xclbin or full ELF.
+    instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
+    parameters: for each word that a run is given, where it stands in the instructions.
+    sizes: bytes that the design needs of each host buffer.
+    checked: whether its results were compared with the CPU's.
+    faults: how many launches failed since one was right.
+    refused: why it is not launched any more, or nothing.
     """
 
-    def __init__(
-        self,
-        name: str,
-        key: str,
-        path: Path,
-        instructions: np.ndarray[Any, np.dtype[np.uint32]] | None,
-        parameters: Sequence[Sequence[int]],
-        sizes: Sequence[int],
-    ) -> None:
-        self.name = name
-        self.key = key
-        self.path = path
-        self.instructions = instructions
-        self.parameters = tuple(map(tuple, parameters))
-        self.sizes = tuple(sizes)
-        self.checked = False
-        self.faults = 0
-        self.refused = ""
+    name: str
+    key: str
+    path: Path
+    instructions: np.ndarray[Any, np.dtype[np.uint32]] | None
+    parameters: Sequence[Sequence[int]]
+    sizes: Sequence[int]
+    checked: bool = False
+    faults: int = 0
+    refused: str = ""
 
     @property
     def is_elf(self) -> bool:
@@ -66,10 +63,10 @@ class NpuProgram:
 
 def read_program(artifact: Artifact, design: Design, arch: str) -> NpuProgram:
     """The program of an artefact for a design. Raises BuildError if it is for another array or its files do not fit."""
-    made_for = artifact.description.get("made_from", artifact.description).get("arch", arch)
-    if made_for != arch:
-        raise BuildError(f"{artifact.name} is made for {made_for}, and this NPU is {arch}")
-    sizes = [buffer.type.nbytes for buffer in design.host_buffers]
+    arch_of_files = artifact.description.get("made_from", artifact.description).get("arch", arch)
+    if arch_of_files != arch:
+        raise BuildError(f"{artifact.name} is made for {arch_of_files}, and this NPU is {arch}")
+    sizes = tuple(buffer.type.nbytes for buffer in design.host_buffers)
     elf = artifact.files.get(".elf")
     if elf is not None and ".xclbin" not in artifact.files:
         if design.parameters:
@@ -82,18 +79,17 @@ def read_program(artifact: Artifact, design: Design, arch: str) -> NpuProgram:
     return NpuProgram(artifact.name, artifact.key, artifact.files[".xclbin"], instructions, parameters, sizes)
 
 
-def _parameters(artifact: Artifact, design: Design, size: int) -> list[list[int]]:
+def _parameters(artifact: Artifact, design: Design, size: int) -> tuple[tuple[int, ...], ...]:
     """Where each word stands: all runtime parameters of a design get the same words."""
     if not design.parameters:
-        return []
+        return ()
     path = artifact.files["_parameters.json"]
     try:
         offsets = json.loads(path.read_bytes())
-        places = [offsets[parameter.name] for parameter in design.parameters]
-        fit = all(len(of_one) == parameter.words for of_one, parameter in zip(places, design.parameters, strict=True))
-        words = [[int(place) for place in of_word] for of_word in zip(*places, strict=True)]
-    except (KeyError, TypeError, ValueError):
-        fit, words = False, []
-    if not fit or any(not 0 <= place < size for of_word in words for place in of_word):
-        raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are")
-    return words
+        places = np.array([offsets[parameter.name] for parameter in design.parameters], np.int64).T
+    except (KeyError, TypeError, ValueError, OverflowError):
+        places = np.empty(0, np.int64)
+    shape = design.parameters[0].words, len(design.parameters)
+    if places.shape == shape and ((places >= 0) & (places < size)).all():
+        return tuple(tuple(map(int, word)) for word in places)
+    raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are")

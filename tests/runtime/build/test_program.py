@@ -35,8 +35,8 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.build import iron_loops
 from npu_tensor.runtime.build.iron_cores import cores, peeled
+from npu_tensor.runtime.build.iron_names import wrapped
 from npu_tensor.runtime.build.iron_program import DIALECTS, dialect, marker, program
 
 TYPE = ObjectType("int32", (64,))
@@ -463,73 +463,7 @@ def _rounds(body: Sequence[Statement]) -> list[int]:
     return found
 
 
-# --- loops
-
-
-class Calls(list[Any]):
-    """Records what a program calls."""
-
-    def __call__(self, *given: Any) -> None:
-        self.append(given)
-
-
-def executed(text: str) -> list[Any]:
-    calls = Calls()
-    exec(text, {"f": calls, "g": lambda *given: calls("g", *given), "x2": "x2"})
-    return list(calls)
-
-
-@st.composite
-def statements(draw: st.DrawFn) -> list[str]:
-    """Blocks that repeat with other numbers, and some that do not."""
-    found: list[str] = []
-    for _ in range(draw(st.integers(1, 4))):
-        block = draw(
-            st.lists(
-                st.sampled_from(["f({0}, x2)", 'g("a{1}_{0}", {1})', 'f("k", [3] * {0}, {2})', "g(0.5, 0x1F, {2})"]),
-                min_size=1,
-                max_size=3,
-            )
-        )
-        rounds = draw(st.integers(1, 6))
-        start = [draw(st.integers(0, 30)) for _ in range(3)]
-        step = [draw(st.integers(0, 9)) for _ in range(3)]
-        for number in range(rounds):
-            found += [line.format(*(a + b * number for a, b in zip(start, step, strict=True))) for line in block]
-    return found * draw(st.integers(1, 3))
-
-
-@given(statements())
-@settings(max_examples=200, deadline=None)
-def test_loops_do_what_the_statements_do(lines: list[str]) -> None:
-    text = iron_loops.text(lines)
-    assert executed(text) == executed("\n".join(lines))
-    assert len(text.splitlines()) <= len(lines)
-
-
-def test_loops_are_found_in_each_other_and_around_a_pipeline() -> None:
-    lines = []
-    for k in range(12):
-        lines += [f'f("a{c}", {100 * k + 7 * c})' for c in range(4)]
-        if k >= 2:
-            lines.append(f"g({k - 2})")
-    text = iron_loops.text(lines)
-    assert executed(text) == executed("\n".join(lines))
-    assert text == (
-        "for i in range(3):\n"
-        "    for j in range(4):\n"
-        '        f(f"a{j}", 100 * i + 7 * j)\n'
-        "for i in range(9):\n"
-        "    g(i)\n"
-        "    for j in range(4):\n"
-        '        f(f"a{j}", 100 * i + 7 * j + 300)\n'
-        "g(9)"
-    )
-
-
 def test_long_lines_are_broken_at_their_outermost_commas() -> None:
     numbers = ", ".join(map(str, range(100, 121)))
-    line = f'f([{numbers}], "a, (b", (1, 2))'
-    text = iron_loops.text([line])
-    assert text.splitlines() == ["f(", f"    [{numbers}],", '    "a, (b",', "    (1, 2),", ")"]
-    assert executed(text) == executed(line)
+    lines = wrapped(f'f([{numbers}], "a, (b", (1, 2))', "")
+    assert lines == ["f(", f"    [{numbers}],", '    "a, (b",', "    (1, 2),", ")"]

@@ -11,10 +11,10 @@ import numpy as np
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
+from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
-from npu_tensor.runtime.cpu.target import Target, host_target
-from npu_tensor.runtime.cpu.tile_kernel import tile_count
+from npu_tensor.runtime.cpu.map_kernel import tile_count
+from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 # All of this processor, and as if it were an older one.
 LEVELS = ["", "avx2", "sse2"]
@@ -26,7 +26,7 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int6
 
 
 @cache
-def target(level: str) -> Target:
+def target(level: str) -> CpuTarget:
     return host_target(level)
 
 
@@ -36,7 +36,9 @@ def _engine(level: str) -> Engine:
 
 
 @cache
-def _compiled(level: str, program: Program, operands: tuple[Operand, ...], outer: int, options: tuple[Any, ...]) -> Any:
+def _compiled(
+    level: str, program: Program, operands: tuple[LoopOperand, ...], outer: int, options: tuple[Any, ...]
+) -> Any:
     text = loop_kernel(LoopSpec(program, operands, outer, **dict(options)), target(level))
     address = _engine(level).compile(text, "kernel")["kernel"]
     function = _KERNEL(address)
@@ -71,7 +73,7 @@ def run(
     for number, array in enumerate(arrays):
         if not isinstance(array, np.ndarray):
             floating = isinstance(array, float)
-            operands.append(Operand("float64" if floating else "int64", "scalar"))
+            operands.append(LoopOperand("float64" if floating else "int64", "scalar"))
             slots.append(np.array(array, np.float64 if floating else np.int64).view(np.int64).item())
             meta += [0] * (len(outer) + 2)
             continue
@@ -81,7 +83,7 @@ def run(
         access = accesses[number] if accesses else _ACCESS.get(stride, "strided")
         if access == "row" and any(strides[len(outer) - runs : len(outer)]):
             access = "run"
-        operands.append(Operand(dtypes[number] if dtypes else str(array.dtype), access))
+        operands.append(LoopOperand(dtypes[number] if dtypes else str(array.dtype), access))
         slots.append(array.ctypes.data)
         meta += [0, *strides]
     reduces = any(instruction.primitive.startswith("row_") for instruction in program.instructions)

@@ -12,7 +12,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.ops.expression import Builder, Parameter, as_parameter
-from npu_tensor.runtime.cpu.fixed_numbers import with_fixed_numbers
+from npu_tensor.runtime.cpu.bind_loop import with_fixed_numbers
 from npu_tensor.runtime.devices.host import host_devices
 
 X = np.array([-3.0, -1.5, -0.0, 0.0, 0.25, 1.0, 2.5, 30.0, math.inf, -math.inf, math.nan, 7.0], np.float32)

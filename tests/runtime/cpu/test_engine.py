@@ -14,7 +14,6 @@ import pytest
 
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.object_file import read_symbols
 from npu_tensor.runtime.cpu.target import host_target
 
 
@@ -74,17 +73,11 @@ UNDEFINED_CALL = (
     "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
 )
 UNDEFINED_VARIABLE = "@no_such_symbol = external global i64\ndefine ptr @f() {\n  ret ptr @no_such_symbol\n}"
-# Float remainder has no instruction: the code generator calls the C library.
-UNDEFINED_BY_CODE_GENERATION = "define float @f(float %x) {\n  %y = frem float %x, 3.0\n  ret float %y\n}"
 
 
 @pytest.mark.parametrize(
     ("text", "symbol"),
-    [
-        (UNDEFINED_CALL, "no_such_symbol"),
-        (UNDEFINED_VARIABLE, "no_such_symbol"),
-        (UNDEFINED_BY_CODE_GENERATION, "fmodf"),
-    ],
+    [(UNDEFINED_CALL, "no_such_symbol"), (UNDEFINED_VARIABLE, "no_such_symbol")],
 )
 def test_undefined_symbols_are_refused(text: str, symbol: str) -> None:
     engine = new_engine()
@@ -227,10 +220,3 @@ def test_threads_may_compile_at_once() -> None:
         thread.join()
     assert len(results) == 24
     assert set(results.values()) == {0}
-
-
-def test_read_symbols_of_other_formats_and_damaged_objects() -> None:
-    assert read_symbols(b"\xcf\xfa\xed\xfe" + b"\0" * 60) is None
-    header = b"\x7fELF\x02\x01".ljust(0x28, b"\0") + (1 << 40).to_bytes(8, "little")
-    with pytest.raises(BuildError, match="damaged"):
-        read_symbols(header.ljust(0x3C, b"\0") + b"\x03\0\0\0")

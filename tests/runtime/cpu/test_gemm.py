@@ -21,12 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.errors import DTypeError
 from npu_tensor.ops.expression import Builder, Instruction, Program
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Operand, accumulator_dtype
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
+from npu_tensor.runtime.cpu.gemm_micro import choose_unit
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.target import Target, host_target
+from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 LEVELS = ["", "avx512bf16,avx512vnni", "avx2", "sse2"]
 FLOAT_DTYPES = ["float32", "bfloat16", "float16"]
@@ -36,7 +37,7 @@ ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8, "floa
 
 
 class Machine(NamedTuple):
-    target: Target
+    target: CpuTarget
     engine: Engine
     pool: Pool
 
@@ -110,10 +111,10 @@ def multiply(
     memory = [np.full((*batch, m, n + 5), 77, numpy_dtype(dtype)) for dtype in outputs]
     results = [array[..., :n] for array in memory]
 
-    def describe(array: np.ndarray | float) -> Operand:
+    def describe(array: np.ndarray | float) -> Matrix:
         if isinstance(array, np.ndarray):
-            return Operand(dtype_name(array), element_strides(array))
-        return Operand("float64")
+            return Matrix(dtype_name(array), element_strides(array))
+        return Matrix("float64")
 
     gemm = Gemm(
         engine,
@@ -185,7 +186,7 @@ def test_float64_of_integral_numbers_is_exact(level: str) -> None:
 def test_integers_wrap_and_are_exact(level: str, dtype_a: str, dtype_b: str) -> None:
     if (dtype_a == "int64") != (dtype_b == "int64"):
         with pytest.raises(DTypeError):
-            accumulator_dtype(dtype_a, dtype_b, machine(level).target)
+            choose_unit(dtype_a, dtype_b, machine(level).target)
         return
     rng = np.random.default_rng(3)
     a, b = random_matrix(rng, (17, 131), dtype_a), random_matrix(rng, (131, 35), dtype_b)
@@ -323,13 +324,13 @@ def multiply_computed(
 
     def describe(matrices: Sequence[np.ndarray | float]) -> Computed:
         operands = (
-            Operand(dtype_name(x), element_strides(x)) if isinstance(x, np.ndarray) else Operand("float64")
+            Matrix(dtype_name(x), element_strides(x)) if isinstance(x, np.ndarray) else Matrix("float64")
             for x in matrices
         )
         return Computed(dtype, program, tuple(operands))
 
     a, b = (describe(matrices) for matrices in inputs)
-    out = Operand("float32", element_strides(result))
+    out = Matrix("float32", element_strides(result))
     gemm = Gemm(engine, target, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
     arguments = [[x.ctypes.data if isinstance(x, np.ndarray) else x for x in matrices] for matrices in inputs]
     gemm(pool.launch, Scratch, [result.ctypes.data], *arguments)
@@ -488,37 +489,15 @@ def test_output_may_be_the_memory_of_an_operand() -> None:
     target, engine, pool = machine("")
     rng = np.random.default_rng(12)
     a, b = (random_matrix(rng, (90, 90), "float32") for _ in range(2))
-    square = Operand("float32", (90, 1))
+    square = Matrix("float32", (90, 1))
     gemm = Gemm(engine, target, (90, 90, 90), a=square, b=square, outputs=[square])
     result = a.copy()
     gemm(pool.launch, Scratch, [result.ctypes.data], [result.ctypes.data], [b.ctypes.data])
     check_floats(result, a, b)
 
 
-def test_what_no_kernel_can_do_is_refused() -> None:
+def test_dtypes_without_a_product_are_refused() -> None:
     target, engine, _ = machine("")
-    good = Operand("float32", (4, 1))
+    good = Matrix("float32", (4, 1))
     with pytest.raises(DTypeError, match="float32 and int8"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=Operand("int8", (4, 1)), outputs=[good])
-    with pytest.raises(ArgumentError, match="contiguous"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[Operand("float32", (1, 4))])
-    bad = Operand("float32", (1, 4))
-    with pytest.raises(ArgumentError, match="column stride"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], operands=[bad])
-    with pytest.raises(ArgumentError, match="strides"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], batch=(2,))
-    with pytest.raises(ArgumentError, match="need strides"):
-        Gemm(engine, target, (4, 4, 4), a=Operand("float32"), b=good, outputs=[good])
-    with pytest.raises(ArgumentError, match="-1"):
-        Gemm(engine, target, (4, -1, 4), a=good, b=good, outputs=[good])
-    mixed = Computed("float32", reciprocal_program(), (good, bad, Operand("float64")))
-    with pytest.raises(ArgumentError, match="same direction"):
-        Gemm(engine, target, (4, 4, 4), a=mixed, b=good, outputs=[good])
-    with pytest.raises(ArgumentError, match="need strides"):
-        Gemm(engine, target, (4, 4, 4), a=mixed._replace(inputs=(Operand("float64"),)), b=good, outputs=[good])
-    program = Program((Instruction("load", (), "float64", 0),), (0,))
-    with pytest.raises(ArgumentError, match="float64 sum"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good], epilogue=program)
-    program = Program((Instruction("load", (), "float32", 0),), (0,))
-    with pytest.raises(ArgumentError, match="1 results for 2 outputs"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=good, outputs=[good, good], epilogue=program)
+        Gemm(engine, target, (4, 4, 4), a=good, b=Matrix("int8", (4, 1)), outputs=[good])

@@ -13,10 +13,10 @@ import pytest
 from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Builder, Program, Symbol
-from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
+from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import length_class, loop_kernel
+from npu_tensor.runtime.cpu.map_kernel import tile_count
 from npu_tensor.runtime.cpu.row_kernel import SCRATCH_LENGTH
-from npu_tensor.runtime.cpu.tile_kernel import tile_count
 
 LENGTHS = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 70, 129, 1000]
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
@@ -601,54 +601,6 @@ def test_rows_of_several_runs(level: str, inner: int) -> None:
     np.testing.assert_allclose(elements, exact - exact.max((1, 2, 3), keepdims=True) * d, rtol=1e-5, atol=1e-5)
 
 
-# ---------------------------------------------------------------------- refusals
-
-
-CONTIGUOUS, ROW, SCALAR = (Operand("float32", access) for access in ("contiguous", "row", "scalar"))
-NEGATIVE = program(lambda x: -x, "float32")
-TOTAL = program(lambda x: [emit("row_sum", x), x * 2], "float32")
-
-
-@pytest.mark.parametrize(
-    ("formula", "operands", "outer", "message"),
-    [
-        (NEGATIVE, (ROW, CONTIGUOUS), 1, "per row"),
-        (TOTAL, (ROW, ROW, CONTIGUOUS), 1, "per row"),
-        (TOTAL, (ROW,), 1, "every output"),
-        (NEGATIVE, (CONTIGUOUS,), 1, "every slot"),
-        (NEGATIVE, (CONTIGUOUS, Operand("float32", "diagonal")), 1, "access"),
-        (NEGATIVE, (CONTIGUOUS, SCALAR), 1, "load"),
-        (NEGATIVE, (CONTIGUOUS, Operand("int32", "contiguous")), 1, "holds int32"),
-        (NEGATIVE, (Operand("float8", "contiguous"), CONTIGUOUS), 1, "float8"),
-    ],
-)
-def test_contradictions_are_refused(formula: Program, operands: tuple[Operand, ...], outer: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        loop_kernel(LoopSpec(formula, operands, outer), target(""))
-
-
-@pytest.mark.parametrize(("formula", "outer"), [(NEGATIVE, 0), (TOTAL, 1)])
-def test_transposed_operands_are_those_of_maps_with_rows(formula: Program, outer: int) -> None:
-    operands = (*[CONTIGUOUS] * len(formula.outputs), Operand("float32", "transposed"))
-    with pytest.raises(ValueError, match="transposed"):
-        loop_kernel(LoopSpec(formula, operands, outer), target(""))
-
-
-@pytest.mark.parametrize(
-    ("formula", "options"),
-    [(NEGATIVE, {}), (TOTAL, {"columns": True}), (TOTAL, {"length": 8}), (TOTAL, {"runs": 2})],
-)
-def test_rows_of_the_row_form_consist_of_runs(formula: Program, options: dict[str, Any]) -> None:
-    operands = (*[CONTIGUOUS] * len(formula.outputs), CONTIGUOUS)
-    with pytest.raises(ValueError, match="runs"):
-        loop_kernel(LoopSpec(formula, operands, 1, **{"runs": 1, **options}), target(""))
-
-
-def test_the_column_form_needs_rows() -> None:
-    with pytest.raises(ValueError, match="outer dimension"):
-        loop_kernel(LoopSpec(TOTAL, (CONTIGUOUS,) * 3, 0, columns=True), target(""))
-
-
 # ---------------------------------------------------------------------- targets
 
 
@@ -670,8 +622,8 @@ def test_disabling_a_feature_disables_what_builds_on_it() -> None:
 def test_lengths_of_one_class_share_their_code(made: Program, columns: bool, level: str) -> None:
     """Kernels are kept by class: a wrong one would run code for rows of another length."""
     per_row = len(made.instructions) == 2
-    result = Operand("float32", "row" if per_row and not columns else "contiguous")
-    operands = (result, Operand("float32", "contiguous"))
+    result = LoopOperand("float32", "row" if per_row and not columns else "contiguous")
+    operands = (result, LoopOperand("float32", "contiguous"))
     lanes = target(level).lanes
     lengths = {*LENGTHS, *range(1, 5 * lanes), 4095, 4096, 4097, 16383, 16384, 16385, 20000, 65536, 65537}
 

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.cpu.target import Target, host_target
+from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 FEATURES = {name for name, present in llvm.get_host_cpu_features().items() if present}
 BASELINE = {"64bit", "sse", "sse2"}
@@ -36,7 +36,7 @@ PROBES = {
 x86_only = pytest.mark.skipif("sse2" not in FEATURES, reason="the features of x86 processors")
 
 
-def assembly(target: Target, start: str) -> str:
+def assembly(target: CpuTarget, start: str) -> str:
     result = start.split()[1:4]
     text = start.format('"prefer-vector-width"="512"') + f" ret {' '.join(result)} %y }}"
     module = llvm.parse_assembly(text)

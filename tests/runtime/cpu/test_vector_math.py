@@ -1,6 +1,7 @@
 """Elementary functions and conversions, for this processor and for what it would be with fewer features."""
 
 import math
+import re
 
 import llvmlite.binding as llvm
 import ml_dtypes
@@ -12,11 +13,9 @@ from kernel_harness import LEVELS, run, target
 
 from npu_tensor.ops.expression import Builder, Program, Symbol
 from npu_tensor.ops.primitives import PRIMITIVES
-from npu_tensor.runtime.cpu.loop_base import LoopSpec, Operand
-from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
-from npu_tensor.runtime.cpu.object_file import read_symbols
-from npu_tensor.runtime.cpu.primitives import UnsupportedProgram
-from npu_tensor.runtime.cpu.target import Target
+from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
+from npu_tensor.runtime.cpu.loop_kernel import loop_kernel, refusal
+from npu_tensor.runtime.cpu.target import CpuTarget
 
 FLOAT64_REFERENCES = {
     "exp": torch.exp,
@@ -191,8 +190,7 @@ def test_exact_functions_equal_numpy(level: str, dtype: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", FLOAT64_REFERENCES)
 def test_functions_of_float64_are_refused(name: str) -> None:
-    with pytest.raises(UnsupportedProgram, match="float64"):
-        loop_kernel(LoopSpec(unary(name, "float64"), (Operand("float64", "contiguous"),) * 2, 0), target(""))
+    assert "float64" in str(refusal(unary(name, "float64")))
 
 
 # ---------------------------------------------------------------------- 16-bit floats
@@ -240,8 +238,8 @@ def test_floats_are_rounded_to_16_bits_half_to_even(level: str, name: str) -> No
 # ---------------------------------------------------------------------- nothing is left to a C library
 
 CROSS_TARGETS = {
-    "aarch64": Target("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
-    "x86-64-v2": Target("x86_64-unknown-linux-gnu", "x86-64-v2", frozenset({"sse3", "ssse3", "sse4.1", "sse4.2"})),
+    "aarch64": CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
+    "x86-64-v2": CpuTarget("x86_64-unknown-linux-gnu", "x86-64-v2", frozenset({"sse3", "ssse3", "sse4.1", "sse4.2"})),
     **{level or "host": target(level) for level in [*LEVELS, "-avx512bf16"]},
 }
 FLOAT_DTYPES = ("float32", "float64")
@@ -312,15 +310,14 @@ def test_no_primitive_becomes_a_library_call(name: str, dtype: str) -> None:
     memories = [dtype] if dtype != "float32" else ["float32", "bfloat16", "float16"]
     for memory in memories:
         operands = (
-            Operand("float32" if memory == dtype else memory, "contiguous"),
-            Operand(memory, "contiguous"),
-            Operand(memory, "strided"),
+            LoopOperand("float32" if memory == dtype else memory, "contiguous"),
+            LoopOperand(memory, "contiguous"),
+            LoopOperand(memory, "strided"),
         )
         module = llvm.parse_assembly(loop_kernel(LoopSpec(everything(dtype), operands, 1), machine_target))
         module.triple = machine_target.triple
         module.data_layout = str(machine.target_data)
         module.verify()
-        symbols = read_symbols(machine.emit_object(module))
-        if symbols is None:
-            pytest.skip("not an ELF object")
-        assert not symbols.undefined
+        text = machine.emit_assembly(module)
+        called = re.findall(r"^\s+(?:movabsq\s+\$|callq?\s|jmp\s|bl?\s)\s*([A-Za-z_]\w*)", text, re.MULTILINE)
+        assert set(called) <= set(re.findall(r"^(\w+):", text, re.MULTILINE))

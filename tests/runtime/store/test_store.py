@@ -36,7 +36,7 @@ from store_entries import (
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime.cpu.object_cache import ObjectCache
+from npu_tensor.runtime.cpu.engine import ObjectCache
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store.contents import scan
 from npu_tensor.runtime.store.kernel_cache import Store

@@ -33,8 +33,7 @@ from store_entries import (
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.object_cache import ObjectCache
+from npu_tensor.runtime.cpu.engine import Engine, ObjectCache
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import directories as store_directories
 from npu_tensor.runtime.store.kernel_cache import Store

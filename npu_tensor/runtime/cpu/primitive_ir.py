@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from npu_tensor.errors import BuildError
 from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu import float_formats, vector_math
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
-__all__ = ["ELEMENTWISE", "UnsupportedProgram", "apply", "cast", "emit_program"]
-
-
-class UnsupportedProgram(BuildError):
-    """A program that has no vector code on this device."""
+__all__ = ["ELEMENTWISE", "apply", "cast", "emit_program"]
 
 
 class _Step(NamedTuple):
@@ -101,15 +96,6 @@ def _rounding(method: Callable[[Emitter, Value], Value]) -> Callable[[Emitter, _
     return emit
 
 
-def _floats_only(function: Callable[..., Value], name: str) -> Callable[[Emitter, _Step], Value]:
-    def emit(emitter: Emitter, step: _Step) -> Value:
-        if not step.dtype.startswith("float"):
-            raise UnsupportedProgram(f"{name} of {step.dtype} is not defined")
-        return function(emitter, *step.operands)
-
-    return emit
-
-
 def _cast(emitter: Emitter, step: _Step) -> Value:
     return cast(emitter, step.operands[0], step.operand_dtype, step.dtype)
 
@@ -148,23 +134,18 @@ def _saturated_integer(emitter: Emitter, x: Value, result: str) -> Value:
     return emitter.intrinsic(name, x, result=type_, overloads=(type_, x.type))
 
 
-def _float32_only(function: Callable[..., Value], name: str) -> Callable[[Emitter, _Step], Value]:
-    def emit(emitter: Emitter, step: _Step) -> Value:
-        if step.dtype != "float32":
-            raise UnsupportedProgram(f"{name} of {step.dtype} has no vector code")
-        return function(emitter, *step.operands)
-
-    return emit
+def _call(function: Callable[..., Value]) -> Callable[[Emitter, _Step], Value]:
+    return lambda emitter, step: function(emitter, *step.operands)
 
 
 ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "cast": _cast,
-    "round_bfloat16": _float32_only(float_formats.round_bfloat16, "round_bfloat16"),
-    "round_float16": _float32_only(float_formats.round_float16, "round_float16"),
+    "round_bfloat16": _call(float_formats.round_bfloat16),
+    "round_float16": _call(float_formats.round_float16),
     "add": _arithmetic("add", "or"),
     "sub": _arithmetic("sub", "xor"),
     "mul": _arithmetic("mul", "and"),
-    "div": _floats_only(Emitter.div, "div"),
+    "div": _call(Emitter.div),
     "maximum": _extreme("gt"),
     "minimum": _extreme("lt"),
     "neg": _neg,
@@ -173,24 +154,21 @@ ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "ceil": _rounding(Emitter.ceil),
     "trunc": _rounding(Emitter.trunc),
     "rint": _rounding(Emitter.rint),
-    "sqrt": _floats_only(Emitter.sqrt, "sqrt"),
-    **{name: _float32_only(function, name) for name, function in vector_math.FUNCTIONS.items()},
+    "sqrt": _call(Emitter.sqrt),
+    **{name: _call(function) for name, function in vector_math.FUNCTIONS.items()},
     **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: _bitwise(name) for name in ("and", "or", "xor")},
     "not": _not,
     "shift_left": _shift_left,
     "shift_right": _shift_right,
-    "select": lambda emitter, step: emitter.select(*step.operands),
+    "select": _call(Emitter.select),
 }
 """The code of a primitive, by its name."""
 
 
 def apply(emitter: Emitter, instruction: Instruction, operands: list[Value], operand_dtypes: Sequence[str]) -> Value:
-    """Emit one elementwise instruction. Raises UnsupportedProgram if it has no vector code."""
-    function = ELEMENTWISE.get(instruction.primitive)
-    if function is None:
-        raise UnsupportedProgram(f"{instruction.primitive} is not an elementwise primitive")
-    return function(emitter, _Step(operands, operand_dtypes[0], instruction.dtype))
+    """Emit one elementwise instruction."""
+    return ELEMENTWISE[instruction.primitive](emitter, _Step(operands, operand_dtypes[0], instruction.dtype))
 
 
 def emit_program(
