@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 import click
 
 import npu_tensor as nt
-from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.graph.structure import structure_of
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -130,7 +130,7 @@ def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOAD
         for task in tasks_of(workload):
             row: dict[str, Any] = {"kernel": workload.name, "dtype": workload.dtype, "shape": workload.size}
             row["task"] = task.name
-            answer = kernels.claim(task, target)
+            answer = families.claim(task, target)
             row |= _predicted(task, answer, target) if isinstance(answer, Offer) else _refused(answer.reason)
             yield row
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from npu_tensor.dataflow.array import Array
-from npu_tensor.dataflow.design import Design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Fusion
+
+if TYPE_CHECKING:
+    from npu_tensor.dataflow.array import Array
+    from npu_tensor.dataflow.design import Design
 
 __all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target", "Word"]
 

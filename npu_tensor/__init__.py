@@ -11,6 +11,7 @@ import builtins
 import importlib
 import math as _math
 import sys
+from functools import partial as _partial
 
 from npu_tensor._util.interrupts import import_whole as _import_whole
 
@@ -35,8 +36,6 @@ from npu_tensor.functions.resources import (
     synchronize,
 )
 from npu_tensor.jit import jit
-from npu_tensor.observe import debugging as _debugging
-from npu_tensor.observe import logs as _logs
 from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices
@@ -90,9 +89,9 @@ def __dir__() -> list[builtins.str]:
     return sorted({*__all__, *_NAMES, *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 
 
-def _follow_record() -> None:
-    module = _LOADED_LATE["record_kernels"]
-    if config.in_use("record") or module in sys.modules:
+def _follow(setting: builtins.str, module: builtins.str) -> None:
+    """Let what obeys a setting read it again. It is loaded when the setting is used first."""
+    if config.in_use(setting) or module in sys.modules:
         importlib.import_module(module).follow()
 
 
@@ -126,6 +125,9 @@ __all__ = [
     *sorted(name for name in _NAMES if not hasattr(builtins, name)),
 ]
 
-config.follow("debug", _debugging.follow)
-config.follow("log", _logs.follow)
-config.follow("record", _follow_record)
+for _setting, _module in {
+    "debug": "npu_tensor.observe.debugging",
+    "log": "npu_tensor.observe.logs",
+    "record": _LOADED_LATE["record_kernels"],
+}.items():
+    config.follow(_setting, _partial(_follow, _setting, _module))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import operator
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -493,6 +492,8 @@ class Config:
 def user_temporary_path() -> Path:
     """The directory of this user below that for temporary files. Not created here."""
     try:
+        import tempfile
+
         place = tempfile.gettempdir()
     except FileNotFoundError:  # None can be written; whoever needs this one finds that out, and may do without.
         place = "/tmp"

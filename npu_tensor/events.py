@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Event:
     """The base of all events. when, thread: where it was made, by time.perf_counter and threading.get_ident.
 
@@ -50,13 +50,28 @@ class Event:
     when: float = field(default_factory=time.perf_counter, kw_only=True, repr=False, compare=False)
     thread: int = field(default_factory=threading.get_ident, kw_only=True, repr=False, compare=False)
 
+    # Written once for all events: a dataclass would compile these methods for every class at import.
 
-@dataclass(frozen=True)
+    def __repr__(self) -> str:
+        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[object, ...]:
+        return tuple([getattr(self, each.name) for each in fields(self) if each.compare])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Part(Event):
     """A part of a larger event, which carries it. It is emitted on its own only outside of any such event."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class KernelBuilt(Part):
     """A kernel became executable: compiled, or found in a cache. Part of PlanBuilt."""
 
@@ -65,7 +80,7 @@ class KernelBuilt(Part):
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class PlanBuilt(Event):
     """A graph of a new structure was planned. `plan` is the finished Plan.
 
@@ -82,7 +97,7 @@ class PlanBuilt(Event):
     graph: Any = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class BuildStarted(Event):
     """A back end starts to compile a kernel. key: 64 hexadecimal digits, as in the kernel's Artifact.
 
@@ -94,7 +109,7 @@ class BuildStarted(Event):
     backend: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class BuildFinished(Event):
     """A compilation that was started has ended. error: what the compiler says; empty if it went well."""
 
@@ -105,7 +120,7 @@ class BuildFinished(Event):
     error: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class CodeGenerated(Event):
     """Code of kernels for the processor was generated. language: of `text`. name: of the functions in it."""
 
@@ -114,7 +129,7 @@ class CodeGenerated(Event):
     text: str = field(repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class CacheHit(Event):
     """A kernel was found and needed no compilation. where: "memory", "precompiled" or "cache"."""
 
@@ -123,7 +138,7 @@ class CacheHit(Event):
     where: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class CacheDamaged(Event):
     """A file of a cached kernel is not what was written; it was moved aside, and the kernel is built again."""
 
@@ -132,7 +147,7 @@ class CacheDamaged(Event):
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class CacheEvicted(Event):
     """Kernels left the cache on disk, to make room or because it was cleared. nbytes: what they took."""
 
@@ -140,7 +155,7 @@ class CacheEvicted(Event):
     nbytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Phase(Part):
     """What a device did for a step in the `seconds` until `when`. Part of KernelRan.
 
@@ -155,7 +170,7 @@ class Phase(Part):
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class KernelSimulated(Part):
     """What a simulated array counted while it ran a design. Part of KernelRan.
 
@@ -174,7 +189,7 @@ class KernelSimulated(Part):
     timeline: object = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class KernelRan(Event):
     """Step number `step` of `plan`, a Plan, has just ended.
 
@@ -210,7 +225,7 @@ class KernelRan(Event):
         return sum(phase.seconds for phase in self.phases if phase.name == name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class PlanRan(Event):
     """All steps of `plan`, a Plan, have ended. `seconds` is for all of them and what is between them."""
 
@@ -218,7 +233,7 @@ class PlanRan(Event):
     plan: object = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ContextOpened(Event):
     """A kernel was loaded into a hardware context of an NPU. contexts: how many this process has there now."""
 
@@ -227,7 +242,7 @@ class ContextOpened(Event):
     contexts: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ContextClosed(Event):
     """A hardware context was given up to make room. contexts: how many this process has left there."""
 
@@ -236,7 +251,7 @@ class ContextClosed(Event):
     contexts: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class DeviceFault(Event):
     """A launch on an NPU failed, and the CPU computes `launches` launches that it has taken along, or raises if strict.
 
@@ -249,7 +264,7 @@ class DeviceFault(Event):
     launches: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Fallback(Event):
     """An op was not taken by the preferred kernel; `reason` says why."""
 

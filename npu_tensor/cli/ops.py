@@ -26,7 +26,7 @@ def is_internal(op: Op) -> bool:
 
 def op_row(op: Op) -> tuple[str, ...]:
     """The cells of an op under OP_HEADINGS."""
-    from npu_tensor.kernels import DATA_OPS
+    from npu_tensor.kernels.families import DATA_OPS
     from npu_tensor.runtime.cpu.data_ops import COMPOSED
 
     name = f"{op.name} ({INTERNAL})" if is_internal(op) else op.name

@@ -1,6 +1,19 @@
 """NPU designs as data, and the limits of the arrays they are made for."""
 
+from typing import TYPE_CHECKING
+
 from npu_tensor.dataflow.array import ARRAYS, Array, Tile
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+
+if TYPE_CHECKING:
+    from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 
 __all__ = ["ARRAYS", "AccessPattern", "Array", "Builder", "Design", "ObjectType", "Source", "Tile", "range_"]
+
+
+def __getattr__(name: str) -> object:
+    """What describes a design is loaded when it is asked for, so that `import npu_tensor` does without it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from npu_tensor.dataflow import design
+
+    return getattr(design, name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from npu_tensor.observe.explain import explain_nodes
-from npu_tensor.observe.explanation import Explanation
+from typing import TYPE_CHECKING
+
 from npu_tensor.tensor import Tensor, pending
+
+if TYPE_CHECKING:
+    from npu_tensor.observe.explanation import Explanation
 
 __all__ = ["explain"]
 
@@ -19,4 +22,6 @@ def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
     device: what must run every op, as for `Tensor.realize`. Raises DeviceError with the op and the reason if it cannot,
     ArgumentError for what is no tensor.
     """
+    from npu_tensor.observe.explain import explain_nodes
+
     return explain_nodes(pending("explain", tensors), device)

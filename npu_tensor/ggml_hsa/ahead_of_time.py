@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npu_tensor import kernels
 from npu_tensor.dataflow.array import ARRAYS, arch_of, configured_arch
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa.generate import BACKENDS, Folder, TargetName, built_from
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import digraph, structure_of
 from npu_tensor.jit.trace import call_traced, placeholder
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.planner.fuse import cuts
 from npu_tensor.planner.fuse.lower import lower
@@ -129,14 +129,14 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
     """
 
     def takes(task: Task) -> bool:
-        return isinstance(kernels.claim(task, target), Offer)
+        return isinstance(families.claim(task, target), Offer)
 
     found: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
     for cut in cuts(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
         refused.clear()
         for task in cut.tasks:
-            offer = kernels.claim(task, target)
+            offer = families.claim(task, target)
             if isinstance(offer, Refusal):
                 refused[f"{task.name}: {offer.reason}"] = None
                 continue

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npu_tensor import kernels
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa import ops_json as recorded
 from npu_tensor.ggml_hsa.single_task import capture_task
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
@@ -65,7 +65,7 @@ class Entry:
             raise
         except Exception as error:  # attributes come from outside, and only the bodies of ops know what they may be
             raise ArgumentError(f"{type(error).__name__}: {error}") from error
-        answer = kernels.claim(task, self.target)
+        answer = families.claim(task, self.target)
         if isinstance(answer, Refusal):
             raise ArgumentError(f"no NPU kernel for {self.kernel_name} on {self.arch}: {answer.reason}")
         return Planned(task, answer)

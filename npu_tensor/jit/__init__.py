@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
@@ -25,10 +25,11 @@ from npu_tensor.graph.tracing import watches
 from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
 from npu_tensor.jit.trace import Trace, trace_call
 from npu_tensor.jit.trees import call_text, flatten
-from npu_tensor.observe.explain import explain_plans
-from npu_tensor.observe.explanation import Explanation
 from npu_tensor.planner.selection import before_reset, current, selection_changed
 from npu_tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from npu_tensor.observe.explanation import Explanation
 
 __all__ = ["Jitted", "forget_plans", "jit"]
 
@@ -128,6 +129,9 @@ class Jitted(Generic[P, R]):
         computed, nothing else is. For a method write `Class.method.explain(instance, ...)`, with an instance that can
         be hashed. Raises what a call would, as CaptureError.
         """
+        from npu_tensor.observe.explain import explain_plans
+        from npu_tensor.observe.explanation import Explanation
+
         if watches and threading.get_ident() in watches:
             raise CaptureError("a function that is being captured cannot explain another one")
         tensors: list[Tensor] = []

@@ -16,12 +16,12 @@ def _items(task: Task) -> set[int]:
 def last_uses(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
     """For each task, the items that nobody reads after it; those of `kept` are needed for ever."""
     seen = set(kept)
-    found: list[list[int]] = []
+    by_task: list[list[int]] = []
     for task in reversed(tasks):
         dying = sorted(_items(task) - seen)
         seen.update(dying)
-        found.append(dying)
-    return found[::-1]
+        by_task.append(dying)
+    return by_task[::-1]
 
 
 def with_donors(
@@ -53,6 +53,8 @@ def with_donors(
 
 
 def _donate(task: Task, candidates: dict[int, int]) -> Task:
+    if not candidates:
+        return task
     outputs = list(task.outputs)
     for number, output in enumerate(outputs):
         donor = next(

@@ -17,10 +17,10 @@ from npu_tensor.planner.measures import Declined
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
-__all__ = ["Placed", "Plan", "Recorded"]
+__all__ = ["Placed", "Plan", "RecordedOp"]
 
 
-class Recorded(Protocol):
+class RecordedOp(Protocol):
     """An op and the line of the user's program that recorded it, as text."""
 
     @property
@@ -29,7 +29,7 @@ class Recorded(Protocol):
     def line(self) -> str: ...
 
 
-Ops = Sequence[tuple[int, Recorded]]
+Ops = Sequence[tuple[int, RecordedOp]]
 Run = Callable[..., None]
 
 

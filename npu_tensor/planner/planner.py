@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npu_tensor import events
+from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, digraph
 from npu_tensor.planner import selection
-from npu_tensor.planner.binding import bind, prepare
-from npu_tensor.planner.cuts import Conditions, DeviceValue, candidate_cuts
-from npu_tensor.planner.placing import placed_tasks
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.runtime.store.background import builds
+
+if TYPE_CHECKING:
+    from npu_tensor.planner.cuts import DeviceValue
 
 __all__ = ["plan"]
 
@@ -56,6 +57,11 @@ def _planned(
     persistent: frozenset[int],
 ) -> Plan:
     """A new plan, which goes into the cache. Two threads that plan one structure get the same."""
+    import_whole("npu_tensor.planner.binding", "npu_tensor.planner.placing")  # with the first plan, not before
+    from npu_tensor.planner.binding import bind, prepare
+    from npu_tensor.planner.cuts import Conditions, candidate_cuts
+    from npu_tensor.planner.placing import placed_tasks
+
     start, builds_before = time.perf_counter(), builds.finished
     with selection.lock:
         conditions = Conditions(
@@ -90,6 +96,8 @@ def _planned(
 
 
 def _resident(leaves: Iterable[tuple[int, Any]]) -> Iterator[DeviceValue]:
+    from npu_tensor.planner.cuts import DeviceValue
+
     for item, leaf in leaves:
         home = getattr(leaf.value, "home", None) if isinstance(leaf, Node) else None
         if home is not None:

@@ -23,13 +23,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from npu_tensor import events, kernels
+from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.functions import resources
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.kernels.families import claim
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.observe.drawing import text
 from npu_tensor.planner import selection
@@ -278,7 +279,7 @@ def _wrong(task: Task, got: Sequence[Array], expected: Sequence[Array]) -> str |
 def _offer(device: Device, entry: Entry) -> Offer:
     """How tensors become the kernel's host buffers; for the CPU, how they would."""
     target = _target(device)
-    answer = None if target is None else kernels.claim(entry.planned.task, target)
+    answer = None if target is None else claim(entry.planned.task, target)
     return answer if isinstance(answer, Offer) else entry.planned.offer
 
 

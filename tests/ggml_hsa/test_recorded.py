@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import kernels
 from npu_tensor.dataflow import check as design_check
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.ggml_hsa import representative
@@ -19,6 +18,7 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import describe, entry_for, replay
 from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
 from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call, Op
@@ -39,7 +39,7 @@ def entries(*results: nt.Tensor, target: Target = TARGET) -> Iterator[tuple[dict
     """The entry, the task and the offer of every kernel that some results need."""
     graph = digraph(structure_of([result._node for result in results]), merge=True)
     for task in next(cuts(lower(graph), FUSION)).tasks:
-        offer = kernels.claim(task, target)
+        offer = families.claim(task, target)
         if isinstance(offer, Offer):
             yield entry_for(graph, task, target), task, offer
 

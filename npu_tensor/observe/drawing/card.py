@@ -5,8 +5,7 @@ from __future__ import annotations
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, digraph, structure_of
 from npu_tensor.observe.drawing import page
-from npu_tensor.observe.drawing.boxes import brief, leaves
-from npu_tensor.observe.drawing.picture import Box, Picture
+from npu_tensor.observe.drawing.picture import Box, Picture, brief, leaves
 from npu_tensor.observe.drawing.svg import svg
 
 __all__ = ["MOST_DRAWN", "card", "graph"]

@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["COLOURS", "Box", "Frame", "Kind", "Picture", "legible", "reduced"]
+from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure
+from npu_tensor.spec import Spec
+
+__all__ = ["COLOURS", "Box", "Frame", "Kind", "Picture", "brief", "leaves", "legible", "reduced"]
 
 Kind = Literal["cpu", "npu", "sim", "lazy", "view", "leaf"]
 """A device's scheme; an op that is not placed yet; an op that needs no kernel; a value from outside."""
@@ -95,3 +99,19 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def legible(text: str) -> str:
     """The text with U+FFFD for every character that XML 1.0 does not allow, such as half of a surrogate pair."""
     return _NOT_XML.sub("\ufffd", text)
+
+
+def brief(spec: Spec) -> str:
+    """Dtype and shape in few letters, as in "f32[64, 128]"."""
+    return f"{spec.dtype.short}{list(spec.shape)}"
+
+
+def leaves(graph: Structure) -> dict[int, Box]:
+    """Boxes of the values that a graph starts from: data and numbers."""
+    boxes = {}
+    for item, leaf in graph.leaves:
+        if isinstance(leaf, Node):
+            boxes[item] = Box("leaf", brief(leaf.spec), tip="a value from outside")
+        else:
+            boxes[item] = Box("leaf", str(leaf), tip="a number")
+    return boxes

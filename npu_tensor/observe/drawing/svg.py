@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from npu_tensor.observe.drawing.layout import layered
+from npu_tensor.observe.drawing.coordinates import layered
 from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Box, Frame, Kind, Picture, legible, reduced
 
 __all__ = ["MOST_BOXES", "svg"]

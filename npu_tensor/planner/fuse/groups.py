@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from npu_tensor.ops.declare import Layout
-from npu_tensor.planner.fuse.layouts import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
-from npu_tensor.planner.fuse.lower import Form, Kind, Lowered
+from npu_tensor.planner.fuse.lower import Domain, Kind, Lowered
 from npu_tensor.planner.fuse.prologues import prologue_of
+from npu_tensor.planner.fuse.strides import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
 from npu_tensor.task import Fusion
 
 __all__ = ["Group", "Grouper"]
@@ -40,18 +40,18 @@ class Group:
         """All that the kernel computes."""
         return {*self.members}.union(*self.prologues.values())
 
-    def operands_over(self, item: int, form: Form) -> list[tuple[int, Layout | None]]:
+    def operands_over(self, item: int, domain: Domain) -> list[tuple[int, Layout | None]]:
         """The operands of a member over the group's shape."""
-        if not self.members[item] or form.shape == self.shape:
-            return list(form.operands)
-        return [(source, layout and lifted(layout, self.shape, self.dims)) for source, layout in form.operands]
+        if not self.members[item] or domain.shape == self.shape:
+            return list(domain.operands)
+        return [(source, layout and lifted(layout, self.shape, self.dims)) for source, layout in domain.operands]
 
 
 class Candidate(NamedTuple):
     """An op that may join a group. readings: how the members read it, over the group's shape."""
 
     item: int
-    form: Form
+    domain: Domain
     readings: list[Layout]
 
     def is_read_as(self, layout: Layout) -> bool:
@@ -64,7 +64,7 @@ class Grouper:
 
     def __init__(self, items: Mapping[int, Lowered], fusion: Fusion) -> None:
         self.items = items
-        self._ops = [number for number, item in items.items() if "form" in item]
+        self._ops = [number for number, item in items.items() if "domain" in item]
         self.fusion = fusion
         # Ops that must not join on the strength of a reduction that comes later: it went into another group.
         self._no_rows: set[int] = set()
@@ -83,7 +83,7 @@ class Grouper:
 
     def _unstorable(self, group: Group) -> Iterator[int]:
         """Results per row of a group without a reduction, whose kernel stores one element per position."""
-        if not any(self.items[item]["form"].kind == "row" for item in group.members):
+        if not any(self.items[item]["domain"].kind == "row" for item in group.members):
             yield from (item for item, per_row in group.members.items() if per_row and self.items[item]["keep"])
 
     def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
@@ -112,24 +112,24 @@ class Grouper:
 
     def alone(self, item: int) -> Group:
         """A group of one op."""
-        form = self.items[item]["form"]
-        contraction = item if form.kind == "matmul" else None
-        return Group(form.kind, form.shape, form.dims, {item: form.per_row}, contraction)
+        domain = self.items[item]["domain"]
+        contraction = item if domain.kind == "matmul" else None
+        return Group(domain.kind, domain.shape, domain.dims, {item: domain.per_row}, contraction)
 
     def _join(self, item: int, group: Group) -> bool:
         """Add an op, all of whose consumers are in `group`, if the kernel of the group can compute it too.
 
         A group that it does not join stays as it is.
         """
-        form = self.items[item]["form"]
+        domain = self.items[item]["domain"]
         if item in group.items:  # with the prologue that it is part of
             return True
-        rules = _RULES.get((form.kind, group.kind), ())
+        rules = _RULES.get((domain.kind, group.kind), ())
         if not rules or len(group.items) >= MAX_OPS or not self._has_room(group, item):
             return False
         if set(self.items[item]["readers"]) - (group.members.keys() - {group.contraction}):
             return self._join_prologue(item, group)
-        candidate = Candidate(item, form, self._readings(item, group))
+        candidate = Candidate(item, domain, self._readings(item, group))
         for rule in rules:
             verdict = rule(self, candidate, group)
             if verdict is not None:
@@ -140,7 +140,7 @@ class Grouper:
 
     def _join_at_equal_positions(self, op: Candidate, group: Group) -> bool | None:
         """An element-wise op that is read where it is computed."""
-        if op.form.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
+        if op.domain.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
             return None
         if self._streams(op, group, group.dims) > self.fusion.streams:
             return False
@@ -152,10 +152,10 @@ class Grouper:
 
         The reduction itself comes later. If it does not join, the group is element-wise after all.
         """
-        if op.form.shape == group.shape or op.item in self._no_rows:
+        if op.domain.shape == group.shape or op.item in self._no_rows:
             return None
         dims = group.dims or self._reduction_above(op.item, group)
-        if not dims or op.form.shape not in row_shapes(group.shape, dims):
+        if not dims or op.domain.shape not in row_shapes(group.shape, dims):
             return None
         if not op.is_read_as(row_layout(group.shape, dims)):
             return None
@@ -165,7 +165,7 @@ class Grouper:
 
     def _join_product(self, op: Candidate, group: Group) -> bool | None:
         """A matrix product, whose epilogue the group becomes."""
-        if op.form.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
+        if op.domain.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
             return None
         if self.items[op.item]["keep"] or not (self.fusion.residuals or self._reads_only_vectors(group, op.item)):
             return False
@@ -175,25 +175,25 @@ class Grouper:
 
     def _join_reduction(self, op: Candidate, group: Group) -> bool | None:
         """A row-wise op over the shape of the group."""
-        form = op.form
-        if form.shape != group.shape or group.dims not in ((), form.dims) or not are_neighbours(form.dims):
+        domain = op.domain
+        if domain.shape != group.shape or group.dims not in ((), domain.dims) or not are_neighbours(domain.dims):
             return None
-        if self._streams(op, group, form.dims) > self.fusion.streams:
+        if self._streams(op, group, domain.dims) > self.fusion.streams:
             return False
-        if not op.is_read_as(row_layout(form.shape, form.dims) if form.per_row else full_layout(form.shape)):
+        if not op.is_read_as(row_layout(domain.shape, domain.dims) if domain.per_row else full_layout(domain.shape)):
             return None
-        group.kind, group.dims = "row", form.dims
-        group.members[op.item] = form.per_row
+        group.kind, group.dims = "row", domain.dims
+        group.members[op.item] = domain.per_row
         return True
 
     def _join_reduction_before(self, op: Candidate, group: Group) -> bool | None:
         """A row-wise op whose results are all that the group works on, so that the group becomes work per row."""
-        form = op.form
-        if not form.per_row or group.shape not in row_shapes(form.shape, form.dims):
+        domain = op.domain
+        if not domain.per_row or group.shape not in row_shapes(domain.shape, domain.dims):
             return None
         if not op.is_read_as(full_layout(group.shape)):
             return None
-        group.kind, group.shape, group.dims = "row", form.shape, form.dims
+        group.kind, group.shape, group.dims = "row", domain.shape, domain.dims
         group.members = dict.fromkeys((*group.members, op.item), True)
         return True
 
@@ -215,11 +215,11 @@ class Grouper:
     def _has_room(self, group: Group, *items: int) -> bool:
         """Whether the operands of a group, with some more items, are not too many."""
         inside = {*group.items, *items}
-        most = sum([len(self.items[item]["form"].operands) for item in inside])
+        most = sum([len(self.items[item]["domain"].operands) for item in inside])
         if most <= min(MAX_OPERANDS, self.fusion.inputs, self.fusion.arguments - 1 - len(inside)):
             return True
         operands = [
-            operand for item in inside for operand in self.items[item]["form"].operands if operand[0] not in inside
+            operand for item in inside for operand in self.items[item]["domain"].operands if operand[0] not in inside
         ]
         sources = {source for source, _ in operands}
         tensors = sum(self.items[source]["spec"] is not None for source in sources)
@@ -231,7 +231,7 @@ class Grouper:
     def _readings(self, item: int, group: Group) -> list[Layout]:
         found = []
         for consumer in set(self.items[item]["readers"]):
-            for source, layout in group.operands_over(consumer, self.items[consumer]["form"]):
+            for source, layout in group.operands_over(consumer, self.items[consumer]["domain"]):
                 if source == item and layout is not None:
                     found.append(layout)
         return found
@@ -242,10 +242,10 @@ class Grouper:
             return 0
         inside = {op.item, *group.members}
         operands = [
-            operand for member in group.members for operand in group.operands_over(member, self.items[member]["form"])
+            operand for member in group.members for operand in group.operands_over(member, self.items[member]["domain"])
         ]
         found = set()
-        for source, layout in (*operands, *op.form.operands):
+        for source, layout in (*operands, *op.domain.operands):
             if source not in inside and layout is not None:
                 steps = [
                     stride if extent > 1 else 0 for extent, stride in zip(layout.shape, layout.strides, strict=True)
@@ -257,7 +257,7 @@ class Grouper:
 
     def _reads_only_vectors(self, group: Group, product: int) -> bool:
         """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""
-        operands = [operand for member in group.members for operand in self.items[member]["form"].operands]
+        operands = [operand for member in group.members for operand in self.items[member]["domain"].operands]
         for source, layout in operands:
             if source == product or source in group.members or layout is None:
                 continue
@@ -278,13 +278,13 @@ class Grouper:
         inside = {item, *group.members}
         stack = [item]
         while stack:
-            for source, _ in self.items[stack.pop()]["form"].operands:
-                form = self.items[source].get("form")
-                if form is None or source in inside or not inside.issuperset(self.items[source]["readers"]):
+            for source, _ in self.items[stack.pop()]["domain"].operands:
+                domain = self.items[source].get("domain")
+                if domain is None or source in inside or not inside.issuperset(self.items[source]["readers"]):
                     continue
-                if form.kind == "row" and form.per_row and form.shape == group.shape:
-                    return form.dims if are_neighbours(form.dims) else ()
-                if form.kind == "map":
+                if domain.kind == "row" and domain.per_row and domain.shape == group.shape:
+                    return domain.dims if are_neighbours(domain.dims) else ()
+                if domain.kind == "map":
                     inside.add(source)
                     stack.append(source)
         return ()

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from npu_tensor.graph.structure import Item
 from npu_tensor.ops.declare import Call, Layout
-from npu_tensor.planner.fuse.layouts import broadcast, full_layout, same_positions
+from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positions
 from npu_tensor.spec import Spec
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Form", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
+__all__ = ["Domain", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
 
 Kind = Literal["map", "row", "matmul", "data"]
 
 
-class Form(NamedTuple):
+class Domain(NamedTuple):
     """An op on its own: iteration domain, reduced dimensions of it, and how each operand lies over it.
 
     per_row: whether the result is one element per row. operands: item and layout; None for numbers and for the
@@ -39,10 +39,10 @@ class Lowered(Item, total=False):
     """Of a view that its readers read as strides: the item whose buffer holds its elements, and where."""
     copy: tuple[int, Layout]
     """Of a view that gets a buffer of its own: what is copied into it."""
-    form: Form
+    domain: Domain
     """Of every op that computes something; views that are copied do."""
     readers: list[int]
-    """The ops with a form that read the item, once per operand."""
+    """The ops with a domain that read the item, once per operand."""
 
 
 class Lowering(NamedTuple):
@@ -67,8 +67,8 @@ def lower(graph: nx.DiGraph) -> Lowering:
     for number, item in items.items():
         item["readers"] = []
         if "call" in item and (item["call"].op.kind != "view" or "copy" in item):
-            form = item["form"] = _form(items, item)
-            for source, _ in form.operands:
+            domain = item["domain"] = _form(items, item)
+            for source, _ in domain.operands:
                 items[source]["readers"].append(number)
     bases = {**aliases, **graph.graph["twins"]}
     kept = {number for number, item in items.items() if item.get("keep") and number not in bases}
@@ -142,16 +142,16 @@ def viewed(items: Mapping[int, Lowered], layout: Layout, root: int, view: int) -
     return strided
 
 
-def _form(items: dict[int, Lowered], item: Lowered) -> Form:
+def _form(items: dict[int, Lowered], item: Lowered) -> Domain:
     call = item["call"]
     if "copy" in item:
-        return Form("map", call.spec.shape, (), False, (item["copy"],))
+        return Domain("map", call.spec.shape, (), False, (item["copy"],))
     sources = [_reading(items, source) for source in item["inputs"]]
     kind = call.op.kind
     if kind == "matmul" and 1 in call.spec.shape[-2:]:
         return _matrix_vector(call, sources)
     if kind in ("matmul", "data"):
-        return Form(kind, call.spec.shape, (), False, tuple(sources))
+        return Domain(kind, call.spec.shape, (), False, tuple(sources))
     shape, dims = call.spec.shape, call.dims
     if kind == "row":
         assert isinstance(call.operands[0], Spec)
@@ -161,10 +161,10 @@ def _form(items: dict[int, Lowered], item: Lowered) -> Form:
         dims, shape = (len(shape),), (*shape, 1)
         layouts = [None if x is None else Layout(shape, (*x.strides, 0), x.offset) for x in layouts]
     pairs = tuple([(source, layout) for (source, _), layout in zip(sources, layouts, strict=True)])
-    return Form("row" if dims else "map", shape, dims, call.reduces, pairs)
+    return Domain("row" if dims else "map", shape, dims, call.reduces, pairs)
 
 
-def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> Form:
+def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> Domain:
     """A product with one row or column: a sum over (..., M, N, K), bound by memory and not by arithmetic."""
     (a, a_layout), (b, b_layout) = sources
     assert a_layout is not None
@@ -173,7 +173,7 @@ def _matrix_vector(call: Call, sources: Sequence[tuple[int, Layout | None]]) -> 
     left = broadcast(a_layout, (*call.spec.shape[:-1], shape[-1]))
     right = broadcast(b_layout, (*call.spec.shape[:-2], shape[-1], shape[-2]))
     (*batch_a, row, inner_a), (*batch_b, inner_b, column) = left.strides, right.strides
-    return Form(
+    return Domain(
         "row",
         shape,
         (len(shape) - 1,),

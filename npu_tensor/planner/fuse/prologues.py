@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from npu_tensor.planner.fuse.layouts import full_layout, same_positions
 from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
+from npu_tensor.planner.fuse.strides import full_layout, same_positions
 
 __all__ = ["prologue_of"]
 
@@ -19,7 +19,7 @@ def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tu
     if graph[item]["readers"] != [contraction] or not _is_allowed(graph, item):
         return None
     items = _items(graph, item)
-    number = next(n for n, (source, _) in enumerate(graph[contraction]["form"].operands) if source == item)
+    number = next(n for n, (source, _) in enumerate(graph[contraction]["domain"].operands) if source == item)
     if items is None or not _can_be_packed(graph, contraction, number, items):
         return None
     return number, items
@@ -28,7 +28,7 @@ def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tu
 def _is_allowed(graph: Mapping[int, Lowered], item: int) -> bool:
     """Whether an op can be part of a prologue: element-wise in float32, where its conditions are allowed."""
     return (
-        graph[item]["form"].kind == "map"
+        graph[item]["domain"].kind == "map"
         and not graph[item]["keep"]
         and spec_of(graph[item]).dtype.register in ("float32", "bool")
     )
@@ -36,21 +36,21 @@ def _is_allowed(graph: Mapping[int, Lowered], item: int) -> bool:
 
 def _items(graph: Mapping[int, Lowered], root: int) -> set[int] | None:
     """`root` and the ops that only serve it; None if the kernel that makes their input can do them as it stores."""
-    whole = full_layout(graph[root]["form"].shape)
+    whole = full_layout(graph[root]["domain"].shape)
     inside, stack = {root}, [root]
     while stack:
-        for source, layout in graph[stack.pop()]["form"].operands:
-            form, consumers = graph[source].get("form"), graph[source]["readers"]
-            if form is None or layout is None or source in inside or not inside.issuperset(consumers):
+        for source, layout in graph[stack.pop()]["domain"].operands:
+            domain, consumers = graph[source].get("domain"), graph[source]["readers"]
+            if domain is None or layout is None or source in inside or not inside.issuperset(consumers):
                 continue
-            operands = [operand for consumer in consumers for operand in graph[consumer]["form"].operands]
+            operands = [operand for consumer in consumers for operand in graph[consumer]["domain"].operands]
             readings = [reading for item, reading in operands if item == source and reading]
             full = all(same_positions(reading, whole) for reading in readings)
-            if form.kind == "row" and (full or form.shape == whole.shape):
+            if domain.kind == "row" and (full or domain.shape == whole.shape):
                 return None
-            if form.kind == "matmul" and full and not graph[source]["keep"]:
+            if domain.kind == "matmul" and full and not graph[source]["keep"]:
                 return None
-            if full and form.shape == whole.shape and _is_allowed(graph, source):
+            if full and domain.shape == whole.shape and _is_allowed(graph, source):
                 inside.add(source)
                 stack.append(source)
     return inside
@@ -60,7 +60,7 @@ def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, 
     """Whether vectors along the rows, or along the columns, of an operand can read all that computes it."""
     if operand_register(graph[contraction]["call"], number) != "float32":
         return False
-    root, reading = graph[contraction]["form"].operands[number]
+    root, reading = graph[contraction]["domain"].operands[number]
     assert reading is not None
     pairs = list(zip(reading.shape, reading.strides, strict=True))
     read = math.prod(extent for extent, stride in pairs if stride)
@@ -70,7 +70,7 @@ def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, 
     layouts = [
         viewed(graph, layout, root, view)
         for item in items
-        for source, layout in graph[item]["form"].operands
+        for source, layout in graph[item]["domain"].operands
         if source not in items and layout is not None
     ]
     return bool(layouts) and any(

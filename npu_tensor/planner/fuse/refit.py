@@ -62,7 +62,7 @@ class Refit:
         Equal ops, as the layers of a model have, are asked about once.
         """
         lowered = self._grouper.items[item]
-        key = lowered["call"], *(layout for _, layout in lowered["form"].operands), "copy" in lowered
+        key = lowered["call"], *(layout for _, layout in lowered["domain"].operands), "copy" in lowered
         if key not in self._found_alone:
             group = self._grouper.alone(item)
             self._found_alone[key] = self._is_taken(group), _computes(self._task(group))

@@ -10,8 +10,8 @@ from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.expression import Builder, Symbol, as_parameter
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.planner.fuse.groups import Group
-from npu_tensor.planner.fuse.layouts import broadcast, full_layout, permuted, row_layout
 from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
+from npu_tensor.planner.fuse.strides import broadcast, full_layout, permuted, row_layout
 from npu_tensor.spec import Spec
 from npu_tensor.task import Input, Output, Prologue, Task
 
@@ -41,7 +41,7 @@ class TaskMaker:
         for item in items:
             lowered = self.items[item]
             members += lowered["call"], "copy" in lowered, lowered["keep"], group.members[item]
-            for source, layout in lowered["form"].operands:
+            for source, layout in lowered["domain"].operands:
                 members += numbers.setdefault(source, len(numbers)), layout
         key = (group.kind, group.shape, group.dims, group.contraction is None, *members)
         first = self._equal.get(key)
@@ -77,7 +77,7 @@ class TaskMaker:
             values[group.contraction] = accumulator.astype(call.spec.dtype.register)
 
         def rows_last(item: int) -> list[tuple[int, Layout | None]]:
-            operands = group.operands_over(item, self.items[item]["form"])
+            operands = group.operands_over(item, self.items[item]["domain"])
             return [(source, layout and permuted(layout, order)) for source, layout in operands]
 
         # Slot 0 of an epilogue is the sum of products.
@@ -122,7 +122,7 @@ class TaskMaker:
                 continue
             call = self.items[item]["call"]
             symbols: list[Symbol] = []
-            computed = [source in values for source, _ in self.items[item]["form"].operands]
+            computed = [source in values for source, _ in self.items[item]["domain"].operands]
             for source, layout in operands_over(item):
                 value = values.get(source)
                 if value is None:
@@ -140,7 +140,7 @@ class TaskMaker:
         """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue."""
         assert group.contraction is not None
         contraction = group.contraction
-        source, reading = self.items[contraction]["form"].operands[number]
+        source, reading = self.items[contraction]["domain"].operands[number]
         assert reading is not None
         matrix = (*self.items[contraction]["call"].spec.shape[:-2], *reading.shape[-2:])
         view, dtype = self.items[contraction]["inputs"][number], spec_of(self.items[source]).dtype
@@ -150,7 +150,7 @@ class TaskMaker:
 
         def over(item: int) -> list[tuple[int, Layout | None]]:
             found = []
-            for operand, layout in self.items[item]["form"].operands:
+            for operand, layout in self.items[item]["domain"].operands:
                 strided = None if layout is None else viewed(self.items, layout, source, view)
                 found.append((operand, None if strided is None else broadcast(strided, matrix)))
             return found
@@ -167,7 +167,7 @@ class TaskMaker:
         call = self.items[item]["call"]
         inputs = tuple(
             Input(source, None if layout is None else spec_of(self.items[source]).dtype, layout)
-            for source, layout in self.items[item]["form"].operands
+            for source, layout in self.items[item]["domain"].operands
         )
         output = Output(item, call.spec.dtype, full_layout(call.spec.shape), call.spec.nbytes)
         return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call, calls=calls)

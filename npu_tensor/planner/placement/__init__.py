@@ -8,7 +8,7 @@ Devices are numbers; the last one is the processor, which takes every job. All w
 has chosen: seconds, processor seconds or joules.
 """
 
+from npu_tensor.planner.placement.assign import place
 from npu_tensor.planner.placement.problem import Answer, Job, Movement, Placement, weight
-from npu_tensor.planner.placement.search import place
 
 __all__ = ["Answer", "Job", "Movement", "Placement", "place", "weight"]

@@ -10,7 +10,6 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.memory import Allocator
-from npu_tensor.runtime.reference import ReferenceDevice
 from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
 
 __all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
@@ -37,6 +36,8 @@ def host_devices() -> tuple[HostDevice, ...]:
 
 @cache
 def _host_devices() -> tuple[HostDevice, ...]:
+    from npu_tensor.runtime.reference import ReferenceDevice
+
     devices: list[HostDevice] = []
     if config.cpu_compile:
         try:

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Self
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-from npu_tensor import kernels
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor._util.units import size
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
@@ -91,7 +91,7 @@ class NpuDevice(ABC):
 
     def claim(self, task: Task) -> NpuKernel | Refusal:
         """A kernel of one of the families, or what they say against the task."""
-        answer = kernels.claim(task, self.target)
+        answer = families.claim(task, self.target)
         return answer if isinstance(answer, Refusal) else NpuKernel(self, task, answer)
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:

@@ -16,14 +16,16 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.forks import in_child
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build.process import ProcessGroup
-from npu_tensor.runtime.store.requests import Artifact
+
+if TYPE_CHECKING:
+    from npu_tensor.runtime.build.process import ProcessGroup
+    from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["Build", "Builds", "builds", "finish_builds"]
 
@@ -65,7 +67,7 @@ class Builds:
         self.finished += len(self._known)
         self._known = {}
         self._changed = threading.Condition()
-        self._group = ProcessGroup()
+        self._group: ProcessGroup | None = None
         self._waiting: deque[tuple[Build, Callable[[], Artifact]]] = deque()
         self._threads: set[threading.Thread] = set()
 
@@ -90,6 +92,7 @@ class Builds:
             known = self._known.get(key)
             if known is not None:
                 return known
+            self._group = self._group or _new_group()
             if len(self._threads) < (config.build_jobs or available_cores()):
                 # Daemons: at the end of the program Python waits for all others before it calls `end`.
                 thread = threading.Thread(target=self._work, args=(self._group,), name="npu_tensor build", daemon=True)
@@ -138,10 +141,17 @@ class Builds:
         with self._changed:
             self._waiting.clear()
             threads = tuple(self._threads)
-        self._group.end()
+        if self._group is not None:
+            self._group.end()
         limit = time.monotonic() + END_SECONDS
         for thread in threads:
             thread.join(max(0.0, limit - time.monotonic()))
+
+
+def _new_group() -> ProcessGroup:
+    from npu_tensor.runtime.build.process import ProcessGroup
+
+    return ProcessGroup()
 
 
 builds: Final = Builds()

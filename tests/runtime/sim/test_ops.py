@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor import kernels
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.structure import structure_of
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Offer
 from npu_tensor.ops import OPS, Op
 from npu_tensor.planner.fuse import cut
@@ -106,7 +106,7 @@ def expected_result(op: Op, dtype: DType) -> np.ndarray:
 def offer(uri: str, tensor: nt.Tensor) -> Offer | str:
     """What the kernels say to the one task of an op."""
     (task,) = cut(structure_of([tensor._node]), SimulatedDevice.fusion).tasks
-    answer = kernels.claim(task, simulated_target(parse_uri(uri)))
+    answer = families.claim(task, simulated_target(parse_uri(uri)))
     return answer if isinstance(answer, Offer) else answer.reason
 
 

@@ -26,11 +26,11 @@ from npu_values import BF16, Array, as_float, close, errors_of, joined, normal, 
 from surface_memory import bo
 
 import npu_tensor as nt
-from npu_tensor import kernels
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError, DimensionError
 from npu_tensor.events import CacheHit, ContextClosed, ContextOpened, Fallback
+from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner import selection
 from npu_tensor.runtime.build.iron import IronBackend
@@ -337,7 +337,7 @@ def test_an_artefact_for_another_array_that_says_otherwise_gives_no_wrong_values
     npu.wrong_arch = does
     older: list[Artifact] = []
     alter(lambda request, artifact: artifact._replace(files=older[0].files))
-    claim = kernels.claim
+    claim = families.claim
 
     def claim_both(task: Task, target: Target) -> Any:
         offer = claim(task, Target(ARRAYS["aie2"], 4))
@@ -345,7 +345,7 @@ def test_an_artefact_for_another_array_that_says_otherwise_gives_no_wrong_values
         older.append(standin_library.find(Request(kernel_name(task), offer.design())))
         return claim(task, target)
 
-    monkeypatch.setattr(kernels, "claim", claim_both)
+    monkeypatch.setattr(families, "claim", claim_both)
     result, expected = joined(0)
     with pytest.warns(RuntimeWarning, match=says):
         np.testing.assert_array_equal(result.numpy(), expected)

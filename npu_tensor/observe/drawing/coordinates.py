@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["GAP", "Layout", "layered"]
+__all__ = ["GAP", "Coordinates", "layered"]
 
 GAP = 18.0
 """Least distance of two boxes of a layer, in pixels."""
@@ -38,7 +38,7 @@ SWEEPS = 6
 """Times that the layers are ordered downwards and upwards; more hardly ever find anything better."""
 
 
-class Layout(NamedTuple):
+class Coordinates(NamedTuple):
     """In pixels. centres, tops: of the boxes. bottoms: of the layers of the boxes, where there may be taller ones.
 
     bends: by edge, the points (x, top, bottom) where it passes layers.
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
     height: float
 
 
-def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int]]) -> Layout:
+def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int]]) -> Coordinates:
     """Place boxes of the given (width, height), numbered from 0, above the boxes that their edges lead to.
 
     Edges have no cycle. The work is about linear in boxes and edges: long edges may share the points where they pass
@@ -80,7 +80,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int
     bends = {edge: [(centres[bend], tops[bend], bottoms[bend]) for bend in path[1:-1]] for edge, path in paths.items()}
     boxes = len(sizes)
     right = max((centre + width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
-    return Layout(centres[:boxes], tops[:boxes], bottoms[:boxes], bends, right, max(bottoms, default=0.0))
+    return Coordinates(centres[:boxes], tops[:boxes], bottoms[:boxes], bends, right, max(bottoms, default=0.0))
 
 
 def _ranks(boxes: int, links: Sequence[tuple[int, int]]) -> list[int]:

@@ -7,8 +7,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from npu_tensor.observe.drawing import layout
-from npu_tensor.observe.drawing.layout import Layout, layered
+from npu_tensor.observe.drawing import coordinates
+from npu_tensor.observe.drawing.coordinates import Coordinates, layered
 
 Edges = list[tuple[int, int]]
 
@@ -25,7 +25,7 @@ def random_graph(seed: int, boxes: int = 40) -> tuple[list[tuple[float, float]],
     return sizes, edges
 
 
-def bounds(found: Layout, sizes: Sequence[tuple[float, float]], box: int) -> tuple[float, float, float, float]:
+def bounds(found: Coordinates, sizes: Sequence[tuple[float, float]], box: int) -> tuple[float, float, float, float]:
     (width, height), x, y = sizes[box], found.centres[box], found.tops[box]
     return x - width / 2, y, x + width / 2, y + height
 
@@ -60,7 +60,7 @@ def test_edges_pass_layers_between_boxes(seed: int) -> None:
                 assert y != top or found.bottoms[box] == bottom
 
 
-def crossings(found: Layout, edges: Edges) -> int:
+def crossings(found: Coordinates, edges: Edges) -> int:
     """Pairs of edges, as polygons through their bends, that cross between two layers: by looking at all pairs."""
     parts: dict[float, set[tuple[float, float]]] = {}
     for source, reader in edges:
@@ -77,7 +77,7 @@ def crossings(found: Layout, edges: Edges) -> int:
 def test_sorting_layers_removes_most_crossings(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [random_graph(seed, 60) for seed in range(8)]
     sorted_ = sum(crossings(layered(*each), each[1]) for each in graphs)
-    monkeypatch.setattr(layout, "SWEEPS", 0)
+    monkeypatch.setattr(coordinates, "SWEEPS", 0)
     unsorted = sum(crossings(layered(*each), each[1]) for each in graphs)
     assert sorted_ < unsorted / 2
 
@@ -104,8 +104,8 @@ def test_no_other_places_of_a_layer_are_nearer_to_the_wanted_ones(seed: int) -> 
     widths = rng.uniform(5, 60, 8)
     wanted = list(zip(rng.normal(0, 80, 8).tolist(), rng.uniform(0.1, 8, 8).tolist(), strict=True))
     centres = [0.0] * 8
-    layout._spread(range(8), list(widths), centres, wanted)
-    least = (widths[1:] + widths[:-1]) / 2 + layout.GAP
+    coordinates._spread(range(8), list(widths), centres, wanted)
+    least = (widths[1:] + widths[:-1]) / 2 + coordinates.GAP
 
     def distance(places: np.ndarray) -> float:
         return float(sum(weight * (x - centre) ** 2 for x, (centre, weight) in zip(places, wanted, strict=True)))
@@ -124,9 +124,9 @@ def test_long_edges_do_not_make_the_drawing_quadratic() -> None:
     boxes = 400
     edges = [(box, box + 1) for box in range(boxes - 1)] + [(box, boxes - 1) for box in range(boxes - 2)]
     found = layered([(50.0, 20.0)] * boxes, edges)
-    assert len({point for bends in found.bends.values() for point in bends}) <= layout.BENDS_PER_BOX * boxes
+    assert len({point for bends in found.bends.values() for point in bends}) <= coordinates.BENDS_PER_BOX * boxes
 
 
 def test_nothing_and_one() -> None:
-    assert layered([], []) == Layout([], [], [], {}, 0.0, 0.0)
-    assert layered([(30.0, 20.0)], []) == Layout([15.0], [0.0], [20.0], {}, 30.0, 20.0)
+    assert layered([], []) == Coordinates([], [], [], {}, 0.0, 0.0)
+    assert layered([(30.0, 20.0)], []) == Coordinates([15.0], [0.0], [20.0], {}, 30.0, 20.0)

@@ -1,0 +1,39 @@
+"""`claim` finds the family of kernels that has a design for a task.
+
+Which one is asked follows from the task's kind and, for data ops, from the op's name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from npu_tensor.kernels import elementwise, gemm, get_rows, movement, rope, rowwise
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.task import Refusal, Task
+
+__all__ = ["DATA_OPS", "claim"]
+
+Claim = Callable[[Task, Target], Offer | Refusal]
+
+
+def _claim_map(task: Task, target: Target) -> Offer | Refusal:
+    """A copy that no DMA can make is not for the cores either: the host would have to lay it out for them."""
+    return movement.claim(task, target) if movement.is_copy(task) else elementwise.claim(task, target)
+
+
+KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": gemm.claim}
+DATA_OPS: Final[Mapping[str, Claim]] = {
+    "concat": movement.claim_concat,
+    "rotate": rope.claim,
+    "take": get_rows.claim,
+}
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """The offer of the task's family, or its reason against it. A look-up; never raises."""
+    if not math.prod(task.shape):
+        return Refusal("no elements to compute")
+    family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS[task.kind]
+    return Refusal("no NPU kernel for this op") if family is None else family(task, target)
