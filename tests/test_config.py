@@ -15,12 +15,12 @@ from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner, Result
+from npu_tensor.planner.costs import MEASURES
 
 import npu_tensor as nt
 from npu_tensor._util.interrupts import uninterrupted
-from npu_tensor.cli.config import config_command
+from npu_tensor.cli.settings import config_command
 from npu_tensor.config import SETTINGS, Config, Policy, config
-from npu_tensor.planner.costs import MEASURES
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.sim.own_thread import OwnThread
 from npu_tensor.runtime.store.background import Builds

@@ -19,7 +19,7 @@ from npu_tensor._util.units import size
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.runtime.store.contents import Item, damage, describe, scan
+from npu_tensor.runtime.store.contents import StoredItem, damage, describe, scan
 from npu_tensor.runtime.store.directories import existing
 from npu_tensor.runtime.store.files import LOG, read_file
 from npu_tensor.runtime.store.upkeep import Removed, clear_everything, collect
@@ -54,11 +54,11 @@ def _directories() -> tuple[Path, ...]:
     return existing(config.cache_dir.absolute())
 
 
-def _items() -> list[Item]:
+def _items() -> list[StoredItem]:
     return [item for root in _directories() for item in _items_in(root)]
 
 
-def _items_in(root: Path) -> list[Item]:
+def _items_in(root: Path) -> list[StoredItem]:
     with _errors():
         return scan(root).items
 
@@ -75,7 +75,7 @@ def _ago(moment: str) -> str:
     return f"{passed:.0f} s"
 
 
-def _row(item: Item) -> dict[str, Any]:
+def _row(item: StoredItem) -> dict[str, Any]:
     sidecar = describe(item) or {}
     return {
         "name": sidecar.get("name", item.stem),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["Command", "Group"]
+__all__ = ["Command", "CommandGroup"]
 
 _OF_OUTPUT: Final = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
 
@@ -35,5 +35,5 @@ class Command(click.Command):
             sys.exit(1)
 
 
-class Group(Command, click.Group):
+class CommandGroup(Command, click.Group):
     """A group of commands that does so."""

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from npu_tensor.runtime.store import objects as store_objects
 from npu_tensor.runtime.store.files import DAMAGED, FILE, FOLDER, SIDECAR, TEMPORARY, Damage, locked, read_entry
 
-__all__ = ["Contents", "File", "Item", "Leftover", "damage", "describe", "scan"]
+__all__ = ["Contents", "File", "Leftover", "StoredItem", "damage", "describe", "scan"]
 
 _OBJECT: Final = re.compile(
     rf"(?P<stem>(?P<key>[0-9a-f]{{16}})[0-9a-f]{{48}})(?P<suffix>\{store_objects.SUFFIX}|\.so)?"
@@ -44,7 +44,7 @@ class Leftover(NamedTuple):
     sidecar: Path | None = None
 
 
-class Item(NamedTuple):
+class StoredItem(NamedTuple):
     """What is found and evicted as a whole: a kernel, a failed build, or an object of the CPU device.
 
     folder: below the cache directory. stem: how its files begin. files: the sidecar or the object first. bytes: of all.
@@ -68,7 +68,7 @@ class Contents(NamedTuple):
     damaged entries that were moved aside. folders: all that were looked into.
     """
 
-    items: list[Item]
+    items: list[StoredItem]
     leftovers: list[Leftover]
     folders: list[Path]
 
@@ -96,7 +96,7 @@ def scan(root: Path) -> Contents:
                 continue
             whole = (head, *files.values())
             size = sum(file.bytes for file in whole)
-            contents.items.append(Item(folder.name, stem, whole, size, head.modified))
+            contents.items.append(StoredItem(folder.name, stem, whole, size, head.modified))
     contents.items.sort(key=lambda item: item.used)
     return contents
 
@@ -119,7 +119,7 @@ def _files(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[st
                     yield found, File(Path(entry.path), found["key"], status.st_size, status.st_mtime)
 
 
-def describe(item: Item) -> dict[str, Any] | None:
+def describe(item: StoredItem) -> dict[str, Any] | None:
     """What the sidecar of an item says, not verified; None for an object, or if it cannot be read."""
     if not item.is_object:
         with suppress(OSError, ValueError):
@@ -129,7 +129,7 @@ def describe(item: Item) -> dict[str, Any] | None:
     return None
 
 
-def damage(item: Item) -> str | None:
+def damage(item: StoredItem) -> str | None:
     """What is wrong with the files of an item, all of which are read; None if nothing is, or if it is gone by now."""
     first = item.files[0]
     if item.is_object:

@@ -26,7 +26,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import CACHE_CLEARED, config, user_temporary_path
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store.contents import File, Item, Leftover, describe, scan
+from npu_tensor.runtime.store.contents import File, Leftover, StoredItem, describe, scan
 from npu_tensor.runtime.store.directories import SCRATCH_PREFIX, writable
 from npu_tensor.runtime.store.files import DAMAGED, LOCKS, locked
 
@@ -72,7 +72,7 @@ class Removed:
                 self.files += 1
                 self.bytes += file.bytes
 
-    def remove(self, root: Path, item: Item, only_unchanged: bool = False) -> None:
+    def remove(self, root: Path, item: StoredItem, only_unchanged: bool = False) -> None:
         """Remove a whole item; with `only_unchanged`, not if it has been used or built anew since it was seen."""
         if item.is_object:  # One file, and without a lock.
             self.unlink(*item.files)
@@ -213,7 +213,7 @@ def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
     return removed
 
 
-def _evict(root: Path, items: Iterable[Item], surplus: float, before: float, removed: Removed) -> None:
+def _evict(root: Path, items: Iterable[StoredItem], surplus: float, before: float, removed: Removed) -> None:
     """Remove the first items, in all `surplus` bytes, but none that was used between `before` and now.
 
     What was used in the future was used before the clock was set back.

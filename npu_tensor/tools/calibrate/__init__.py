@@ -19,9 +19,9 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
+from npu_tensor.tools.calibrate.cpu_rates import measure_processor
 from npu_tensor.tools.calibrate.npu import measure_npu
 from npu_tensor.tools.calibrate.probes import Unclear
-from npu_tensor.tools.calibrate.processor import measure_processor
 from npu_tensor.tools.report import single_uri
 
 if TYPE_CHECKING:

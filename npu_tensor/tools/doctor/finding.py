@@ -22,13 +22,13 @@ from npu_tensor.runtime.xrt.bindings import pyxrt
 if TYPE_CHECKING:
     from npu_tensor.runtime.build.mlir_aie import Toolchain
 
-__all__ = ["Finding", "Result", "Status", "System", "note", "ok", "problem"]
+__all__ = ["CheckResult", "Finding", "Status", "System", "note", "ok", "problem"]
 
 Status = Literal["ok", "note", "problem"]
 """problem: no NPU can be used before it is fixed; note: worth knowing, also if something is merely unknown."""
 
 
-class Result(NamedTuple):
+class CheckResult(NamedTuple):
     """What a check returns. found: what there is; why: why that matters; fix: the command, or what else to do."""
 
     status: Status
@@ -47,19 +47,19 @@ class Finding(NamedTuple):
     fix: str
 
 
-def ok(found: str) -> Result:
+def ok(found: str) -> CheckResult:
     """All is well."""
-    return Result("ok", found)
+    return CheckResult("ok", found)
 
 
-def note(found: str, why: str = "", fix: str = "") -> Result:
+def note(found: str, why: str = "", fix: str = "") -> CheckResult:
     """Worth knowing."""
-    return Result("note", found, why, fix)
+    return CheckResult("note", found, why, fix)
 
 
-def problem(found: str, why: str, fix: str) -> Result:
+def problem(found: str, why: str, fix: str) -> CheckResult:
     """What keeps NPUs from being used."""
-    return Result("problem", found, why, fix)
+    return CheckResult("problem", found, why, fix)
 
 
 def _group_name(number: int) -> str:

@@ -14,7 +14,7 @@ from npu_tensor._util.units import size
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import driver_version, pci_numbers
-from npu_tensor.tools.doctor.finding import Result, System, note, ok, problem
+from npu_tensor.tools.doctor.finding import CheckResult, System, note, ok, problem
 from npu_tensor.tools.doctor.tested import against_tested, tested_versions
 
 __all__ = [
@@ -80,14 +80,14 @@ def _name(system: System, file: Path) -> str:
     return f"/{file.relative_to(system.root)}"
 
 
-def operating_system(system: System) -> Result:
+def operating_system(system: System) -> CheckResult:
     """Which one, against those that others ran NPUs on."""
     fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', system.read("etc/os-release"), re.MULTILINE))
     release = f"{fields.get('NAME', '')} {fields.get('VERSION_ID', '')}".strip()
     return against_tested("operating system", release, "others may lack a package or a driver that is new enough", "")
 
 
-def processor(system: System) -> Result:
+def processor(system: System) -> CheckResult:
     """Whether there is an NPU at all."""
     npus = on_pci_bus(system)
     if npus:
@@ -99,7 +99,7 @@ def processor(system: System) -> Result:
     )
 
 
-def driver(system: System) -> Result:
+def driver(system: System) -> CheckResult:
     """Whether amdxdna is loaded, and which."""
     release = system.read("proc/sys/kernel/osrelease")
     if not (system.root / "sys/module/amdxdna").is_dir():
@@ -122,7 +122,7 @@ def driver(system: System) -> Result:
     )
 
 
-def accel_nodes(system: System) -> Result:
+def accel_nodes(system: System) -> CheckResult:
     """Whether the driver has made a file to open the NPU by."""
     nodes = _nodes(system)
     missing = [node for node in nodes if not node.exists()]
@@ -141,7 +141,7 @@ def accel_nodes(system: System) -> Result:
     )
 
 
-def permissions(system: System) -> Result:
+def permissions(system: System) -> CheckResult:
     """Whether this user may open the NPU."""
     nodes = [node for node in _nodes(system) if node.exists()]
     if not nodes:
@@ -152,7 +152,7 @@ def permissions(system: System) -> Result:
     return ok(f"this user can read and write {', '.join(_name(system, node) for node in nodes)}")
 
 
-def _forbidden(system: System, node: Path) -> Result:
+def _forbidden(system: System, node: Path) -> CheckResult:
     group, member_of = system.group_of(node), system.memberships()
     listed = re.search(rf"^{re.escape(group)}:[^:]*:\d*:(.*)$", system.read("etc/group"), re.MULTILINE)
     if group == "root" or group in member_of:
@@ -168,7 +168,7 @@ def _forbidden(system: System, node: Path) -> Result:
     )
 
 
-def locked_memory(system: System) -> Result:
+def locked_memory(system: System) -> CheckResult:
     """Whether RLIMIT_MEMLOCK leaves room for what XRT locks."""
     now, most = system.memlock()
     if now < 0:
@@ -198,7 +198,7 @@ def _size(number: int) -> str:
     return size(number) if number % (1 << 20) else f"{number >> 20} MiB"
 
 
-def firmware(system: System) -> Result:
+def firmware(system: System) -> CheckResult:
     """What runs on the NPU's own controller: the version that the driver reports, and the files."""
     npus = on_pci_bus(system)
     if not npus:
@@ -227,7 +227,7 @@ def firmware(system: System) -> Result:
     return ok(", ".join(found))
 
 
-def idle(system: System) -> Result:
+def idle(system: System) -> CheckResult:
     """Whether the NPU is switched off while it has nothing to do."""
     for npu in on_pci_bus(system):
         power = f"{_PCI}/{npu.bdf}/power"

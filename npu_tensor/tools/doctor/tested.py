@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from npu_tensor.tools.doctor.finding import Result, note, ok, problem
+from npu_tensor.tools.doctor.finding import CheckResult, note, ok, problem
 
 __all__ = ["against_tested", "tested_versions"]
 
@@ -25,7 +25,7 @@ def tested_versions(component: str) -> dict[str, str]:
     return versions
 
 
-def against_tested(component: str, version: str, why: str, fix: str) -> Result:
+def against_tested(component: str, version: str, why: str, fix: str) -> CheckResult:
     """ok for a tested version, also with more digits than listed; note for an unknown one; problem for a bad one.
 
     why: it matters that the version is a tested one; fix: how to get one.
