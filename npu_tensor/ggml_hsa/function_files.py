@@ -54,10 +54,10 @@ def for_op(word: str) -> str | None:
 
 def function(path: Path, name: str) -> Callable[..., Any]:
     """The function `name` of a file. ArgumentError if there is none, with those that there are."""
-    found = functions(path)
-    if name not in found:
-        raise ArgumentError(f"{path.name} has no function {name!r}; there are {', '.join(found) or 'none'}")
-    return found[name]
+    choices = functions(path)
+    if name not in choices:
+        raise ArgumentError(f"{path.name} has no function {name!r}; there are {', '.join(choices) or 'none'}")
+    return choices[name]
 
 
 def functions(path: Path) -> dict[str, Callable[..., Any]]:

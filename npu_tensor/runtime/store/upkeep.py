@@ -232,18 +232,18 @@ def _evict(root: Path, items: Iterable[StoredItem], surplus: float, before: floa
 def _remove_locks(root: Path, before: float) -> None:
     """Remove lock files that nobody holds; who opened one meanwhile sees that it is gone, and makes another."""
     for path in (root / LOCKS).glob("*.lock"):
-        found = _LOCK.fullmatch(path.name)
-        if found and (_modified(path) or before) < before:
-            with suppress(BlockingIOError), locked(root, found[1], wait=False):
+        match = _LOCK.fullmatch(path.name)
+        if match and (_modified(path) or before) < before:
+            with suppress(BlockingIOError), locked(root, match[1], wait=False):
                 path.unlink(missing_ok=True)
 
 
 def _remove_scratch(before: float) -> None:
     """Remove directories of builds whose process was killed."""
     for path in user_temporary_path().parent.glob(f"{SCRATCH_PREFIX}*"):
-        found = _SCRATCH.fullmatch(path.name)
+        match = _SCRATCH.fullmatch(path.name)
         modified = _modified(path)
-        if found and modified is not None and modified < before and not _is_alive(int(found[1])):
+        if match and modified is not None and modified < before and not _is_alive(int(match[1])):
             shutil.rmtree(path, ignore_errors=True)  # Fails where it belongs to another user; follows no link.
 
 

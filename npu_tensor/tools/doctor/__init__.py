@@ -51,8 +51,8 @@ def _finding(name: str, check: Callable[[System], CheckResult], system: System) 
     except ArgumentError as error:
         result = problem(str(error), "this check depends on it", "unset it, or give it an allowed value")
     except Exception as error:  # XRT may raise anything; the other checks are still worth having.
-        found = f"the check itself failed with {type(error).__name__}: {error}"
-        result = problem(found, "nothing is known about this", "report it, with npu-tensor doctor --json")
+        failure = f"the check itself failed with {type(error).__name__}: {error}"
+        result = problem(failure, "nothing is known about this", "report it, with npu-tensor doctor --json")
     status, *texts = result
     return Finding(name, status, *("; ".join(text.split("\n")) for text in texts))  # What others say may have lines.
 

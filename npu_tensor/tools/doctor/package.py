@@ -25,8 +25,8 @@ def cache_directory(_system: System) -> CheckResult:
     except OSError as error:
         return note(f"nothing can be written to {configured}: {error}", *_NOT_KEPT)
     if directory != configured:
-        found = next((str(warning.message) for warning in caught), f"{directory} instead of {configured}")
-        return note(found, *_NOT_KEPT)
+        warning_text = next((str(warning.message) for warning in caught), f"{directory} instead of {configured}")
+        return note(warning_text, *_NOT_KEPT)
     return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
 
 

@@ -12,9 +12,8 @@ from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices.backends import not_allowed
 from npu_tensor.runtime.devices.shared_libraries import Found
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
-from npu_tensor.tools.doctor.finding import CheckResult, System, note, ok, problem
+from npu_tensor.tools.doctor.finding import CheckResult, System, against_tested, note, ok, problem
 from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
-from npu_tensor.tools.doctor.tested import against_tested
 
 __all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xrt"]
 
@@ -56,11 +55,11 @@ def _described(found: Found, *parts: str) -> str:
 def xrt(system: System) -> CheckResult:
     """Whether XRT is there: the library that pyxrt has loaded, else the one that would be."""
     try:
-        found = _loaded_by_pyxrt(system) or system.xrt.find()
+        library = _loaded_by_pyxrt(system) or system.xrt.find()
     except DeviceError as error:
         return problem(_summary(error), "XRT runs the kernels", _INSTALL_XRT)
-    result = against_tested("XRT", version_of(found), "another may lack functions or have other limits", "")
-    return result._replace(found=_described(found, result.found))
+    result = against_tested("XRT", version_of(library), "another may lack functions or have other limits", "")
+    return result._replace(found=_described(library, result.found))
 
 
 def _loaded_by_pyxrt(system: System) -> Found | None:
@@ -129,18 +128,18 @@ def hsa(system: System) -> CheckResult:
     """The HSA runtime, which other programs use NPUs by: npu_tensor only reports it."""
     default = system.hsa.by_name()
     try:
-        found = system.hsa.find()
+        library = system.hsa.find()
     except DeviceError:
         return ok("no HSA runtime, and none is needed: XRT runs the kernels")
     rocm = system.read("opt/rocm/.info/version").partition("-")[0]  # without the number of the build
     tested = rocm and f"ROCm {against_tested('ROCm', rocm, '', '').found}"
-    described = _described(found, tested) + "; optional, XRT runs the kernels"
-    if default is None or default.path.resolve() == found.path.resolve():
+    described = _described(library, tested) + "; optional, XRT runs the kernels"
+    if default is None or default.path.resolve() == library.path.resolve():
         return ok(described)
     return note(
         f"{described}; but {default.path} comes first for programs that load it by name",
         "those, such as ggml-hsa, need the runtime that knows NPUs",
-        f"export LD_LIBRARY_PATH={found.path.parent}:$LD_LIBRARY_PATH",
+        f"export LD_LIBRARY_PATH={library.path.parent}:$LD_LIBRARY_PATH",
     )
 
 
