@@ -9,48 +9,46 @@ import numpy as np
 from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
 from npu_tensor.config import config as config
-from npu_tensor.runtime.devices.backends import list_devices as list_devices
 from npu_tensor.dtypes import DType as DType
-from npu_tensor.errors import (
-    ArgumentError as ArgumentError,
-    BuildError as BuildError,
-    CaptureError as CaptureError,
-    DTypeError as DTypeError,
-    DeviceError as DeviceError,
-    DimensionError as DimensionError,
-    DivisionError as DivisionError,
-    FileError as FileError,
-    LaunchError as LaunchError,
-    LaunchTimeout as LaunchTimeout,
-    NpuTensorError as NpuTensorError,
-    OutOfMemoryError as OutOfMemoryError,
-    ShapeError as ShapeError,
-)
-from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.creation import Generator as Generator
-from npu_tensor.functions.creation import manual_seed as manual_seed
-from npu_tensor.functions.explaining import explain as explain
-from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
-from npu_tensor.functions.shape import ValuesIndices
-from npu_tensor.jit import jit as jit
+from npu_tensor.tensor import Tensor as Tensor
 from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
-from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
-from npu_tensor.observe.printing import set_printoptions as set_printoptions
 from npu_tensor.functions.resources import default_device as default_device
+from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.resources import empty_cache as empty_cache
+from npu_tensor.functions.explaining import explain as explain
+from npu_tensor.runtime.store.background import finish_builds as finish_builds
 from npu_tensor.functions.resources import get_default_device as get_default_device
 from npu_tensor.functions.resources import get_num_threads as get_num_threads
+from npu_tensor.jit import jit as jit
+from npu_tensor.runtime.devices.backends import list_devices as list_devices
+from npu_tensor.functions.serialization import load as load
+from npu_tensor.functions.creation import manual_seed as manual_seed
 from npu_tensor.functions.resources import memory_stats as memory_stats
+from npu_tensor.observe.profiling import profile as profile
+from npu_tensor.tensor import realize as realize
+from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
+from npu_tensor.functions.serialization import save as save
+from npu_tensor.tools.self_test import selftest as selftest
 from npu_tensor.functions.resources import set_default_device as set_default_device
 from npu_tensor.functions.resources import set_num_threads as set_num_threads
+from npu_tensor.observe.printing import set_printoptions as set_printoptions
 from npu_tensor.functions.resources import synchronize as synchronize
-from npu_tensor.observe.profiling import profile as profile
-from npu_tensor.runtime.store.background import finish_builds as finish_builds
-from npu_tensor.tools.self_test import selftest as selftest
-from npu_tensor.functions.serialization import load as load
-from npu_tensor.functions.serialization import save as save
-from npu_tensor.tensor import Tensor as Tensor
-from npu_tensor.tensor import realize as realize
+from npu_tensor.errors import ArgumentError as ArgumentError
+from npu_tensor.errors import BuildError as BuildError
+from npu_tensor.errors import CaptureError as CaptureError
+from npu_tensor.errors import DTypeError as DTypeError
+from npu_tensor.errors import DeviceError as DeviceError
+from npu_tensor.errors import DimensionError as DimensionError
+from npu_tensor.errors import DivisionError as DivisionError
+from npu_tensor.errors import FileError as FileError
+from npu_tensor.errors import LaunchError as LaunchError
+from npu_tensor.errors import LaunchTimeout as LaunchTimeout
+from npu_tensor.errors import NpuTensorError as NpuTensorError
+from npu_tensor.errors import OutOfMemoryError as OutOfMemoryError
+from npu_tensor.errors import ShapeError as ShapeError
+from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
+from npu_tensor.functions.shape import ValuesIndices
 
 Operand = Tensor | np.ndarray[Any, Any] | builtins.float
 Dims = builtins.int | Sequence[builtins.int] | None

@@ -15,7 +15,7 @@ from running import python
 
 import npu_tensor as nt
 from npu_tensor._util.interrupts import uninterrupted
-from npu_tensor.cli.config import config_command
+from npu_tensor.cli.settings import config_command
 from npu_tensor.config import SETTINGS, Config, Policy, config
 from npu_tensor.planner.measures import MEASURES
 from npu_tensor.runtime.build.process import build_threads

@@ -17,24 +17,24 @@ import npu_tensor as nt
 from npu_tensor.benchmarks.command import bench as bench_command
 from npu_tensor.cli.cache import cache as cache_command
 from npu_tensor.cli.calibrate import calibrate as calibrate_command
-from npu_tensor.cli.config import config_command
-from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
 from npu_tensor.cli.doctor import doctor as doctor_command
 from npu_tensor.cli.info import info as info_command
 from npu_tensor.cli.kernel_source import kernel_source as kernel_source_command
 from npu_tensor.cli.ops import ops as ops_command
-from npu_tensor.cli.output import Group
+from npu_tensor.cli.options import device_errors, device_option, search_path_options
+from npu_tensor.cli.output import CommandGroup
 from npu_tensor.cli.pack import pack as pack_command
 from npu_tensor.cli.pack import unpack as unpack_command
 from npu_tensor.cli.profile import profile as profile_command
 from npu_tensor.cli.selftest import selftest as selftest_command
+from npu_tensor.cli.settings import config_command
 from npu_tensor.config import config
 from npu_tensor.observe.drawing.terminal import print_table
 
 __all__ = ["main"]
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """Shows errors of the package as errors of the command, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:

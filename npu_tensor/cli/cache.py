@@ -7,8 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +15,10 @@ from typing import Any, Final
 import click
 
 from npu_tensor._util.units import size
+from npu_tensor.cli.output import failures
 from npu_tensor.config import config
-from npu_tensor.errors import ArgumentError
 from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.runtime.store.contents import Item, damage, describe, scan
+from npu_tensor.runtime.store.contents import StoredItem, damage, describe, scan
 from npu_tensor.runtime.store.directories import existing
 from npu_tensor.runtime.store.files import LOG, read_file
 from npu_tensor.runtime.store.upkeep import Removed, clear_everything, collect
@@ -35,18 +34,10 @@ _UNITS: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1 << 10, "m
 def _size(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
     if text is None:
         return config.cache_bytes
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmg]i?|)b?", text, re.IGNORECASE | re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmg]i?|)b?", text, re.IGNORECASE | re.ASCII)
+    if match is None:
         raise click.BadParameter(f"{text!r} is not a size such as 500MB or 2GiB")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except (ArgumentError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+    return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def _directories() -> tuple[Path, ...]:
@@ -54,12 +45,12 @@ def _directories() -> tuple[Path, ...]:
     return existing(config.cache_dir.absolute())
 
 
-def _items() -> list[Item]:
+def _items() -> list[StoredItem]:
     return [item for root in _directories() for item in _items_in(root)]
 
 
-def _items_in(root: Path) -> list[Item]:
-    with _errors():
+def _items_in(root: Path) -> list[StoredItem]:
+    with failures():
         return scan(root).items
 
 
@@ -75,7 +66,7 @@ def _ago(moment: str) -> str:
     return f"{passed:.0f} s"
 
 
-def _row(item: Item) -> dict[str, Any]:
+def _row(item: StoredItem) -> dict[str, Any]:
     sidecar = describe(item) or {}
     return {
         "name": sidecar.get("name", item.stem),
@@ -142,18 +133,18 @@ def show(kernel: str, as_json: bool) -> None:
 
     NAME may be a glob pattern, KEY the beginning of a key, of at least 8 digits.
     """
-    found = []
+    sidecars = []
     for item in _items():
         sidecar = describe(item)
         if sidecar is not None and _is_meant(kernel, sidecar):
             log = next((read_file(file.path) for file in item.files if file.path.suffix == LOG), b"")
-            found.append(sidecar | {"log": log.decode("utf-8", "replace")})
-    if not found:
+            sidecars.append(sidecar | {"log": log.decode("utf-8", "replace")})
+    if not sidecars:
         raise _no_match(kernel)
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(sidecars, indent=1))
         return
-    for sidecar in found:
+    for sidecar in sidecars:
         lines = sidecar.pop("log").splitlines()
         click.echo(json.dumps(sidecar, indent=1))
         if len(lines) > _LOG_LINES:
@@ -173,11 +164,11 @@ def verify() -> None:
 
     Exit code 1 if one differs. Such a kernel is never loaded, but built again when it is needed.
     """
-    found = _items()
-    damaged = [(item, reason) for item in found if (reason := damage(item)) is not None]
+    items = _items()
+    damaged = [(item, reason) for item in items if (reason := damage(item)) is not None]
     for item, reason in damaged:
         click.echo(f"{item.files[0].path}: {reason}")
-    click.echo(f"{len(damaged)} of {len(found)} entries are damaged")
+    click.echo(f"{len(damaged)} of {len(items)} entries are damaged")
     if damaged:
         raise SystemExit(1)
 
@@ -197,7 +188,7 @@ def clear(name: str | None, everything: bool, yes: bool) -> None:
         root = config.cache_dir.absolute()
         if not yes:
             click.confirm(f"Remove everything below {root}?", abort=True)
-        with _errors():
+        with failures():
             _report(root, clear_everything(root))
         return
     _remove(lambda root: clear_kernels(root, name), name)
@@ -219,7 +210,7 @@ def _no_match(name: str) -> click.ClickException:
 
 def _remove(action: Callable[[Path], Removed], name: str | None = None) -> None:
     """Do so in every directory and say what was removed. name: of what is removed, of which there must be something."""
-    with _errors():
+    with failures():
         removed = {root: action(root) for root in _directories()}
     if not removed:
         click.echo(f"{config.cache_dir.absolute()}: nothing")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npu_tensor._util.units import quantity
-from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
+from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.errors import ArgumentError
 from npu_tensor.observe.drawing.terminal import print_table
 
@@ -62,13 +62,13 @@ def calibrate(device: str, quick: bool, as_json: bool) -> None:
         if load > BUSY:
             click.echo(f"Warning: the load of this machine is {load:.1f}; rates will come out too low", err=True)
         try:
-            found = measure(device, quick)
+            calibrations = measure(device, quick)
         except OSError as error:
             raise click.ClickException(f"what was measured cannot be kept: {error}") from None
     if as_json:
-        click.echo(json.dumps({"devices": [_as_dict(one) for one in found]}, indent=2))
+        click.echo(json.dumps({"devices": [_as_dict(one) for one in calibrations]}, indent=2))
         return
-    for one in found:
+    for one in calibrations:
         rows = ((name, _in_units(name, prior), _in_units(name, measured)) for name, prior, measured in one.figures)
         print_table(f"{one.uri}: kept in {one.path}", ("rate", "prior", "measured"), rows)
 

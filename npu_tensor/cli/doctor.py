@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.device_option import search_path_options
+from npu_tensor.cli.options import search_path_options
 
 if TYPE_CHECKING:
     from npu_tensor.tools.doctor import Finding

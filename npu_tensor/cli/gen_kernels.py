@@ -148,14 +148,14 @@ def gen_kernels(
             entries, problems = _load(config_file, kernels_dir, arch)
             if only_list:
                 _list(entries)
-                made = len(entries)
+                number = len(entries)
             elif dry_run:
                 logger.info("%d kernel(s) can be generated", len(entries))
-                made = len(entries)
+                number = len(entries)
             else:
                 assert output_dir is not None
-                made = _generate(entries, output_dir, target, executor, jobs, force)
-                logger.info("Generated %d/%d kernel(s) successfully", made, len(entries) + len(problems))
+                number = _generate(entries, output_dir, target, executor, jobs, force)
+                logger.info("Generated %d/%d kernel(s) successfully", number, len(entries) + len(problems))
         except BuildError as error:
             # The words of ggml-hsa's tool, which imports its compiler; ours say how to install it.
             logger.error("Failed to import kernel build module: %s", str(error).removeprefix("no compiler: "))
@@ -163,7 +163,7 @@ def gen_kernels(
         except (NpuTensorError, OSError) as error:
             logger.error("%s", error)
             raise SystemExit(1) from None
-    if problems or made < len(entries):
+    if problems or number < len(entries):
         raise SystemExit(1)
 
 
@@ -195,8 +195,7 @@ def _list(entries: Sequence[Entry]) -> None:
 def _generate(
     entries: Sequence[Entry], directory: Path, target: Literal["iron", "host"], executor: Any, jobs: int, force: bool
 ) -> int:
-    from npu_tensor.ggml_hsa.executors import open_executor
-    from npu_tensor.ggml_hsa.generate import generate
+    from npu_tensor.ggml_hsa.generate import generate, open_executor
 
     logger.info("Generating %d kernel(s)", len(entries))
     with open_executor(executor, jobs) as pool:

@@ -7,8 +7,8 @@ import textwrap
 
 import click
 
-from npu_tensor.cli.config import print_settings, setting_rows
-from npu_tensor.cli.device_option import search_path_options
+from npu_tensor.cli.options import search_path_options
+from npu_tensor.cli.settings import print_settings, setting_rows
 from npu_tensor.observe.drawing.terminal import print_table
 
 __all__ = ["info"]

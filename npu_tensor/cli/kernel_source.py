@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
 import click
 
+from npu_tensor.cli.output import failures
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.kernels.offer import Float32
@@ -28,14 +28,6 @@ NEAREST: Final = 5
 _PARTIAL: Final = re.compile(r"\+|\dn(?=-|$)|-number\b|-[0-9a-f]{16}$")
 """What makes a canonical name one that stands for several kernels."""
 _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)")
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except (NpuTensorError, OSError) as error:
-        raise click.ClickException(str(error)) from None
 
 
 @click.command()
@@ -78,14 +70,14 @@ def kernel_source(
         raise click.UsageError("give a NAME, --list or --all")
     if everything != (out is not None):
         raise click.UsageError("--all and --out go together")
-    with _failures():
+    with failures():
         there = _entries(arch, config)
         if only_list:
             for entry in there:
                 click.echo(entry.exported_name)
             return
-        wanted = there if name is None else [_find(name, there, arch)]
-        entries = [_changed(entry, columns, float32) for entry in wanted]
+        named = there if name is None else [_find(name, there, arch)]
+        entries = [_changed(entry, columns, float32) for entry in named]
         if out is None:
             click.echo(_program(entries[0], iron), nl=False)
         else:
@@ -116,24 +108,24 @@ def _entries(arch: str | None, config: Path | None) -> list[Entry]:
 
     if config is None:
         return representative.entries(_arch(arch))
-    found = config_file.load(config)
-    problems = [str(value) for value in found if isinstance(value, config_file.Problem)]
+    values = config_file.load(config)
+    problems = [str(value) for value in values if isinstance(value, config_file.Problem)]
     if problems:
         raise ArgumentError(f"{config}: {'; '.join(problems)}")
-    entries = [value for value in found if not isinstance(value, config_file.Problem)]
+    entries = [value for value in values if not isinstance(value, config_file.Problem)]
     return [entry for entry in entries if arch is None or entry.arch == arch_of(arch)]
 
 
 def _find(name: str, there: Sequence[Entry], arch: str | None) -> Entry:
     """The kernel of this name. Raises ArgumentError, with the nearest names."""
-    found = next((entry for entry in there if entry.exported_name == name), None) or _canonical(name, arch)
-    if found is None:
+    match = next((entry for entry in there if entry.exported_name == name), None) or _canonical(name, arch)
+    if match is None:
         near = difflib.get_close_matches(name, [entry.exported_name for entry in there], NEAREST, 0.3)
         hint = f"; near are {', '.join(near)}" if near else ""
         if _PARTIAL.search(name):
             hint += "; such a name does not say all: give --config FILE, written with NPU_TENSOR_RECORD=FILE"
         raise ArgumentError(f"there is no kernel {name!r}{hint}; --list prints all names")
-    return found
+    return match
 
 
 def _canonical(name: str, arch: str | None) -> Entry | None:

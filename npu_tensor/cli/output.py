@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import click
 
-__all__ = ["Command", "Group"]
+from npu_tensor.errors import NpuTensorError
+
+__all__ = ["Command", "CommandGroup", "failures"]
 
 _OF_OUTPUT: Final = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
 
@@ -35,5 +38,14 @@ class Command(click.Command):
             sys.exit(1)
 
 
-class Group(Command, click.Group):
+class CommandGroup(Command, click.Group):
     """A group of commands that does so."""
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Errors of the package and of files inside are errors of the command, without a traceback."""
+    try:
+        yield
+    except (NpuTensorError, OSError) as error:
+        raise click.ClickException(str(error)) from None

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from npu_tensor.errors import NpuTensorError
+from npu_tensor.cli.output import failures
 
 __all__ = ["pack", "unpack"]
 
 EXTENSION = ".ntpack"
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    try:
-        yield
-    except (NpuTensorError, OSError) as error:
-        raise click.ClickException(str(error)) from None
 
 
 @click.command()
@@ -38,7 +28,7 @@ def pack(directory: Path, output: Path | None) -> None:
 
     directory = directory.resolve()
     output = output or Path(f"{directory.name}{EXTENSION}")
-    with _failures():
+    with failures():
         number = pack(directory, output)
         click.echo(f"{output}: {number} files, {output.stat().st_size} bytes")
 
@@ -53,7 +43,7 @@ def unpack(file: Path, directory: Path | None) -> None:
     from npu_tensor.runtime.store.packs import unpack
 
     directory = (directory or Path(file.stem)).resolve()
-    with _failures():
+    with failures():
         number = unpack(file, directory)
     click.echo(f"{directory}: {number} files, all verified", err=True)
     click.echo(f"export NPU_TENSOR_KERNEL_DIR={shlex.quote(str(directory))}")

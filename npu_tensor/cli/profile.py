@@ -9,7 +9,7 @@ from typing import Literal
 
 import click
 
-from npu_tensor.cli.file_option import in_a_directory
+from npu_tensor.cli.options import in_a_directory
 
 __all__ = ["profile"]
 
@@ -49,7 +49,7 @@ def profile(
 
     code: object = 0
     arguments_before, path_before = sys.argv, sys.path[:]
-    with profiled() as found:
+    with profiled() as run:
         sys.argv, sys.path = [str(script), *arguments], [str(script.parent), *sys.path]
         try:
             runpy.run_path(str(script), run_name="__main__")
@@ -62,15 +62,15 @@ def profile(
             code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         finally:
             sys.argv, sys.path = arguments_before, path_before
-    click.echo(f"{found.heading}\n{found.by(by)}")
+    click.echo(f"{run.heading}\n{run.by(by)}")
     if trace is not None:
-        found.trace(trace)
+        run.trace(trace)
         click.echo(f"trace: {trace}")
     sys.exit(code)  # type: ignore[arg-type]
 
 
-def _own_part(found: TracebackType | None, script: str) -> TracebackType | None:
+def _own_part(part: TracebackType | None, script: str) -> TracebackType | None:
     """The part of a traceback that is the program's; None if it has not begun. What ran it is of no interest."""
-    while found is not None and found.tb_frame.f_code.co_filename != script:
-        found = found.tb_next
-    return found
+    while part is not None and part.tb_frame.f_code.co_filename != script:
+        part = part.tb_next
+    return part

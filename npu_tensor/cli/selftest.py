@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npu_tensor.cli.device_option import device_errors, device_option, search_path_options
-from npu_tensor.cli.file_option import in_a_directory
+from npu_tensor.cli.options import device_errors, device_option, in_a_directory, search_path_options
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.runtime.store.files import write_atomically
 

@@ -18,8 +18,7 @@ from npu_tensor.dataflow.array import ARRAYS, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa.config_file import load_for
 from npu_tensor.ggml_hsa.entry import Entry
-from npu_tensor.ggml_hsa.executors import open_executor
-from npu_tensor.ggml_hsa.generate import generate, missing
+from npu_tensor.ggml_hsa.generate import generate, missing, open_executor
 from npu_tensor.runtime.store import ready_kernels
 
 __all__ = ["main"]
@@ -59,12 +58,12 @@ def main(wanted: bool, config_file: str, target: Literal["iron", "host"]) -> Non
         if directory.exists():
             shutil.rmtree(directory)
         with open_executor() as executor:
-            made = generate(entries, directory, target, executor)
+            number = generate(entries, directory, target, executor)
     except (NpuTensorError, OSError) as error:
         raise click.ClickException(str(error)) from None
     targets = ", ".join(ready_kernels.builtin_targets())
-    click.echo(f"{directory}: {made} of {len(entries)} kernels for {targets}")
-    if not complete or made < len(entries):
+    click.echo(f"{directory}: {number} of {len(entries)} kernels for {targets}")
+    if not complete or number < len(entries):
         raise SystemExit(1)
 
 

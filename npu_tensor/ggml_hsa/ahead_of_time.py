@@ -73,31 +73,31 @@ def compile(
     compiler and, after all others are built, for the kernels that cannot be.
     """
     backend, kind = _backend_and_target(target)
-    found, refused = _requests(_traced(function, inputs, keywords), kind)
+    requests, refused = _requests(_traced(function, inputs, keywords), kind)
     library = KernelLibrary(BACKENDS[backend]())
     reason = library.backend.missing()
     if reason is not None:
         raise BuildError(reason)
     artifacts, failures = [], []
     with build_threads() as threads:
-        for future in [threads.submit(library.make, request) for _, _, request in found]:
+        for future in [threads.submit(library.make, request) for _, _, request in requests]:
             try:
                 artifacts.append(future.result())
             except BuildError as error:
                 failures.append(str(error))
     if failures:
-        raise BuildError(f"{len(failures)} of {len(found)} kernels cannot be built: {'; '.join(failures)}")
+        raise BuildError(f"{len(failures)} of {len(requests)} kernels cannot be built: {'; '.join(failures)}")
     files: Sequence[Mapping[str, Path]] = [artifact.files for artifact in artifacts]
     if directory is not None:
         try:
             files = _exported(artifacts, Path(directory, kind.array.arch))
         except OSError as error:
             raise ArgumentError(f"{directory} cannot be written: {error}") from None
-    made = [
+    results = [
         CompiledKernel(request.name, task.ops, offer.reason, paths)
-        for (task, offer, request), paths in zip(found, files, strict=True)
+        for (task, offer, request), paths in zip(requests, files, strict=True)
     ]
-    return Compilation(tuple(made), refused)
+    return Compilation(tuple(results), refused)
 
 
 def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
@@ -131,7 +131,7 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
     def takes(task: Task) -> bool:
         return isinstance(families.claim(task, target), Offer)
 
-    found: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
+    requests: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
     for cut in cuts(lower(digraph(structure_of(results), merge=True)), FUSION, takes):
         refused.clear()
@@ -141,8 +141,8 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
                 refused[f"{task.name}: {offer.reason}"] = None
                 continue
             request = Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
-            found.setdefault((request.name, design_digest(request.design)), (task, offer, request))
-    return list(found.values()), tuple(refused)
+            requests.setdefault((request.name, design_digest(request.design)), (task, offer, request))
+    return list(requests.values()), tuple(refused)
 
 
 def _exported(artifacts: Sequence[Artifact], directory: Path) -> list[dict[str, Path]]:

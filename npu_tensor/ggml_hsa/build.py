@@ -17,9 +17,8 @@ import click
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa.config_file import Problem, read
-from npu_tensor.ggml_hsa.executors import open_executor
 from npu_tensor.ggml_hsa.function_files import for_op, packaged
-from npu_tensor.ggml_hsa.generate import generate
+from npu_tensor.ggml_hsa.generate import generate, open_executor
 
 __all__ = ["main"]
 
@@ -91,10 +90,10 @@ def main(
         if isinstance(kernel, Problem):
             raise ArgumentError(str(kernel))
         with config.scope(jit_verbose=verbose or config.jit_verbose), open_executor(jobs=1) as executor:
-            made = generate([kernel], output_directory, target, executor)
+            number = generate([kernel], output_directory, target, executor)
     except (NpuTensorError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    if not made:
+    if not number:
         raise SystemExit(1)
 
 

@@ -110,11 +110,11 @@ def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of the file. json would take the last of several fields of one name and drop the others."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise ValueError(f"the field {twin!r} is there twice")
-    return found
+    return fields
 
 
 def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Problem]:
@@ -125,7 +125,7 @@ def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Proble
     if not isinstance(kernels, list):
         raise ArgumentError("/kernels: 'kernels' must be a list")
     _warn_of_unknown(document, ("description", "kernels"), "")
-    found: list[Entry | Problem] = []
+    results: list[Entry | Problem] = []
     names: dict[tuple[str, str], int] = {}
     for number, value in enumerate(kernels):
         one = entry(value, number, directories)
@@ -134,8 +134,8 @@ def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Proble
             if first != number:
                 pointer = f"/kernels/{number}/exported_name"
                 one = Problem(pointer, f"{one.exported_name!r} is the name of kernel {first} for {one.arch} too")
-        found.append(one)
-    return found
+        results.append(one)
+    return results
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
             kernel_source.functions(source)
         with _at("/kernel_name"):
             kernel_source.function(source, name)
-    made = Entry(
+    kernel = Entry(
         kernel_name=name,
         source=source,
         arch=arch,
@@ -194,8 +194,8 @@ def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
         float32=_choice(value, "float32", get_args(Float32), DEFAULT_FLOAT32),
         ops=ops,
     )
-    made.planned  # noqa: B018  # raises what is wrong with it as a whole
-    return made
+    kernel.planned  # noqa: B018  # raises what is wrong with it as a whole
+    return kernel
 
 
 def _kind(value: Any) -> str:
@@ -214,10 +214,10 @@ def _text(value: dict[str, Any], key: str) -> str:
 
 
 def _choice(value: dict[str, Any], key: str, choices: Sequence[str], default: str = "") -> Any:
-    found = value.get(key, default)
-    if found not in choices:
-        raise Problem(f"/{key}", f"{found!r} is not one of {', '.join(choices)}")
-    return found
+    choice = value.get(key, default)
+    if choice not in choices:
+        raise Problem(f"/{key}", f"{choice!r} is not one of {', '.join(choices)}")
+    return choice
 
 
 def _columns(value: dict[str, Any], most: int) -> int:

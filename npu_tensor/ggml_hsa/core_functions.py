@@ -103,12 +103,12 @@ def _function(op: str, dtype: DType) -> str | None:
     if emitter.refusal(program) is not None:
         return None
     lanes = emitter.lanes(program)
-    given = {
+    operand_code = {
         number: f"nt::load<{emitter.REGISTERS[step.dtype]}, {lanes}>(in{step.value} + i)"
         for number, step in enumerate(program.instructions)
         if step.primitive == "load"
     }
-    code = emitter.statements(program, given, lanes, "half" if dtype is bfloat16 else "full")
+    code = emitter.statements(program, operand_code, lanes, "half" if dtype is bfloat16 else "full")
     memory = emitter.MEMORY[dtype.name]
     pointers = [f"const {memory} *__restrict in{slot}" for slot in range(len(operands))]
     parameters = ", ".join([*pointers, f"{memory} *__restrict out", "int32 elements"])

@@ -17,6 +17,9 @@ __all__ = ["find", "for_op", "function", "functions", "packaged"]
 PACKAGED: Final = Path(__file__).parent / "kernel_functions"
 """Where the kernel functions of this package are. They are loaded like users' own, which use the whole package."""
 
+FORMER_NAMES: Final = {"copies.py": "copy_ops.py", "rows.py": "row_ops.py"}
+"""Files of this package as configurations that were recorded with version 0.1 name them."""
+
 
 def find(source: str, directories: Sequence[Path]) -> Path:
     """The file that `kernel_source` names: in the first of the directories that has it, or in the package.
@@ -31,6 +34,8 @@ def find(source: str, directories: Sequence[Path]) -> Path:
             outside = False
             if os.path.isfile(path):  # a name that no file can have is no error here
                 return path.resolve()
+    if source in FORMER_NAMES:
+        return PACKAGED / FORMER_NAMES[source]
     why = "; it is outside of them, and --kernels-dir can name its directory" if outside else ""
     raise ArgumentError(f"Kernel source not found: {source!r} (searched {', '.join(searched)}{why})")
 
@@ -49,10 +54,10 @@ def for_op(word: str) -> str | None:
 
 def function(path: Path, name: str) -> Callable[..., Any]:
     """The function `name` of a file. ArgumentError if there is none, with those that there are."""
-    found = functions(path)
-    if name not in found:
-        raise ArgumentError(f"{path.name} has no function {name!r}; there are {', '.join(found) or 'none'}")
-    return found[name]
+    choices = functions(path)
+    if name not in choices:
+        raise ArgumentError(f"{path.name} has no function {name!r}; there are {', '.join(choices) or 'none'}")
+    return choices[name]
 
 
 def functions(path: Path) -> dict[str, Callable[..., Any]]:

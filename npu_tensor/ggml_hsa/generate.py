@@ -16,24 +16,27 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from npu_tensor._util.version import VERSION
-from npu_tensor.errors import BuildError, NpuTensorError
+from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
+from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.files import file_record, write_atomically
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import FORMAT, MANIFEST, read_manifest
 from npu_tensor.runtime.store.requests import Artifact, Backend, Request, description, kernel_key
 
-__all__ = ["BACKENDS", "Built", "Folder", "TargetName", "build", "built_from", "generate", "missing"]
+__all__ = ["BACKENDS", "Built", "Folder", "TargetName", "build", "built_from", "generate", "missing", "open_executor"]
 
 T = TypeVar("T")
 
@@ -45,6 +48,9 @@ BACKENDS: Final[Mapping[TargetName, Callable[[], Backend]]] = MappingProxyType(
 
 MOST_WAITING: Final = 256
 """Kernels that are being built or wait for it; their designs take some megabytes each."""
+
+PATIENCE: Final = 10
+"""Seconds in which a cluster must answer, and have a worker."""
 
 logger = logging.getLogger("npu_tensor.ggml_hsa")
 
@@ -167,10 +173,10 @@ class Folder:
         if before is None:
             return None
         try:
-            found = _records({suffix: (self.path / f"{exported}{suffix}").read_bytes() for suffix in before["files"]})
+            records = _records({suffix: (self.path / f"{exported}{suffix}").read_bytes() for suffix in before["files"]})
         except OSError:
             return None
-        return before["key"] if found == before["files"] else None
+        return before["key"] if records == before["files"] else None
 
     def design(self, exported: str) -> str | None:
         """The digest of the design of a kernel that is there; None if there is none of that name."""
@@ -217,3 +223,56 @@ class Folder:
 
 def _json(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+# --- executors
+
+
+@contextmanager
+def open_executor(address: str | None = None, jobs: int = 0) -> Iterator[Executor]:
+    """An executor for builds: threads, which wait for the processes of the compilers, or the workers of a Dask cluster.
+
+    jobs: at once in this process; 0 = `config.build_jobs`, or all cores if that is 0 too.
+
+    address: `dask://HOST:PORT` of a scheduler whose workers have this package and a compiler. What was not begun when
+    the block ends is not begun any more. Raises ArgumentError for another address and DeviceError, within seconds, if
+    the cluster cannot be used.
+    """
+    if address is not None:
+        with _cluster(_host_and_port(address)) as executor:
+            yield executor
+        return
+    with build_threads(jobs) as threads:
+        yield threads
+
+
+def _host_and_port(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        if parts.scheme == "dask" and parts.hostname and parts.port and parts.netloc == address.partition("//")[2]:
+            return parts.netloc
+    except ValueError:  # a port that is no number
+        pass
+    raise ArgumentError(f"there is no executor {address!r}; there is dask://HOST:PORT")
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise DeviceError(f"no Dask: {error}; in a checkout, `pip install '.[dask]'` installs it") from None
+    try:
+        client = Client(f"tcp://{address}", timeout=PATIENCE, set_as_default=False)
+    except OSError as error:
+        raise DeviceError(f"no Dask scheduler answers at {address}: {error}") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise DeviceError(f"the Dask cluster at {address} has no workers") from None
+        executor = client.get_executor(pure=False)
+        try:
+            yield executor
+        finally:
+            executor.shutdown(wait=False)  # What is not done is cancelled.

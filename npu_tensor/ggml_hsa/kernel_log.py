@@ -172,9 +172,9 @@ class _Recorder:
         if not self.planned:
             return "nothing was computed"
         if self._refusals:
-            given = [*self._refusals][:MOST_REASONS]
-            more = len(self._refusals) - len(given)
-            return "; ".join([*given, f"and {more} more"] if more else given)
+            reasons = [*self._refusals][:MOST_REASONS]
+            more = len(self._refusals) - len(reasons)
+            return "; ".join([*reasons, f"and {more} more"] if more else reasons)
         return (
             f"the default device is {selection.default_device()}, which has none; call nt.set_default_device or set "
             "NPU_TENSOR_DEVICE, to sim:npu1 or sim:npu2 for example"

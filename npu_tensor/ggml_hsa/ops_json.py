@@ -57,8 +57,8 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
     ops: list[dict[str, Any]] = []
     references: dict[int, dict[str, Any]] = {}
 
-    def add(op: str, given: list[dict[str, Any]], attributes: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = {"op": op, "operands": given}
+    def add(op: str, operands: list[dict[str, Any]], attributes: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {"op": op, "operands": operands}
         if attributes:
             made["attributes"] = {name: _encoded(value) for name, value in attributes.items()}
         ops.append(made)
@@ -74,11 +74,11 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
     stored = {output.item for output in task.outputs}
     for item in _needed(graph, stored, set(sources)):
         call: Call = graph.nodes[item]["call"]
-        given = [
+        operands = [
             references[source] if isinstance(operand, Spec) else {"number": operand.__name__}
             for source, operand in zip(graph.nodes[item]["inputs"], call.operands, strict=True)
         ]
-        references[item] = add(call.op.name, given, _attributes(call))
+        references[item] = add(call.op.name, operands, _attributes(call))
         if item in stored and item != max(stored):
             ops[-1]["keep"] = True
     return tuple(tensors), ops
@@ -86,26 +86,26 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
 
 def _needed(graph: nx.DiGraph, results: set[int], sources: set[int]) -> list[int]:
     """The ops that lead from sources to results, in the order of recording."""
-    found: set[int] = set()
+    needed: set[int] = set()
     stack = list(results)
     while stack:
         item = stack.pop()
-        if item not in found and item not in sources and "call" in graph.nodes[item]:
-            found.add(item)
+        if item not in needed and item not in sources and "call" in graph.nodes[item]:
+            needed.add(item)
             stack += graph.nodes[item]["inputs"]
-    return sorted(found)
+    return sorted(needed)
 
 
 def _attributes(call: Call) -> dict[str, Any]:
     """The declared attributes of a call, in a form in which the op takes them again."""
-    found = {}
+    values = {}
     for attribute in call.op.attributes:
         value = call.attributes.get(attribute.name, attribute.default)
         single = attribute.annotation == "int" and attribute.kind is not Parameter.VAR_POSITIONAL
         if single and isinstance(value, tuple):  # a dimension, of which the rule of row ops made the dimensions
             (value,) = value
-        found[attribute.name] = value
-    return found
+        values[attribute.name] = value
+    return values
 
 
 def _encoded(value: Any) -> Any:
@@ -123,19 +123,19 @@ def _encoded(value: Any) -> Any:
 
 def replay(ops: Sequence[Mapping[str, Any]], inputs: Sequence[TensorDesc], output: TensorDesc) -> Task:
     """The one task that recorded ops are. Raises ArgumentError, which names the op that is wrong."""
-    given = [placeholder(desc)._node for desc in inputs]
-    made: list[Node] = []
+    sources = [placeholder(desc)._node for desc in inputs]
+    results: list[Node] = []
     for number, recorded in enumerate(ops):
         try:
             # Nodes, not tensors: a result that a tensor names would be one that the kernel stores.
-            made.append(_replayed(recorded, given, made)._node)
+            results.append(_replayed(recorded, sources, results)._node)
         except Exception as error:
             raise ArgumentError(f"ops/{number}: {_text(error)}") from None
-    computed = made[-1].spec
+    computed = results[-1].spec
     if 0 in computed.shape or _described(computed) != output:
         raise ArgumentError(f"the last op computes {computed}, not {output}")
-    stored = [node for node, recorded in zip(made, ops, strict=True) if recorded.get("keep") or node is made[-1]]
-    return single_task(stored, given)
+    stored = [node for node, recorded in zip(results, ops, strict=True) if recorded.get("keep") or node is results[-1]]
+    return single_task(stored, sources)
 
 
 def _replayed(recorded: Mapping[str, Any], inputs: Sequence[Node], results: Sequence[Node]) -> Tensor:
@@ -145,15 +145,15 @@ def _replayed(recorded: Mapping[str, Any], inputs: Sequence[Node], results: Sequ
     operands = [_operand(reference, inputs, results) for reference in recorded["operands"]]
     if not op.variadic and len(operands) != len(op.operands):
         raise ArgumentError(f"{op.name} has {len(op.operands)} operands, not {len(operands)}")
-    given = dict(recorded.get("attributes", {}))
+    attributes = dict(recorded.get("attributes", {}))
     values = []
     for attribute in op.attributes:
-        value = _decoded(given.pop(attribute.name)) if attribute.name in given else attribute.default
+        value = _decoded(attributes.pop(attribute.name)) if attribute.name in attributes else attribute.default
         if value is Parameter.empty:
             raise ArgumentError(f"{op.name} needs the attribute {attribute.name}")
         values.append(value)
-    if given:
-        raise ArgumentError(f"{op.name} has no attribute {', '.join(given)}")
+    if attributes:
+        raise ArgumentError(f"{op.name} has no attribute {', '.join(attributes)}")
     return record(op, operands, tuple(values))
 
 
@@ -226,9 +226,9 @@ def _plain(task: Task) -> dict[str, Any] | None:
         except ArgumentError:
             continue
         if all(said(same) == said(task) for said in (kernel_name, tensor_descs, op_params)):
-            found: dict[str, Any] = {"kernel_name": name, "kernel_source": path.name, "output_tensor": str(output)}
-            found["input_tensors"] = [str(desc) for desc in inputs]
-            return found | ({"op_params": params} if params else {})
+            fields: dict[str, Any] = {"kernel_name": name, "kernel_source": path.name, "output_tensor": str(output)}
+            fields["input_tensors"] = [str(desc) for desc in inputs]
+            return fields | ({"op_params": params} if params else {})
     return None
 
 

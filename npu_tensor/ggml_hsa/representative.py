@@ -9,6 +9,7 @@ The shapes are small. They are what `npu-tensor kernel-source --all` writes, and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
@@ -27,8 +28,11 @@ ALL: Final = (*FLOATS, *INTEGERS)
 class Variant(NamedTuple):
     """Kernels of one design in several dtypes.
 
-    family: what claims it. name: what is special. function: of `ggml_hsa.kernel_functions`. inputs, output: descriptors
-    with * for the dtype. says: words of the offer's reason that show the variant, or "".
+    family: the kernel family that claims it.
+    name: what is special.
+    function: of `ggml_hsa.kernel_functions`.
+    inputs, output: descriptors with * for the dtype.
+    says: words of the offer's reason that show the variant, or "".
     """
 
     family: str
@@ -43,44 +47,28 @@ class Variant(NamedTuple):
 
 
 def _elementwise() -> list[Variant]:
-    family, square = "elementwise", "(64,64,1,1)/*"
-    long = "(8192,1,1,1)/*"
+    variant, square = partial(Variant, "elementwise"), "(64,64,1,1)/*"
+    long, odd, by_columns = "(8192,1,1,1)/*", "(1023,8,1,1)/*", "(64,64,1,1)/*/(64,1,4096,4096)"
     float32 = "(8192,1,1,1)/f32"
     unary = {"exp": FLOATS, "tanh": FLOATS, "gelu": FLOATS, "gelu_erf": FLOATS, "silu": FLOATS, "round": FLOATS}
     return [
-        Variant(family, "one_stream", "ggml_unary_op_relu", (long,), long),
-        Variant(family, "two_streams", "ggml_op_add", (long, long), long),
-        Variant(family, "three_streams", "multiply_add", (long,) * 3, long, says="alternate"),
-        Variant(family, "four_streams", "multiply_add_add", (long,) * 4, long, says="alternate"),
-        Variant(family, "kept_row", "ggml_op_add", (square, "(64,1,1,1)/*"), square, says="kept"),
-        Variant(family, "kept_column", "ggml_op_mul", (square, "(1,64,1,1)/*"), square, says="kept"),
-        Variant(
-            family, "kept_row_and_column", "multiply_add", (square, "(64,1,1,1)/*", "(1,64,1,1)/*"), square, says="kept"
-        ),
-        Variant(family, "repeated", "ggml_op_mul", ("(64,6,4,1)/*", "(16,2,4,1)/*"), "(64,6,4,1)/*"),
-        Variant(
-            family,
-            "padded_rows",
-            "ggml_op_add",
-            ("(1023,8,1,1)/*", "(1023,1,1,1)/*"),
-            "(1023,8,1,1)/*",
-            says="the host pads rows",
-        ),
-        Variant(
-            family,
-            "laid_out_by_the_host",
-            "ggml_op_sub",
-            (square, "(64,64,1,1)/*/(64,1,4096,4096)"),
-            square,
-            says="the host lays",
-        ),
-        Variant(family, "two_sizes", "multiply_add", (long, long, float32), float32, ("bf16", "i8")),
-        Variant(family, "two_results", "exp_and_one_more", (long,), long, FLOATS),
-        Variant(family, "number", "times_number", (long,), long),
-        Variant(family, "select", "select", (long, long), long),
-        *(Variant(family, name, f"ggml_unary_op_{name}", (long,), long, dtypes) for name, dtypes in unary.items()),
+        variant("one_stream", "ggml_unary_op_relu", (long,), long),
+        variant("two_streams", "ggml_op_add", (long, long), long),
+        variant("three_streams", "multiply_add", (long,) * 3, long, says="alternate"),
+        variant("four_streams", "multiply_add_add", (long,) * 4, long, says="alternate"),
+        variant("kept_row", "ggml_op_add", (square, "(64,1,1,1)/*"), square, says="kept"),
+        variant("kept_column", "ggml_op_mul", (square, "(1,64,1,1)/*"), square, says="kept"),
+        variant("kept_row_and_column", "multiply_add", (square, "(64,1,1,1)/*", "(1,64,1,1)/*"), square, says="kept"),
+        variant("repeated", "ggml_op_mul", ("(64,6,4,1)/*", "(16,2,4,1)/*"), "(64,6,4,1)/*"),
+        variant("padded_rows", "ggml_op_add", (odd, "(1023,1,1,1)/*"), odd, says="the host pads rows"),
+        variant("laid_out_by_the_host", "ggml_op_sub", (square, by_columns), square, says="the host lays"),
+        variant("two_sizes", "multiply_add", (long, long, float32), float32, ("bf16", "i8")),
+        variant("two_results", "exp_and_one_more", (long,), long, FLOATS),
+        variant("number", "times_number", (long,), long),
+        variant("select", "select", (long, long), long),
+        *(variant(name, f"ggml_unary_op_{name}", (long,), long, dtypes) for name, dtypes in unary.items()),
         *(
-            Variant(family, f"to_{dtype}", "ggml_op_cpy", (long,), f"(8192,1,1,1)/{dtype}", others)
+            variant(f"to_{dtype}", "ggml_op_cpy", (long,), f"(8192,1,1,1)/{dtype}", others)
             for dtype, others in {
                 "f32": ("bf16", "f16", "i8", "i16", "i32", "u8"),
                 "bf16": ("f32", "f16", "i8", "i16", "i32"),
@@ -92,33 +80,33 @@ def _elementwise() -> list[Variant]:
 
 
 def _rowwise() -> list[Variant]:
-    family, rows, totals = "rowwise", "(64,32,1,1)/*", "(1,32,1,1)/*"
+    variant, rows, totals = partial(Variant, "rowwise"), "(64,32,1,1)/*", "(1,32,1,1)/*"
     long = "(65536,1,1,1)/*"
     many, padded, vector = "(32768,64,1,1)/*", "(61,5,1,1)/*", "(64,1,1,1)/*"
     # A sum of i32 may need more than 32 bits, and float16 passes through bfloat16, which an index would show.
     summed, compared = (*FLOATS, "i8", "i16", "u8"), ("bf16", "f32", *INTEGERS)
     return [
-        Variant(family, "soft_max", "ggml_op_soft_max", (rows,), rows, FLOATS, "at a time in each"),
-        Variant(family, "norm", "ggml_op_norm", (rows,), rows, FLOATS),
-        Variant(family, "weights", "weighted_rms_norm", (rows, "(64,1,1,1)/f32"), rows, FLOATS),
-        Variant(family, "two_streams", "masked_soft_max", (rows, rows), rows, FLOATS),
-        Variant(family, "two_results", "shifted_and_soft_max", (rows,), rows, FLOATS),
-        Variant(family, "number", "times_number_soft_max", (rows,), rows, FLOATS),
-        Variant(family, "one_per_row", "sum_of_shifted", (rows, totals), totals, FLOATS),
-        Variant(family, "sum", "ggml_op_sum_rows", (rows,), totals, summed),
-        Variant(family, "mean", "ggml_op_mean", (rows,), totals, FLOATS),
-        Variant(family, "argmax", "ggml_op_argmax", (rows,), "(32,1,1,1)/i32", compared),
-        Variant(family, "count_equal", "ggml_op_count_equal", (rows, rows), "(1,1,1,1)/i64", compared),
-        Variant(family, "padded_rows", "ggml_op_soft_max", (padded,), padded, FLOATS),
-        Variant(family, "parts", "ggml_op_soft_max", (many,), many, FLOATS, "for each of"),
-        Variant(family, "shared_row", "ggml_op_soft_max", (long,), long, FLOATS, "shared by"),
-        Variant(family, "shared_sum", "ggml_op_sum_rows", (long,), "(1,1,1,1)/*", summed, "shared by"),
-        Variant(family, "matrix_vector", "ggml_op_mul_mat", (rows, vector), "(32,1,1,1)/*", FLOATS),
+        variant("soft_max", "ggml_op_soft_max", (rows,), rows, FLOATS, "at a time in each"),
+        variant("norm", "ggml_op_norm", (rows,), rows, FLOATS),
+        variant("weights", "weighted_rms_norm", (rows, "(64,1,1,1)/f32"), rows, FLOATS),
+        variant("two_streams", "masked_soft_max", (rows, rows), rows, FLOATS),
+        variant("two_results", "shifted_and_soft_max", (rows,), rows, FLOATS),
+        variant("number", "times_number_soft_max", (rows,), rows, FLOATS),
+        variant("one_per_row", "sum_of_shifted", (rows, totals), totals, FLOATS),
+        variant("sum", "ggml_op_sum_rows", (rows,), totals, summed),
+        variant("mean", "ggml_op_mean", (rows,), totals, FLOATS),
+        variant("argmax", "ggml_op_argmax", (rows,), "(32,1,1,1)/i32", compared),
+        variant("count_equal", "ggml_op_count_equal", (rows, rows), "(1,1,1,1)/i64", compared),
+        variant("padded_rows", "ggml_op_soft_max", (padded,), padded, FLOATS),
+        variant("parts", "ggml_op_soft_max", (many,), many, FLOATS, "for each of"),
+        variant("shared_row", "ggml_op_soft_max", (long,), long, FLOATS, "shared by"),
+        variant("shared_sum", "ggml_op_sum_rows", (long,), "(1,1,1,1)/*", summed, "shared by"),
+        variant("matrix_vector", "ggml_op_mul_mat", (rows, vector), "(32,1,1,1)/*", FLOATS),
     ]
 
 
 def _gemm() -> list[Variant]:
-    family, function = "gemm", "ggml_op_mul_mat"
+    variant, function = partial(Variant, "gemm"), "ggml_op_mul_mat"
     dtypes = ("bf16", "f16", "f32", "i8", "i16", "u8")
     b, a, result = "(64,256,1,1)/*", "(64,128,1,1)/*", "(256,128,1,1)/*"
     by_rows = "(64,256,1,1)/*/(256,1,16384,16384)"
@@ -126,33 +114,33 @@ def _gemm() -> list[Variant]:
     odd = ("(33,47,1,1)/*", "(33,65,1,1)/*")
     batch, shared = ("(64,32,3,1)/*", "(64,48,3,1)/*"), ("(64,32,2,1)/*", "(64,48,4,3)/*")
     return [
-        Variant(family, "by_columns", function, (b, a), result, dtypes),
-        Variant(family, "by_rows", function, (by_rows, a), result, dtypes),
-        Variant(family, "padded", function, odd, "(47,65,1,1)/*", dtypes, "the host pads to"),
-        Variant(family, "batch", function, batch, "(32,48,3,1)/*", dtypes),
-        Variant(family, "shared_batch", function, shared, "(32,48,4,3)/*", dtypes),
-        Variant(family, "to_f32", function, (b, a), "(256,128,1,1)/f32", ("bf16", "f16")),
-        Variant(family, "to_i32", function, (b, a), "(256,128,1,1)/i32", ("i8", "i16", "u8")),
-        Variant(family, "bias_gelu", "linear_gelu", (b, a, bias), result, FLOATS),
-        Variant(family, "bias_relu", "linear_relu", (b, a, bias), result, dtypes),
-        Variant(family, "column", "product_times_column", (b, a, column), result, dtypes),
-        Variant(family, "number", "product_times_number", (b, a), result, dtypes),
+        variant("by_columns", function, (b, a), result, dtypes),
+        variant("by_rows", function, (by_rows, a), result, dtypes),
+        variant("padded", function, odd, "(47,65,1,1)/*", dtypes, "the host pads to"),
+        variant("batch", function, batch, "(32,48,3,1)/*", dtypes),
+        variant("shared_batch", function, shared, "(32,48,4,3)/*", dtypes),
+        variant("to_f32", function, (b, a), "(256,128,1,1)/f32", ("bf16", "f16")),
+        variant("to_i32", function, (b, a), "(256,128,1,1)/i32", ("i8", "i16", "u8")),
+        variant("bias_gelu", "linear_gelu", (b, a, bias), result, FLOATS),
+        variant("bias_relu", "linear_relu", (b, a, bias), result, dtypes),
+        variant("column", "product_times_column", (b, a, column), result, dtypes),
+        variant("number", "product_times_number", (b, a), result, dtypes),
     ]
 
 
 def _movement() -> list[Variant]:
-    family, cont, concat = "movement", "ggml_op_cont", "ggml_op_concat"
+    variant, cont, concat = partial(Variant, "movement"), "ggml_op_cont", "ggml_op_concat"
     matrix, block, slab = "(128,64,1,1)/*", "(32,16,8,1)/*", "(32,64,1,1)/*"
     few, more = "(64,8,1,1)/*", "(64,16,1,1)/*"
     by_words, by_parts = ("f32", "i32"), ("bf16", "f16", "i8", "i16", "u8")
     return [
-        Variant(family, "transpose_words", cont, (f"{matrix}/(64,1,1,1)",), matrix, by_words, "DMA only"),
-        Variant(family, "transpose", cont, (f"{matrix}/(64,1,1,1)",), matrix, by_parts, "cores transpose"),
-        Variant(family, "permute", cont, (f"{block}/(1,256,32,1)",), block),
-        Variant(family, "slice", cont, (f"{slab}/(1,64,1,1)",), slab),
-        Variant(family, "repeat", "ggml_op_repeat", (few,), "(64,32,1,1)/*"),
-        Variant(family, "concat_rows", concat, (few, more), "(64,24,1,1)/*", op_params={"dim": 1}),
-        Variant(family, "concat_columns", concat, (few, "(32,8,1,1)/*"), "(96,8,1,1)/*"),
+        variant("transpose_words", cont, (f"{matrix}/(64,1,1,1)",), matrix, by_words, "DMA only"),
+        variant("transpose", cont, (f"{matrix}/(64,1,1,1)",), matrix, by_parts, "cores transpose"),
+        variant("permute", cont, (f"{block}/(1,256,32,1)",), block),
+        variant("slice", cont, (f"{slab}/(1,64,1,1)",), slab),
+        variant("repeat", "ggml_op_repeat", (few,), "(64,32,1,1)/*"),
+        variant("concat_rows", concat, (few, more), "(64,24,1,1)/*", op_params={"dim": 1}),
+        variant("concat_columns", concat, (few, "(32,8,1,1)/*"), "(96,8,1,1)/*"),
     ]
 
 
@@ -174,17 +162,12 @@ def _rope() -> list[Variant]:
 
 
 def _get_rows() -> list[Variant]:
-    family, function = "get_rows", "ggml_op_get_rows"
+    def variant(name: str, features: int, rows: int, says: str = "") -> Variant:
+        inputs, output = (f"({features},100,1,1)/*", f"({rows},1,1,1)/i32"), f"({features},{rows},1,1)/*"
+        return Variant("get_rows", name, "ggml_op_get_rows", inputs, output, ALL, says)
 
-    def variant(name: str, features: int, taken: int, says: str = "") -> Variant:
-        inputs, output = (f"({features},100,1,1)/*", f"({taken},1,1,1)/i32"), f"({features},{taken},1,1)/*"
-        return Variant(family, name, function, inputs, output, ALL, says)
-
-    return [
-        variant("one_pass", 64, 32, "passes over the table: 1,"),
-        variant("several_passes", 64, 4000),
-        variant("padded_rows", 61, 7),
-    ]
+    one_pass = variant("one_pass", 64, 32, "passes over the table: 1,")
+    return [one_pass, variant("several_passes", 64, 4000), variant("padded_rows", 61, 7)]
 
 
 VARIANTS: Final = (*_elementwise(), *_rowwise(), *_gemm(), *_movement(), *_rope(), *_get_rows())
@@ -206,8 +189,8 @@ def entries(arch: Arch) -> list[Entry]:
         for variant in VARIANTS
         for dtype in variant.dtypes
     ]
-    found = config_file.read({"kernels": kernels})
-    problems = [str(problem) for problem in found if isinstance(problem, config_file.Problem)]
+    results = config_file.read({"kernels": kernels})
+    problems = [str(problem) for problem in results if isinstance(problem, config_file.Problem)]
     if problems:
         raise ArgumentError("; ".join(problems))
-    return [entry for entry in found if isinstance(entry, Entry)]
+    return [entry for entry in results if isinstance(entry, Entry)]

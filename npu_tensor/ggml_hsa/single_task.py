@@ -61,8 +61,8 @@ def capture_task(
 
 def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
     """The one task that computes some nodes from operands. ArgumentError if there are several, or none."""
-    found = structure_of(results)
-    leaves = [leaf for _, leaf in found.leaves if isinstance(leaf, Node)]
+    graph = structure_of(results)
+    leaves = [leaf for _, leaf in graph.leaves if isinstance(leaf, Node)]
     roots = [_root(operand) for operand in operands]
     foreign = next((leaf for leaf in leaves if leaf not in roots), None)
     if foreign is not None:
@@ -70,7 +70,7 @@ def single_task(results: Sequence[Node], operands: Sequence[Node]) -> Task:
     for number, root in enumerate(roots):
         if root not in leaves:
             raise ArgumentError(f"operand {number}, counted from 0, is not used")
-    tasks = cut(found, FUSION).tasks
+    tasks = cut(graph, FUSION).tasks
     if not tasks:
         raise ArgumentError("the function computes nothing: its result lies in memory as its operand does")
     if len(tasks) > 1:

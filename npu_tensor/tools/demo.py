@@ -17,7 +17,7 @@ import npu_tensor as nt
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
-__all__ = ["DTYPE_NAMES", "Digits", "Result", "classify", "complaints", "emulating", "load", "run"]
+__all__ = ["DTYPE_NAMES", "Digits", "DtypeOutcome", "classify", "complaints", "emulating", "load", "run"]
 
 DTYPE_NAMES = ("float32", "bfloat16")
 LEAST_ACCURACY = 0.95
@@ -38,7 +38,7 @@ class Digits(NamedTuple):
     layers: list[tuple[np.ndarray, np.ndarray]]
 
 
-class Result(NamedTuple):
+class DtypeOutcome(NamedTuple):
     """One dtype's outcome on a device. Times are seconds of host time from recording to values.
 
     On a simulated device that is the time of the simulation, not of the device.
@@ -77,7 +77,7 @@ def emulating(uri: str) -> str:
     return ",".join(with_default(parse_uri(single), "float32", "emulate").text for single in split_uris(uri))
 
 
-def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:
+def run(digits: Digits, dtype: str, device: str = "cpu") -> DtypeOutcome:
     """Classify the held-out images with weights and activations in `dtype`, once and `HOT_RUNS` times more.
 
     The first time includes planning and compiling. The conversion to `dtype` comes before it, as in loading a
@@ -88,7 +88,7 @@ def run(digits: Digits, dtype: str, device: str = "cpu") -> Result:
         return _run(digits, dtype, device)
 
 
-def _run(digits: Digits, dtype: str, device: str) -> Result:
+def _run(digits: Digits, dtype: str, device: str) -> DtypeOutcome:
     pixels = nt.from_numpy(digits.pixels).to(dtype).realize()
     layers = [
         (nt.from_numpy(weight).to(dtype).realize(), nt.from_numpy(bias).to(dtype).realize())
@@ -102,10 +102,10 @@ def _run(digits: Digits, dtype: str, device: str) -> Result:
     # Only now: explain plans and compiles as well.
     explanation = nt.explain(classify(pixels, layers))
     accuracy = float(np.mean(predicted == digits.labels))
-    return Result(dtype, device, accuracy, seconds[0], statistics.median(seconds[1:]), explanation)
+    return DtypeOutcome(dtype, device, accuracy, seconds[0], statistics.median(seconds[1:]), explanation)
 
 
-def complaints(results: Sequence[Result]) -> list[str]:
+def complaints(results: Sequence[DtypeOutcome]) -> list[str]:
     """What is wrong with the results, in words; empty if the job was done."""
     problems = [
         f"{result.dtype}: accuracy {result.accuracy:.4f} is not above {LEAST_ACCURACY}"

@@ -39,8 +39,8 @@ def versions() -> dict[str, str]:
 
 def machine_information(uri: str) -> dict[str, str]:
     """`versions`, and what the device at a URI works with and is called. Raises DeviceError."""
-    asked = single_uri(uri)
-    return versions() | KINDS[asked.scheme].information(asked)
+    device = single_uri(uri)
+    return versions() | KINDS[device.scheme].information(device)
 
 
 def system() -> dict[str, str]:

@@ -163,24 +163,24 @@ def case_names(
 
 def run_cases(uri: str, names: Iterable[str]) -> Iterator[CaseRow]:
     """The outcome of each of `case_names`, as they end. Raises as `selftest` does."""
-    asked, wanted = single_uri(uri), set(names)
-    target = _target(_opened(asked.text))
-    if asked.scheme == "npu" and target is not None:
+    device_uri, name_set = single_uri(uri), set(names)
+    target = _target(_opened(device_uri.text))
+    if device_uri.scheme == "npu" and target is not None:
         from npu_tensor.runtime.xrt.xrt_device import library
 
         if reason := no_kernels(target.array.arch, library().backend):  # Said once, not in every row.
-            raise DeviceError(f"{asked.text}: {reason}", code="NOT_FOUND")
-    if asked.scheme == "sim" and not config.ready_kernel_dirs():
+            raise DeviceError(f"{device_uri.text}: {reason}", code="NOT_FOUND")
+    if device_uri.scheme == "sim" and not config.ready_kernel_dirs():
         from npu_tensor.runtime.sim import host_compiler
 
         if host_compiler.reason() is not None:
-            raise DeviceError(f"{asked.text} needs a C++20 compiler: set CXX or install g++ or clang++")
+            raise DeviceError(f"{device_uri.text} needs a C++20 compiler: set CXX or install g++ or clang++")
     described = representative.entries("aie2p" if target is None else target.array.arch)  # The CPU takes any.
-    entries = [entry for entry in described if entry.exported_name in wanted]
+    entries = [entry for entry in described if entry.exported_name in name_set]
     for start in range(0, len(entries), BATCH):
         batch = [
             # What becomes of float32 is part of the URI.
-            (_opened(with_default(asked, "float32", entry.float32).text), entry)
+            (_opened(with_default(device_uri, "float32", entry.float32).text), entry)
             for entry in entries[start : start + BATCH]
         ]
         answers = [device.claim(entry.planned.task) for device, entry in batch]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import npu_tensor as nt
 from npu_tensor import (
     dtypes,
     errors,
@@ -138,47 +139,24 @@ def _methods() -> str:
     return f"{header}\nclass Methods:\n    __slots__ = ()\n{methods}"
 
 
-_PUBLIC_IMPORTS = """\
-from npu_tensor import linalg as linalg
-from npu_tensor import nn as nn
-from npu_tensor.config import config as config
-from npu_tensor.runtime.devices.backends import list_devices as list_devices
-from npu_tensor.dtypes import DType as DType
-from npu_tensor.errors import (
-{errors}
-)
-from npu_tensor.dtypes import dtypes_table as dtypes_table
-from npu_tensor.functions.creation import Generator as Generator
-from npu_tensor.functions.creation import manual_seed as manual_seed
-from npu_tensor.functions.explaining import explain as explain
-from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits
-from npu_tensor.functions.shape import ValuesIndices
-from npu_tensor.jit import jit as jit
-from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
-from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
-from npu_tensor.observe.printing import set_printoptions as set_printoptions
-from npu_tensor.functions.resources import default_device as default_device
-from npu_tensor.functions.resources import empty_cache as empty_cache
-from npu_tensor.functions.resources import get_default_device as get_default_device
-from npu_tensor.functions.resources import get_num_threads as get_num_threads
-from npu_tensor.functions.resources import memory_stats as memory_stats
-from npu_tensor.functions.resources import set_default_device as set_default_device
-from npu_tensor.functions.resources import set_num_threads as set_num_threads
-from npu_tensor.functions.resources import synchronize as synchronize
-from npu_tensor.observe.profiling import profile as profile
-from npu_tensor.runtime.store.background import finish_builds as finish_builds
-from npu_tensor.tools.self_test import selftest as selftest
-from npu_tensor.functions.serialization import load as load
-from npu_tensor.functions.serialization import save as save
-from npu_tensor.tensor import Tensor as Tensor
-from npu_tensor.tensor import realize as realize"""
+def _public_imports() -> list[str]:
+    """Imports of the public names that are neither functions of the registry nor dtypes."""
+    names = {*nt.__all__, *nt._LOADED_LATE} - nt._NAMES.keys() - {"config"}  # type: ignore[attr-defined]
+    lines = [f"from npu_tensor import {name} as {name}" for name in nt._MODULES_LOADED_LATE]  # type: ignore[attr-defined]
+    lines += ["from npu_tensor.config import config as config"]
+    lines += [f"from {getattr(nt, name).__module__} import {name} as {name}" for name in sorted(names)]
+    lines += [f"from npu_tensor.errors import {name} as {name}" for name in errors.__all__]
+    return [
+        *lines,
+        "from npu_tensor.functions.pytorch_arguments import FloatLimits, IntegerLimits",
+        "from npu_tensor.functions.shape import ValuesIndices",
+    ]
 
 
 def _functions() -> str:
-    imports = _PUBLIC_IMPORTS.format(errors="\n".join(f"    {name} as {name}," for name in errors.__all__))
     names = [dtype.name for dtype in dtypes.DTYPES] + ["double", "float", "half", "int", "long", "short"]
     lines = [
-        _HEADER.format(imports=imports, ignored="E501, F401, I001"),
+        _HEADER.format(imports="\n".join(_public_imports()), ignored="E501, F401, I001"),
         "__version__: str\n",
         *(f"{name}: DType\n" for name in names),
         *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
@@ -205,10 +183,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--check", action="store_true", help="only compare")
     if parser.parse_args().check:
-        found = stale()
-        for path in found:
+        paths = stale()
+        for path in paths:
             print(f"{path.name} is stale; run python -m npu_tensor.tools.stubs")
-        return bool(found)
+        return bool(paths)
     for path, text in STUBS.items():
         path.write_text(text(), "utf-8")
     return 0

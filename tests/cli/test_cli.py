@@ -94,7 +94,7 @@ def test_demo_fails_when_the_network_is_wrong(digits: demo.Digits, monkeypatch: 
 )
 def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
     results = [
-        demo.Result(name, "cpu", accuracy, 0.0, 0.0, Explanation())
+        demo.DtypeOutcome(name, "cpu", accuracy, 0.0, 0.0, Explanation())
         for name, accuracy in zip(demo.DTYPE_NAMES, accuracies, strict=True)
     ]
     found = demo.complaints(results)
@@ -106,13 +106,13 @@ def test_complaints(accuracies: tuple[float, float], words: list[str]) -> None:
 def test_it_is_a_complaint_if_most_ops_run_elsewhere(there: int, complains: bool) -> None:
     rows = [Row("add", "f32[1]", "sim:npu2" if n < there else "cpu", why="no compiler") for n in range(4)]
     rows.append(Row("permute", "f32[1]"))
-    found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    found = demo.complaints([demo.DtypeOutcome("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
     assert found == (["float32: only 1 of 4 ops run on sim:npu2; no compiler"] if complains else [])
 
 
 def test_the_reason_stands_on_the_last_op_of_a_kernel() -> None:
     rows = [Row("contract", "f32[1]", "cpu", "fused into #1"), Row("relu", "f32[1]", "cpu", "gemm", why="no compiler")]
-    found = demo.complaints([demo.Result("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
+    found = demo.complaints([demo.DtypeOutcome("float32", "sim:npu2", 0.99, 0.0, 0.0, Explanation(rows))])
     assert found == ["float32: only 0 of 2 ops run on sim:npu2; no compiler"]
 
 

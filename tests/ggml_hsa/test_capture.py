@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copies, embedding, mul_mat, rows, unary_ops
+from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copy_ops, embedding, mul_mat, row_ops, unary_ops
 from npu_tensor.ggml_hsa.single_task import capture_task
 from npu_tensor.runtime.npu.kernel_name import kernel_name, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
@@ -34,12 +34,12 @@ MUL_MAT = mul_mat.ggml_op_mul_mat
             *(MUL_MAT, "(256,2,1,1)/bf16 (64,256,1,1)/bf16/(1,100,1,1) (64,2,1,1)/bf16", {}),
             "mul_mat-256x2bf16-64x256bf16n-64x2bf16",
         ),
-        (rows.ggml_op_argmax, "(513,1,1,1)/i32 (32,513,1,1)/f32", {}, "argmax-513i32-32x513f32"),
+        (row_ops.ggml_op_argmax, "(513,1,1,1)/i32 (32,513,1,1)/f32", {}, "argmax-513i32-32x513f32"),
         (
-            *(rows.ggml_op_count_equal, "(1,1,1,1)/i64 (500,1,1,1)/i32 (500,1,1,1)/i32", {}),
+            *(row_ops.ggml_op_count_equal, "(1,1,1,1)/i64 (500,1,1,1)/i32 (500,1,1,1)/i32", {}),
             "count_equal-1i64-500i32-500i32",
         ),
-        (copies.ggml_op_cont, "(16,8,1,1)/i8 (16,8,1,1)/i8/(8,1,1,1)", {}, "cont-16x8i8-16x8i8n"),
+        (copy_ops.ggml_op_cont, "(16,8,1,1)/i8 (16,8,1,1)/i8/(8,1,1,1)", {}, "cont-16x8i8-16x8i8n"),
         (unary_ops.ggml_op_scale, "(8,1,1,1)/f32 (8,1,1,1)/f32", {"s": 2.0}, "scale-8f32-8f32-bcf49800f1222663"),
         (unary_ops.ggml_unary_op_gelu, "(16,1,1,1)/bf16 (16,1,1,1)/bf16", {}, "gelu-16bf16-16bf16"),
     ],

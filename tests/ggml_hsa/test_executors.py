@@ -15,10 +15,10 @@ from running import needs_compiler
 
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
-from npu_tensor.ggml_hsa import config_file, executors, generate
+from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.build import main
 from npu_tensor.ggml_hsa.entry import Entry
-from npu_tensor.ggml_hsa.executors import open_executor
+from npu_tensor.ggml_hsa.generate import open_executor
 
 
 def entries() -> list[Entry]:
@@ -141,7 +141,7 @@ def test_errors_and_workers_that_end_come_back_as_errors(cluster: str) -> None:
 
 def test_a_cluster_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
-    monkeypatch.setattr(executors, "PATIENCE", 0.2)
+    monkeypatch.setattr(generate, "PATIENCE", 0.2)
     with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as made:
         address = made.scheduler_address.replace("tcp://", "dask://")
         with pytest.raises(DeviceError, match=r"127\.0\.0\.1:\d+ has no workers"), open_executor(address):

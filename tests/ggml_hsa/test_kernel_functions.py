@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ggml_hsa import function_files as kernel_source
-from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copies, embedding, mul_mat, rows
+from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copy_ops, embedding, mul_mat, row_ops
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
 # As the documentation of ggml-hsa's tool lists them.
@@ -98,39 +99,39 @@ def test_rows() -> None:
     x = numbers(7, 5, 3)
     given = nt.from_numpy(x)
     index = TensorDesc.of((1, 3, 5), nt.int32)
-    np.testing.assert_array_equal(rows.ggml_op_argmax(given, output=index).numpy(), x.argmax(-1))
+    np.testing.assert_array_equal(row_ops.ggml_op_argmax(given, output=index).numpy(), x.argmax(-1))
     total = TensorDesc.of((1, 3, 5, 1), nt.float32)
-    np.testing.assert_array_equal(rows.ggml_op_sum_rows(given, output=total).numpy(), x.sum(-1, keepdims=True))
-    assert rows.ggml_op_sum(given, output=TensorDesc.of((), nt.float32)).item() == x.sum()
-    np.testing.assert_allclose(rows.ggml_op_mean(given).numpy(), x.mean(-1, keepdims=True), rtol=1e-6)
+    np.testing.assert_array_equal(row_ops.ggml_op_sum_rows(given, output=total).numpy(), x.sum(-1, keepdims=True))
+    assert row_ops.ggml_op_sum(given, output=TensorDesc.of((), nt.float32)).item() == x.sum()
+    np.testing.assert_allclose(row_ops.ggml_op_mean(given).numpy(), x.mean(-1, keepdims=True), rtol=1e-6)
     exponents = np.exp(x.astype(np.float64) * 0.5)
     expected = exponents / exponents.sum(-1, keepdims=True)
-    np.testing.assert_allclose(rows.ggml_op_soft_max(given, scale=0.5).numpy(), expected, rtol=1e-5)
-    np.testing.assert_allclose(rows.ggml_op_soft_max(given * 0.5).numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(row_ops.ggml_op_soft_max(given, scale=0.5).numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(row_ops.ggml_op_soft_max(given * 0.5).numpy(), expected, rtol=1e-5)
     centred = x - x.mean(-1, keepdims=True, dtype=np.float64)
     expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 0.1)
-    np.testing.assert_allclose(rows.ggml_op_norm(given, eps=0.1).numpy(), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(row_ops.ggml_op_norm(given, eps=0.1).numpy(), expected, rtol=1e-4, atol=1e-6)
     expected = x / np.sqrt((x.astype(np.float64) ** 2).mean(-1, keepdims=True) + 0.1)
-    np.testing.assert_allclose(rows.ggml_op_rms_norm(given, eps=0.1).numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(row_ops.ggml_op_rms_norm(given, eps=0.1).numpy(), expected, rtol=1e-5)
     expected = x / np.sqrt((x.astype(np.float64) ** 2).sum(-1, keepdims=True))
-    np.testing.assert_allclose(rows.ggml_op_l2_norm(given).numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(row_ops.ggml_op_l2_norm(given).numpy(), expected, rtol=1e-5)
     other = numbers(7, 5, 3)[:, :, ::-1]
-    assert rows.ggml_op_count_equal(given, nt.from_numpy(other.copy())).item() == (x == other).sum()
+    assert row_ops.ggml_op_count_equal(given, nt.from_numpy(other.copy())).item() == (x == other).sum()
 
 
 def test_copies() -> None:
     a, b = numbers(4, 3), numbers(4, 2)
-    joined = copies.ggml_op_concat(nt.from_numpy(a), nt.from_numpy(b), dim=1)
+    joined = copy_ops.ggml_op_concat(nt.from_numpy(a), nt.from_numpy(b), dim=1)
     np.testing.assert_array_equal(joined.numpy(), np.concatenate([a, b], 2))
     with pytest.raises(nt.DimensionError, match="dim must be 0 to 3, not 4"):
-        copies.ggml_op_concat(nt.from_numpy(a), nt.from_numpy(b), dim=4)
+        copy_ops.ggml_op_concat(nt.from_numpy(a), nt.from_numpy(b), dim=4)
     output = TensorDesc.of((1, 2, 6, 8), nt.float32)
-    repeated = copies.ggml_op_repeat(nt.from_numpy(a), output=output)
+    repeated = copy_ops.ggml_op_repeat(nt.from_numpy(a), output=output)
     np.testing.assert_array_equal(repeated.numpy(), np.tile(a, (1, 2, 2, 2)))
     with pytest.raises(nt.ShapeError, match="does not repeat"):
-        copies.ggml_op_repeat(nt.from_numpy(a), output=TensorDesc.of((5,), nt.float32))
+        copy_ops.ggml_op_repeat(nt.from_numpy(a), output=TensorDesc.of((5,), nt.float32))
     output = TensorDesc.of((3, 4), nt.int8)
-    assert copies.ggml_op_cpy(nt.from_numpy(a), output=output).dtype is nt.int8
+    assert copy_ops.ggml_op_cpy(nt.from_numpy(a), output=output).dtype is nt.int8
 
 
 def test_embedding() -> None:
@@ -145,3 +146,11 @@ def test_embedding() -> None:
     pairs = x.reshape(3, 2, 2, 2)
     waves = np.exp(1j * angles)[:, None, :] * (pairs[..., 0] + 1j * pairs[..., 1])
     np.testing.assert_allclose(turned.reshape(pairs.shape), np.stack([waves.real, waves.imag], -1), atol=1e-4)
+
+
+@pytest.mark.parametrize(("former", "name"), [("rows.py", "row_ops.py"), ("copies.py", "copy_ops.py")])
+def test_files_under_their_former_names(former: str, name: str, tmp_path: Path) -> None:
+    """Configurations recorded with version 0.1 name them; a user's own file of that name comes first."""
+    assert kernel_source.find(former, [tmp_path]).name == name
+    (tmp_path / former).touch()
+    assert kernel_source.find(former, [tmp_path]) == (tmp_path / former).resolve()

@@ -18,7 +18,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.entry import Entry
-from npu_tensor.ggml_hsa.executors import open_executor
+from npu_tensor.ggml_hsa.generate import open_executor
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.store.requests import design_digest

@@ -78,12 +78,12 @@ def check(*results: nt.Tensor) -> int:
         (lambda: nt.mul_mat(zeros(64, 32), zeros(16, 32)), ("ggml_op_mul_mat", "mul_mat.py", {})),
         (lambda: zeros(16, 32) @ zeros(64, 32).T, ("ggml_op_mul_mat", "mul_mat.py", {})),
         (lambda: zeros(64, 32) @ zeros(32), ("ggml_op_mul_mat", "mul_mat.py", {})),
-        (lambda: zeros(8, 64).softmax(-1), ("ggml_op_soft_max", "rows.py", {})),
-        (lambda: nt.sum_rows(zeros(8, 64)), ("ggml_op_sum_rows", "rows.py", {})),
-        (lambda: zeros(8, 64).argmax(-1).to(nt.int32), ("ggml_op_argmax", "rows.py", {})),
+        (lambda: zeros(8, 64).softmax(-1), ("ggml_op_soft_max", "row_ops.py", {})),
+        (lambda: nt.sum_rows(zeros(8, 64)), ("ggml_op_sum_rows", "row_ops.py", {})),
+        (lambda: zeros(8, 64).argmax(-1).to(nt.int32), ("ggml_op_argmax", "row_ops.py", {})),
         (
             lambda: nt.rms_norm(zeros(4, 64, dtype="f32"), 64, eps=1e-6),
-            ("ggml_op_rms_norm", "rows.py", {"eps": 1e-6}),
+            ("ggml_op_rms_norm", "row_ops.py", {"eps": 1e-6}),
         ),
         (
             lambda: nt.get_rows(zeros(8, 64, dtype="f32"), zeros(3, dtype="i32")),

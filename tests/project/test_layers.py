@@ -267,7 +267,7 @@ def modules_after_commands(*commands: tuple[str, ...]) -> set[str]:
 
 def test_help_of_commands_needs_no_more_than_the_package_and_click() -> None:
     loaded = modules_after_commands()
-    assert {"npu_tensor.cli.config", "npu_tensor.benchmarks.command", "click"} <= loaded
+    assert {"npu_tensor.cli.settings", "npu_tensor.benchmarks.command", "click"} <= loaded
     assert loaded.isdisjoint({"rich", "networkx", "llvmlite", "importlib.metadata", "statistics", "runpy"})
     at_work = {"tools", "ggml_hsa.entry", "observe.profiling"}
     assert loaded.isdisjoint({f"npu_tensor.{name}" for name in at_work})

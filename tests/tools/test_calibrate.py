@@ -15,7 +15,7 @@ from npu_tensor.errors import NpuTensorError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.rates import ProcessorRates, priors, processor_rates
-from npu_tensor.tools.calibrate import probes, processor
+from npu_tensor.tools.calibrate import cpu_rates, probes
 from npu_tensor.tools.calibrate.probes import positive, typical
 
 pytestmark = pytest.mark.usefixtures("own_rates")
@@ -128,14 +128,14 @@ def test_the_share_of_a_cache_follows_the_threads(tmp_path: Path, monkeypatch: p
         (tmp_path / index).mkdir()
         for name, text in zip(("level", "type", "size", "shared_cpu_list"), texts, strict=True):
             (tmp_path / index / name).write_text(f"{text}\n")
-    monkeypatch.setattr(processor, "CACHES", tmp_path)
+    monkeypatch.setattr(cpu_rates, "CACHES", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
-    assert processor._cache_bytes(8) == [1 << 20, 4 << 20]  # four cores of this process share the last one
-    assert processor._cache_bytes(2) == [1 << 20, 8 << 20]
+    assert cpu_rates._cache_bytes(8) == [1 << 20, 4 << 20]  # four cores of this process share the last one
+    assert cpu_rates._cache_bytes(2) == [1 << 20, 8 << 20]
     (tmp_path / "index3" / "size").write_text("all of it\n")
-    assert processor._cache_bytes(2) == [1 << 20]
+    assert cpu_rates._cache_bytes(2) == [1 << 20]
     (tmp_path / "index2" / "level").write_text("two\n")
-    assert processor._cache_bytes(2) == []
+    assert cpu_rates._cache_bytes(2) == []
 
 
 def test_what_contradicts_itself_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:

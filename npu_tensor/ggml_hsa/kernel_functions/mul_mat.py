@@ -24,7 +24,7 @@ def ggml_op_mul_mat(src0: nt.Tensor, src1: nt.Tensor, *, output: TensorDesc) -> 
 
 
 def _check(src0: nt.Tensor, src1: nt.Tensor) -> None:
-    given = f"src0 {_extents(src0)} and src1 {_extents(src1)}"
+    operands = f"src0 {_extents(src0)} and src1 {_extents(src1)}"
     (rows0, columns0), (rows1, columns1) = src0.shape[2:], src1.shape[2:]
     if columns0 != columns1:
         hint = ""
@@ -34,9 +34,9 @@ def _check(src0: nt.Tensor, src1: nt.Tensor) -> None:
                 f". These look like row-major (NumPy) shapes; expected src0 ({k},{m},1,1), src1 ({k},{n},1,1) and "
                 f"output ({m},{n},1,1)"
             )
-        raise nt.ShapeError(f"{given} differ in their first extent: GGML takes (K,M) and (K,N) to (M,N){hint}")
+        raise nt.ShapeError(f"{operands} differ in their first extent: GGML takes (K,M) and (K,N) to (M,N){hint}")
     if any(other % own for own, other in zip(src0.shape[:2], src1.shape[:2], strict=True)):
-        raise nt.ShapeError(f"{given}: the last two extents of src1 must be multiples of those of src0")
+        raise nt.ShapeError(f"{operands}: the last two extents of src1 must be multiples of those of src0")
 
 
 def _extents(tensor: nt.Tensor) -> str:

@@ -36,8 +36,7 @@ from npu_tensor._util.forks import held_at_fork
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store.directories import not_kept, readable, writable
-from npu_tensor.runtime.store.files import DAMAGED, Damage
-from npu_tensor.runtime.store.objects import SUFFIX, read_object, write_object
+from npu_tensor.runtime.store.files import DAMAGED, OBJECT_SUFFIX, Damage, read_object, write_object
 from npu_tensor.runtime.store.upkeep import clear_once, wrote
 
 __all__ = ["Address", "Engine", "EngineStatistics", "ObjectCache"]
@@ -63,7 +62,7 @@ class ObjectCache:
             return None
         clear_once(self._directory.parent)
         for root in readable(self._directory.parent):
-            path = root / self._directory.name / (key + SUFFIX)
+            path = root / self._directory.name / (key + OBJECT_SUFFIX)
             try:
                 data = read_object(path)
             except OSError:
@@ -85,7 +84,7 @@ class ObjectCache:
         root = self._directory.parent
         try:
             root = writable(root)
-            write_object(root / self._directory.name / (key + SUFFIX), data)
+            write_object(root / self._directory.name / (key + OBJECT_SUFFIX), data)
         except OSError as error:
             self._directory = None
             not_kept(root, error)

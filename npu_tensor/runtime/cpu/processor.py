@@ -18,7 +18,7 @@ from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
-from npu_tensor.runtime.store import objects as store_objects
+from npu_tensor.runtime.store.files import OBJECTS
 
 __all__ = ["Processor"]
 
@@ -30,7 +30,7 @@ class Processor:
         self.target = host_target(config.cpu_features)
         self.allocator = allocator
         key = f"{self.target.cpu} {self.target.feature_string}"
-        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / store_objects.FOLDER)
+        self.engine = Engine(self.target.create_target_machine(), key, config.cache_dir / OBJECTS)
         # By what they compute: the layers of a model, and the turns of a loop, share them. What is in neither and in no
         # plan is freed.
         self._products = lru_cache(maxsize=1024)(self._new_product)

@@ -16,13 +16,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.runtime.store import objects as store_objects
-from npu_tensor.runtime.store.files import DAMAGED, FILE, FOLDER, SIDECAR, TEMPORARY, Damage, locked, read_entry
+from npu_tensor.runtime.store.files import (
+    DAMAGED,
+    FILE,
+    FOLDER,
+    OBJECT_SUFFIX,
+    OBJECTS,
+    SIDECAR,
+    TEMPORARY,
+    Damage,
+    locked,
+    read_entry,
+    read_object,
+)
 
-__all__ = ["Contents", "File", "Item", "Leftover", "damage", "describe", "scan"]
+__all__ = ["Contents", "File", "Leftover", "StoredItem", "damage", "describe", "scan"]
 
 _OBJECT: Final = re.compile(
-    rf"(?P<stem>(?P<key>[0-9a-f]{{16}})[0-9a-f]{{48}})(?P<suffix>\{store_objects.SUFFIX}|\.so)?"
+    rf"(?P<stem>(?P<key>[0-9a-f]{{16}})[0-9a-f]{{48}})(?P<suffix>\{OBJECT_SUFFIX}|\.so)?"
     rf"(?P<leftover>{TEMPORARY.pattern}|\{DAMAGED})?"
 )
 _OLD_LIBRARIES: Final = "sim"  # Where version 0.1 kept what it had compiled for the simulator, read no more.
@@ -44,7 +55,7 @@ class Leftover(NamedTuple):
     sidecar: Path | None = None
 
 
-class Item(NamedTuple):
+class StoredItem(NamedTuple):
     """What is found and evicted as a whole: a kernel, a failed build, or an object of the CPU device.
 
     folder: below the cache directory. stem: how its files begin. files: the sidecar or the object first. bytes: of all.
@@ -60,7 +71,7 @@ class Item(NamedTuple):
     @property
     def is_object(self) -> bool:
         """Objects have neither name nor sidecar nor lock."""
-        return self.folder == store_objects.FOLDER
+        return self.folder == OBJECTS
 
 
 class Contents(NamedTuple):
@@ -68,7 +79,7 @@ class Contents(NamedTuple):
     damaged entries that were moved aside. folders: all that were looked into.
     """
 
-    items: list[Item]
+    items: list[StoredItem]
     leftovers: list[Leftover]
     folders: list[Path]
 
@@ -77,17 +88,17 @@ def scan(root: Path) -> Contents:
     """All files of the cache `root`, except for locks; nothing if there is no such directory. Raises OSError."""
     contents = Contents([], [], [])
     for folder in _subdirectories(root):
-        objects = folder.name in (store_objects.FOLDER, _OLD_LIBRARIES)
+        objects = folder.name in (OBJECTS, _OLD_LIBRARIES)
         if not objects and FOLDER.fullmatch(folder.name) is None:
             continue
         contents.folders.append(folder)
-        first = SIDECAR if not objects else store_objects.SUFFIX if folder.name == store_objects.FOLDER else None
+        first = SIDECAR if not objects else OBJECT_SUFFIX if folder.name == OBJECTS else None
         groups: defaultdict[str, dict[str, File]] = defaultdict(dict)
-        for found, file in _files(folder, _OBJECT if objects else FILE):
-            if found["leftover"]:
+        for match, file in _files(folder, _OBJECT if objects else FILE):
+            if match["leftover"]:
                 contents.leftovers.append(Leftover(file))
-            elif found["suffix"]:
-                groups[found["stem"]][found["suffix"]] = file
+            elif match["suffix"]:
+                groups[match["stem"]][match["suffix"]] = file
         for stem, files in groups.items():
             head = None if first is None else files.pop(first, None)
             if head is None:
@@ -96,7 +107,7 @@ def scan(root: Path) -> Contents:
                 continue
             whole = (head, *files.values())
             size = sum(file.bytes for file in whole)
-            contents.items.append(Item(folder.name, stem, whole, size, head.modified))
+            contents.items.append(StoredItem(folder.name, stem, whole, size, head.modified))
     contents.items.sort(key=lambda item: item.used)
     return contents
 
@@ -112,14 +123,14 @@ def _subdirectories(root: Path) -> list[Path]:
 def _files(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], File]]:
     with suppress(PermissionError), os.scandir(folder) as entries:  # What cannot be read is not ours.
         for entry in entries:
-            found = pattern.fullmatch(entry.name)
-            if found and entry.is_file(follow_symlinks=False):
+            match = pattern.fullmatch(entry.name)
+            if match and entry.is_file(follow_symlinks=False):
                 with suppress(FileNotFoundError):  # Removed meanwhile.
                     status = entry.stat(follow_symlinks=False)
-                    yield found, File(Path(entry.path), found["key"], status.st_size, status.st_mtime)
+                    yield match, File(Path(entry.path), match["key"], status.st_size, status.st_mtime)
 
 
-def describe(item: Item) -> dict[str, Any] | None:
+def describe(item: StoredItem) -> dict[str, Any] | None:
     """What the sidecar of an item says, not verified; None for an object, or if it cannot be read."""
     if not item.is_object:
         with suppress(OSError, ValueError):
@@ -129,30 +140,30 @@ def describe(item: Item) -> dict[str, Any] | None:
     return None
 
 
-def damage(item: Item) -> str | None:
+def damage(item: StoredItem) -> str | None:
     """What is wrong with the files of an item, all of which are read; None if nothing is, or if it is gone by now."""
     first = item.files[0]
     if item.is_object:
         return _object_damage(first.path)
-    found = _entry_damage(first.path.parent, item.stem)
-    if found is not None:
+    reason = _entry_damage(first.path.parent, item.stem)
+    if reason is not None:
         # Perhaps half of what another process is writing; where no lock can be made, nobody writes.
         with suppress(OSError), locked(first.path.parents[1], first.key):
-            found = _entry_damage(first.path.parent, item.stem)
-    return found
+            reason = _entry_damage(first.path.parent, item.stem)
+    return reason
 
 
 def _entry_damage(directory: Path, stem: str) -> str | None:
     try:
         read_entry(directory, stem)
-    except Damage as found:
-        return str(found)
+    except Damage as error:
+        return str(error)
     return None
 
 
 def _object_damage(path: Path) -> str | None:
     try:
-        store_objects.read_object(path)
+        read_object(path)
     except Damage as found:
         return str(found)
     except FileNotFoundError:

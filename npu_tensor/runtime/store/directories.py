@@ -46,8 +46,8 @@ _own: dict[int, Path] = {}
 
 def readable(root: Path) -> tuple[Path, ...]:
     """The directories in which this process looks for kernels of the cache `root`, in this order."""
-    found = dict.fromkeys((root, _writable.get(root), _own.get(os.getpid())))
-    return tuple(path for path in found if path is not None and _is_used(path))
+    directories = dict.fromkeys((root, _writable.get(root), _own.get(os.getpid())))
+    return tuple(path for path in directories if path is not None and _is_used(path))
 
 
 def existing(root: Path) -> tuple[Path, ...]:
@@ -100,15 +100,15 @@ def untrusted(directory: Path) -> str | None:
     if config.trust_cache and not private:
         return None
     try:
-        found = directory.lstat() if private else directory.stat()
+        status = directory.lstat() if private else directory.stat()
     except OSError:
         return None
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "is not a directory" if private else None
     user = os.geteuid()
-    if found.st_uid not in ((user,) if private else (user, 0)):
-        return f"belongs to another user, {_user_name(found.st_uid)}"
-    if found.st_mode & 0o002 or (found.st_mode & 0o020 and (private or not _is_own_group(found.st_gid, user))):
+    if status.st_uid not in ((user,) if private else (user, 0)):
+        return f"belongs to another user, {_user_name(status.st_uid)}"
+    if status.st_mode & 0o002 or (status.st_mode & 0o020 and (private or not _is_own_group(status.st_gid, user))):
         return "can be written by other users"
     return None
 
@@ -122,10 +122,10 @@ def _user_name(user: int) -> str:
 def _is_own_group(group: int, user: int) -> bool:
     """Whether nobody else is in a group: many systems give each user one, for which their files are writable."""
     try:
-        found = grp.getgrgid(group)
+        entry = grp.getgrgid(group)
     except KeyError:
         return False
-    return found.gr_name == _user_name(user) and set(found.gr_mem) <= {found.gr_name}
+    return entry.gr_name == _user_name(user) and set(entry.gr_mem) <= {entry.gr_name}
 
 
 def _is_used(directory: Path) -> bool:

@@ -4,6 +4,7 @@
                             add-1024bf16_0123456789abcdef.log       what the compiler said
                             add-1024bf16_0123456789abcdef.json      the sidecar: all about it; written last
     root/locks/0123456789abcdef.lock
+    root/cpu/<64 hexadecimal digits of the key>.object              the CPU device's: a SHA-256, then the object file
 
 An entry exists when its sidecar does. A failed build is an entry too, of a message and a log. Nothing is synchronised
 with the disk: what a power cut leaves half written does not have its checksum.
@@ -38,6 +39,8 @@ __all__ = [
     "KEY",
     "LOCKS",
     "LOG",
+    "OBJECTS",
+    "OBJECT_SUFFIX",
     "SIDECAR",
     "SUFFIX",
     "TEMPORARY",
@@ -51,9 +54,11 @@ __all__ = [
     "read_entry",
     "read_file",
     "read_log",
+    "read_object",
     "sidecar_text",
     "write_atomically",
     "write_entry",
+    "write_object",
 ]
 
 FORMAT: Final = 1
@@ -61,6 +66,9 @@ SIDECAR: Final = ".json"
 LOG: Final = ".log"
 DAMAGED: Final = ".damaged"
 LOCKS: Final = "locks"
+OBJECTS: Final = "cpu"
+"""The folder of the CPU device's objects."""
+OBJECT_SUFFIX: Final = ".object"
 
 KEY: Final = re.compile(r"[0-9a-f]{64}")
 FOLDER: Final = re.compile(r"[a-z0-9]+-[A-Za-z0-9._+-]+")
@@ -74,6 +82,7 @@ FILE: Final = re.compile(
 # With key, suffix and ".temporary" below 143 bytes, the longest file name in a home directory encrypted by eCryptfs.
 _LONGEST_NAME: Final = 80
 _LONGEST_LOG: Final = 1 << 20
+_DIGEST_BYTES: Final = hashlib.sha256().digest_size
 _CHECKSUM_START: Final = b',\n "checksum": "'
 _CHECKSUM_END: Final = b'"\n}\n'
 _CHECKSUM_BYTES: Final = len(_CHECKSUM_START) + 64 + len(_CHECKSUM_END)
@@ -255,12 +264,27 @@ def write_entry(directory: Path, stem: str, contents: Mapping[str, bytes], sidec
         raise
 
 
+def read_object(path: Path) -> bytes:
+    """An object file of the CPU device, after its SHA-256. Raises Damage if that is of another content, and OSError."""
+    content = read_file(path)
+    checksum, code = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(code).digest() != checksum:
+        raise Damage(f"{path.name} does not have its checksum")
+    return code
+
+
+def write_object(path: Path, code: bytes) -> None:
+    """Write an object file so that other processes see all of it or nothing. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, hashlib.sha256(code).digest() + code)
+
+
 def move_aside(directory: Path, stem: str) -> None:
     """Keep the files of a damaged entry, the sidecar first, under names that nobody looks up. Raises OSError."""
     names = [path.name for path in directory.iterdir() if path.name.startswith(stem)]
     for name in sorted(names, key=lambda name: name != stem + SIDECAR):
-        found = FILE.fullmatch(name)
-        if found and found["stem"] == stem and not found["leftover"]:
+        match = FILE.fullmatch(name)
+        if match and match["stem"] == stem and not match["leftover"]:
             os.replace(directory / name, directory / (name + DAMAGED))
 
 

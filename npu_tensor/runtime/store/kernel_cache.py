@@ -179,9 +179,9 @@ class Store:
         """Enter the lock of a key in the first directory that takes one, and return that directory."""
         root = self.root
         try:
-            taken = writable(root)
-            stack.enter_context(locked(taken, key))
-            return taken
+            directory = writable(root)
+            stack.enter_context(locked(directory, key))
+            return directory
         except OSError as error:
             reason = error
         try:
@@ -201,13 +201,13 @@ class Store:
         try:
             with scratch_directory() as scratch:
                 try:
-                    made = build(scratch)
+                    paths = build(scratch)
                 except BuildError as error:
                     if error.transient or error.remembered:
                         raise
                     failed = error
                 else:
-                    contents = {suffix: path.read_bytes() for suffix, path in made.items()}
+                    contents = {suffix: path.read_bytes() for suffix, path in paths.items()}
                 log = read_log(scratch)
         except OSError as error:
             raise BuildError(f"{name} could not be built: {error}", transient=True) from error

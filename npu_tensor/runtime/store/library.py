@@ -73,19 +73,19 @@ class KernelLibrary:
         What failed before is tried again. What was begun ends with this call, also if an exception such as
         KeyboardInterrupt ends it; with NPU_TENSOR_JIT=background it goes on instead.
         """
-        wanted = {
+        unknown = {
             id(request.design): request
             for request in requests
             if not isinstance(self._known(request), (Artifact, Build))
         }
-        if not wanted:
+        if not unknown:
             return
         if config.jit == "background":
-            for request in wanted.values():
+            for request in unknown.values():
                 self._settle(request.design, partial(self._look_up, request))
             return
         with build_threads() as threads:
-            started = [(request.design, threads.submit(self._look_up, request)) for request in wanted.values()]
+            started = [(request.design, threads.submit(self._look_up, request)) for request in unknown.values()]
             for design, build in started:
                 self._settle(design, build.result)
 
@@ -104,9 +104,9 @@ class KernelLibrary:
         """
         described = description(request, self.backend)
         place, key = folder(request.design.arch, self.backend), kernel_key(described)
-        found = None if force else self._cached(request, place, key)
-        if found is not None:
-            return found
+        artifact = None if force else self._cached(request, place, key)
+        if artifact is not None:
+            return artifact
         self._need_compiler()
         with building(request.name):
             return self._build(request, place, key, described, force)
@@ -130,10 +130,10 @@ class KernelLibrary:
         """The kernel from the cache. Raises BuildError; where building is not off, a build is then under way."""
         described = description(request, self.backend)
         place, key = folder(request.design.arch, self.backend), kernel_key(described)
-        made = builds.take(key)  # First: what ends after this is found in the cache.
+        background = builds.take(key)  # First: what ends after this is found in the cache.
         cached = self._cached(request, place, key)
         if cached is not None:
-            return cached if made is None else cached._replace(origin=made.origin)
+            return cached if background is None else cached._replace(origin=background.origin)
         if config.jit == "off":
             raise BuildError("building is off (NPU_TENSOR_JIT=off); not in the cache")
         self._need_compiler()

@@ -112,12 +112,12 @@ def unpack(archive: Path, directory: Path) -> int:
     number = sum(1 for _ in _verified(archive))
     directory.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as temporary:
-        made = Path(temporary, "kernels")
+        kernels = Path(temporary, "kernels")
         for name, content in _verified(archive):
-            path = made / name
+            path = kernels / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        os.rename(made, directory)
+        os.rename(kernels, directory)
     return number
 
 

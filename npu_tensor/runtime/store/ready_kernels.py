@@ -116,10 +116,10 @@ class KernelDirectory:
             described = self._descriptions(directory)
         except (ArgumentError, OSError) as error:
             return str(error)
-        wanted = design_digest(request.design)
+        digest = design_digest(request.design)
         for exported, description in described.items():
             made_from = description["made_from"]
-            if (made_from["design"], made_from["backend"]) == (wanted, backend.name):
+            if (made_from["design"], made_from["backend"]) == (digest, backend.name):
                 return _verified(directory, exported, description, backend)
         return _why_not(directory, described, request, backend)
 
@@ -130,18 +130,18 @@ class KernelDirectory:
         with self._lock:
             known = self._indexed.get(directory.name)
             if known is None or known[0] != changed:
-                found = read_manifest(manifest) if manifest.exists() else _sidecars(directory)
-                known = self._indexed[directory.name] = (changed, found)
+                index = read_manifest(manifest) if manifest.exists() else _sidecars(directory)
+                known = self._indexed[directory.name] = (changed, index)
             return known[1]
 
 
 def _sidecars(directory: Path) -> dict[str, dict[str, Any]]:
     """Of all kernels; their other files may be JSON too."""
     paths = (path for path in sorted(directory.glob("*.json")) if EXPORTED_NAME.fullmatch(path.stem))
-    found = {path: _json(path) for path in paths}
+    values = {path: _json(path) for path in paths}
     return {
         path.stem: read_description(value, str(path))
-        for path, value in found.items()
+        for path, value in values.items()
         if isinstance(value, dict) and "made_from" in value
     }
 
@@ -210,14 +210,14 @@ def ready_directories() -> tuple[Path, ...]:
 
     Raises ArgumentError if one of the former does not exist, or if other users can write to it.
     """
-    asked = config.ready_kernel_dirs()
-    for path in asked:
+    directories = config.ready_kernel_dirs()
+    for path in directories:
         if reason := untrusted(path):
             raise ArgumentError(
                 f"{config.origin('kernel_dirs')} names {str(path)!r}, which {reason}, and its kernels would run as "
                 "this user; NPU_TENSOR_TRUST_CACHE=1 allows that"
             )
-    return (*asked, *([BUILTIN] if builtin_targets() else []))
+    return (*directories, *([BUILTIN] if builtin_targets() else []))
 
 
 def no_kernels(arch: str, backend: Backend) -> str | None:

@@ -26,7 +26,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import CACHE_CLEARED, config, user_temporary_path
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.store.contents import File, Item, Leftover, describe, scan
+from npu_tensor.runtime.store.contents import File, Leftover, StoredItem, describe, scan
 from npu_tensor.runtime.store.directories import SCRATCH_PREFIX, writable
 from npu_tensor.runtime.store.files import DAMAGED, LOCKS, locked
 
@@ -72,7 +72,7 @@ class Removed:
                 self.files += 1
                 self.bytes += file.bytes
 
-    def remove(self, root: Path, item: Item, only_unchanged: bool = False) -> None:
+    def remove(self, root: Path, item: StoredItem, only_unchanged: bool = False) -> None:
         """Remove a whole item; with `only_unchanged`, not if it has been used or built anew since it was seen."""
         if item.is_object:  # One file, and without a lock.
             self.unlink(*item.files)
@@ -213,7 +213,7 @@ def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
     return removed
 
 
-def _evict(root: Path, items: Iterable[Item], surplus: float, before: float, removed: Removed) -> None:
+def _evict(root: Path, items: Iterable[StoredItem], surplus: float, before: float, removed: Removed) -> None:
     """Remove the first items, in all `surplus` bytes, but none that was used between `before` and now.
 
     What was used in the future was used before the clock was set back.
@@ -232,18 +232,18 @@ def _evict(root: Path, items: Iterable[Item], surplus: float, before: float, rem
 def _remove_locks(root: Path, before: float) -> None:
     """Remove lock files that nobody holds; who opened one meanwhile sees that it is gone, and makes another."""
     for path in (root / LOCKS).glob("*.lock"):
-        found = _LOCK.fullmatch(path.name)
-        if found and (_modified(path) or before) < before:
-            with suppress(BlockingIOError), locked(root, found[1], wait=False):
+        match = _LOCK.fullmatch(path.name)
+        if match and (_modified(path) or before) < before:
+            with suppress(BlockingIOError), locked(root, match[1], wait=False):
                 path.unlink(missing_ok=True)
 
 
 def _remove_scratch(before: float) -> None:
     """Remove directories of builds whose process was killed."""
     for path in user_temporary_path().parent.glob(f"{SCRATCH_PREFIX}*"):
-        found = _SCRATCH.fullmatch(path.name)
+        match = _SCRATCH.fullmatch(path.name)
         modified = _modified(path)
-        if found and modified is not None and modified < before and not _is_alive(int(found[1])):
+        if match and modified is not None and modified < before and not _is_alive(int(match[1])):
             shutil.rmtree(path, ignore_errors=True)  # Fails where it belongs to another user; follows no link.
 
 

@@ -19,9 +19,9 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
+from npu_tensor.tools.calibrate.cpu_rates import measure_processor
 from npu_tensor.tools.calibrate.npu import measure_npu
 from npu_tensor.tools.calibrate.probes import Unclear
-from npu_tensor.tools.calibrate.processor import measure_processor
 from npu_tensor.tools.report import single_uri
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
     for one that is not there, ArgumentError for several devices, BuildError if the kernels for an NPU cannot be had,
     NpuTensorError if what was measured makes no sense, OSError if nothing can be written.
     """
-    found = npus(uri)
-    if not found:
+    devices = npus(uri)
+    if not devices:
         identity = rates.processor_identity()
         return (_kept(uri, "processor", identity, partial(measure_processor, quick)),)
     return tuple(
-        _kept(npu.uri, npu.target.array.device, npu.identity, partial(measure_npu, npu, quick)) for npu in found
+        _kept(npu.uri, npu.target.array.device, npu.identity, partial(measure_npu, npu, quick)) for npu in devices
     )
 
 
@@ -70,13 +70,13 @@ def npus(uri: str) -> tuple[XrtDevice, ...]:
 
     Raises DeviceError for a simulated device and for one that is not there, ArgumentError for several devices.
     """
-    asked = single_uri(uri)
-    if asked.scheme == "sim":
+    device_uri = single_uri(uri)
+    if device_uri.scheme == "sim":
         raise DeviceError(
             f"{uri} is simulated: there is nothing to measure, its costs are those of the real array",
             "INVALID_ARGUMENT",
         )
-    if asked.scheme == "cpu":
+    if device_uri.scheme == "cpu":
         return ()
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
@@ -89,7 +89,7 @@ def _kept(
 ) -> Calibration:
     measured = _clear(measure)
     path = rates.save(kind, identity, measured)
-    before, after = (dict(_flat("", found)) for found in (rates.priors()[kind], asdict(measured)))
+    before, after = (dict(_flat("", values)) for values in (rates.priors()[kind], asdict(measured)))
     return Calibration(uri, path, identity, tuple(Figure(name, before[name], after[name]) for name in after))
 
 

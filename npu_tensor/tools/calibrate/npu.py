@@ -84,9 +84,9 @@ def _launched(device: XrtDevice, rounds: int, *launches: Probe) -> _Launches:
             device.synchronize()
         launches[-1]()
         device.submit()
-        asked = time.perf_counter()
+        submit_end = time.perf_counter()
         device.synchronize()
-        samples.append((asked - start, time.perf_counter() - start))
+        samples.append((submit_end - start, time.perf_counter() - start))
     return _Launches(*(quantiles(part, n=4)[0] for part in zip(*samples[WARM_UP:], strict=True)))
 
 

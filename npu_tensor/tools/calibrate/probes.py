@@ -50,7 +50,7 @@ def typical(probes: Mapping[str, Probe], quick: bool = False) -> dict[str, float
             for name, probe in probes.items():
                 block(probe, 1)  # brings its operands back into the caches
                 blocks[name].append(block(probe, repeats[name]) / repeats[name])
-    return {name: statistics.quantiles(found, n=4)[0] for name, found in blocks.items()}
+    return {name: statistics.quantiles(samples, n=4)[0] for name, samples in blocks.items()}
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from typing import Final
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.tools.doctor import hardware, package, software
-from npu_tensor.tools.doctor.finding import Finding, Result, Status, System, problem
+from npu_tensor.tools.doctor.finding import CheckResult, Finding, Status, System, problem
 
 __all__ = ["CHECKS", "Finding", "Status", "System", "diagnose", "usable", "verdict"]
 
-CHECKS: Final[dict[str, Callable[[System], Result]]] = {
+CHECKS: Final[dict[str, Callable[[System], CheckResult]]] = {
     "operating system": hardware.operating_system,
     "processor": hardware.processor,
     "firmware": hardware.firmware,
@@ -45,14 +45,14 @@ def diagnose(root: Path = Path("/"), system: System | None = None) -> list[Findi
     return [_finding(name, check, asked) for name, check in CHECKS.items()]
 
 
-def _finding(name: str, check: Callable[[System], Result], system: System) -> Finding:
+def _finding(name: str, check: Callable[[System], CheckResult], system: System) -> Finding:
     try:
         result = check(system)
     except ArgumentError as error:
         result = problem(str(error), "this check depends on it", "unset it, or give it an allowed value")
     except Exception as error:  # XRT may raise anything; the other checks are still worth having.
-        found = f"the check itself failed with {type(error).__name__}: {error}"
-        result = problem(found, "nothing is known about this", "report it, with npu-tensor doctor --json")
+        failure = f"the check itself failed with {type(error).__name__}: {error}"
+        result = problem(failure, "nothing is known about this", "report it, with npu-tensor doctor --json")
     status, *texts = result
     return Finding(name, status, *("; ".join(text.split("\n")) for text in texts))  # What others say may have lines.
 

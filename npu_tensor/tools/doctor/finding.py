@@ -1,13 +1,16 @@
-"""What a check finds, and what the checks ask of the system."""
+"""What a check finds, what the checks ask of the system, and versions against those that were tested."""
 
 from __future__ import annotations
 
 import getpass
 import grp
+import json
 import os
+import re
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -22,13 +25,13 @@ from npu_tensor.runtime.xrt.bindings import pyxrt
 if TYPE_CHECKING:
     from npu_tensor.runtime.build.mlir_aie import Toolchain
 
-__all__ = ["Finding", "Result", "Status", "System", "note", "ok", "problem"]
+__all__ = ["CheckResult", "Finding", "Status", "System", "against_tested", "note", "ok", "problem", "tested_versions"]
 
 Status = Literal["ok", "note", "problem"]
 """problem: no NPU can be used before it is fixed; note: worth knowing, also if something is merely unknown."""
 
 
-class Result(NamedTuple):
+class CheckResult(NamedTuple):
     """What a check returns. found: what there is; why: why that matters; fix: the command, or what else to do."""
 
     status: Status
@@ -47,19 +50,19 @@ class Finding(NamedTuple):
     fix: str
 
 
-def ok(found: str) -> Result:
+def ok(found: str) -> CheckResult:
     """All is well."""
-    return Result("ok", found)
+    return CheckResult("ok", found)
 
 
-def note(found: str, why: str = "", fix: str = "") -> Result:
+def note(found: str, why: str = "", fix: str = "") -> CheckResult:
     """Worth knowing."""
-    return Result("note", found, why, fix)
+    return CheckResult("note", found, why, fix)
 
 
-def problem(found: str, why: str, fix: str) -> Result:
+def problem(found: str, why: str, fix: str) -> CheckResult:
     """What keeps NPUs from being used."""
-    return Result("problem", found, why, fix)
+    return CheckResult("problem", found, why, fix)
 
 
 def _group_name(number: int) -> str:
@@ -98,3 +101,44 @@ class System:
             return self.root.joinpath(*path).read_text("utf-8", "replace").strip()
         except OSError:
             return ""
+
+
+# --- versions that were tried: tested.json says which, and by whom
+
+
+@cache
+def _matrix() -> dict[str, dict[str, Any]]:
+    matrix: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("tested.json").read_text("utf-8"))
+    return matrix
+
+
+def tested_versions(component: str) -> dict[str, str]:
+    """The tested versions, and what each was tested for."""
+    versions: dict[str, str] = _matrix()[component]["tested"]
+    return versions
+
+
+def against_tested(component: str, version: str, why: str, fix: str) -> CheckResult:
+    """ok for a tested version, also with more digits than listed; note for an unknown one; problem for a bad one.
+
+    why: it matters that the version is a tested one; fix: how to get one.
+    """
+    text = version or "unknown version"
+    row = _matrix()[component]
+    for part, reason in row.get("faulty", {}).items():
+        if part in version:
+            return problem(text, reason, fix)
+    if _older(version, row.get("least", "0")):
+        return problem(text, f"it is older than {row['least']}: {why}", fix)
+    for known, how in row["tested"].items():
+        if version == known or re.match(rf"{re.escape(known)}\D", version):
+            return ok(f"{text} ({how})")
+    return note(text, f"not among those that were tested, {', '.join(row['tested'])}: {why}")
+
+
+def _older(version: str, least: str) -> bool:
+    """Whether a release is older than another. Builds such as 0.0.1.2025110304+abc have no place in their order."""
+    number = re.match(r"(\d+)\.(\d+)", version)
+    if number is None or version.startswith("0.0.1."):
+        return False
+    return [int(part) for part in number.groups()] < [int(part) for part in least.split(".")]

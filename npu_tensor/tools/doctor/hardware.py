@@ -6,7 +6,6 @@ Paths and rules are those of the driver: amd/xdna-driver, drivers/accel/amdxdna,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,8 +13,7 @@ from npu_tensor._util.units import size
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import driver_version, pci_numbers
-from npu_tensor.tools.doctor.finding import Result, System, note, ok, problem
-from npu_tensor.tools.doctor.tested import against_tested, tested_versions
+from npu_tensor.tools.doctor.finding import CheckResult, System, against_tested, note, ok, problem, tested_versions
 
 __all__ = [
     "accel_nodes",
@@ -57,10 +55,7 @@ class _Npu(NamedTuple):
 
 def on_pci_bus(system: System) -> list[_Npu]:
     """The NPUs that kernels can be made for, whether or not a driver has taken them."""
-    return list(_find_npus(system))
-
-
-def _find_npus(system: System) -> Iterator[_Npu]:
+    npus = []
     for directory in sorted(system.root.joinpath(_PCI).glob("*")):
         vendor, device, revision = pci_numbers(directory)
         try:
@@ -68,7 +63,8 @@ def _find_npus(system: System) -> Iterator[_Npu]:
         except DeviceError:
             continue
         node = next((path.name for path in sorted(directory.glob("accel/accel*"))), "")
-        yield _Npu(directory.name, device, revision, arch, node)
+        npus.append(_Npu(directory.name, device, revision, arch, node))
+    return npus
 
 
 def _nodes(system: System) -> list[Path]:
@@ -80,14 +76,14 @@ def _name(system: System, file: Path) -> str:
     return f"/{file.relative_to(system.root)}"
 
 
-def operating_system(system: System) -> Result:
+def operating_system(system: System) -> CheckResult:
     """Which one, against those that others ran NPUs on."""
     fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', system.read("etc/os-release"), re.MULTILINE))
     release = f"{fields.get('NAME', '')} {fields.get('VERSION_ID', '')}".strip()
     return against_tested("operating system", release, "others may lack a package or a driver that is new enough", "")
 
 
-def processor(system: System) -> Result:
+def processor(system: System) -> CheckResult:
     """Whether there is an NPU at all."""
     npus = on_pci_bus(system)
     if npus:
@@ -99,7 +95,7 @@ def processor(system: System) -> Result:
     )
 
 
-def driver(system: System) -> Result:
+def driver(system: System) -> CheckResult:
     """Whether amdxdna is loaded, and which."""
     release = system.read("proc/sys/kernel/osrelease")
     if not (system.root / "sys/module/amdxdna").is_dir():
@@ -122,7 +118,7 @@ def driver(system: System) -> Result:
     )
 
 
-def accel_nodes(system: System) -> Result:
+def accel_nodes(system: System) -> CheckResult:
     """Whether the driver has made a file to open the NPU by."""
     nodes = _nodes(system)
     missing = [node for node in nodes if not node.exists()]
@@ -141,7 +137,7 @@ def accel_nodes(system: System) -> Result:
     )
 
 
-def permissions(system: System) -> Result:
+def permissions(system: System) -> CheckResult:
     """Whether this user may open the NPU."""
     nodes = [node for node in _nodes(system) if node.exists()]
     if not nodes:
@@ -152,7 +148,7 @@ def permissions(system: System) -> Result:
     return ok(f"this user can read and write {', '.join(_name(system, node) for node in nodes)}")
 
 
-def _forbidden(system: System, node: Path) -> Result:
+def _forbidden(system: System, node: Path) -> CheckResult:
     group, member_of = system.group_of(node), system.memberships()
     listed = re.search(rf"^{re.escape(group)}:[^:]*:\d*:(.*)$", system.read("etc/group"), re.MULTILINE)
     if group == "root" or group in member_of:
@@ -168,19 +164,19 @@ def _forbidden(system: System, node: Path) -> Result:
     )
 
 
-def locked_memory(system: System) -> Result:
+def locked_memory(system: System) -> CheckResult:
     """Whether RLIMIT_MEMLOCK leaves room for what XRT locks."""
     now, most = system.memlock()
     if now < 0:
         return ok("no limit on locked memory")
-    found = f"at most {_size(now)} of locked memory"
+    limit = f"at most {_size(now)} of locked memory"
     if _capable(system, CAP_IPC_LOCK):
-        return ok(f"{found}, which does not bind this process (CAP_IPC_LOCK)")
+        return ok(f"{limit}, which does not bind this process (CAP_IPC_LOCK)")
     if now > HEAP_BYTES:
-        return ok(f"{found}, of which XRT takes {_size(HEAP_BYTES)}, and buffers the rest")
+        return ok(f"{limit}, of which XRT takes {_size(HEAP_BYTES)}, and buffers the rest")
     raises = f"ulimit -l {'unlimited' if most < 0 else most // 1024}"
     return problem(
-        found,
+        limit,
         f"XRT locks {_size(HEAP_BYTES)} to open an NPU; if it may not, it finds no devices or fails with err=-11",
         f"{raises} in the shell that starts the program"
         if not 0 <= most <= HEAP_BYTES
@@ -198,12 +194,12 @@ def _size(number: int) -> str:
     return size(number) if number % (1 << 20) else f"{number >> 20} MiB"
 
 
-def firmware(system: System) -> Result:
+def firmware(system: System) -> CheckResult:
     """What runs on the NPU's own controller: the version that the driver reports, and the files."""
     npus = on_pci_bus(system)
     if not npus:
         return note("not looked for without an NPU")
-    found, missing = [], []
+    versions, missing = [], []
     for npu in npus:
         # The driver takes the directory by device and revision, the first file of several names that it finds there;
         # distributions compress them.
@@ -214,8 +210,8 @@ def firmware(system: System) -> Result:
         ]
         running = system.read(_PCI, npu.bdf, "fw_version")
         if running:
-            found.append(f"{running} runs on {npu.bdf}")
-        found += map(str, dict.fromkeys(files))
+            versions.append(f"{running} runs on {npu.bdf}")
+        versions += map(str, dict.fromkeys(files))
         if not files and not running:
             missing.append(f"amdnpu/{npu.device}_{npu.revision}/npu.sbin")
     if missing:
@@ -224,10 +220,10 @@ def firmware(system: System) -> Result:
             "the driver loads it into the NPU when it starts",
             "sudo apt install linux-firmware, or the package of firmware of this distribution, then reboot",
         )
-    return ok(", ".join(found))
+    return ok(", ".join(versions))
 
 
-def idle(system: System) -> Result:
+def idle(system: System) -> CheckResult:
     """Whether the NPU is switched off while it has nothing to do."""
     for npu in on_pci_bus(system):
         power = f"{_PCI}/{npu.bdf}/power"

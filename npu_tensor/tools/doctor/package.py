@@ -10,12 +10,12 @@ from npu_tensor.config import config
 from npu_tensor.runtime.devices.backends import not_allowed
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.directories import writable
-from npu_tensor.tools.doctor.finding import Result, System, note, ok
+from npu_tensor.tools.doctor.finding import CheckResult, System, note, ok
 
 __all__ = ["cache_directory", "host_cxx", "simulated_npu"]
 
 
-def cache_directory(_system: System) -> Result:
+def cache_directory(_system: System) -> CheckResult:
     """Whether compiled kernels are kept, and how much space they take."""
     configured = config.cache_dir
     try:
@@ -25,8 +25,8 @@ def cache_directory(_system: System) -> Result:
     except OSError as error:
         return note(f"nothing can be written to {configured}: {error}", *_NOT_KEPT)
     if directory != configured:
-        found = next((str(warning.message) for warning in caught), f"{directory} instead of {configured}")
-        return note(found, *_NOT_KEPT)
+        warning_text = next((str(warning.message) for warning in caught), f"{directory} instead of {configured}")
+        return note(warning_text, *_NOT_KEPT)
     return ok(f"{directory} holds {size(sum(_sizes(directory)))} of at most {size(config.cache_bytes)}")
 
 
@@ -43,7 +43,7 @@ def _sizes(directory: Path) -> list[int]:
     return sizes
 
 
-def host_cxx(system: System) -> Result:
+def host_cxx(system: System) -> CheckResult:
     """Whether kernels can be compiled for this machine."""
     reason = system.compiler()
     if reason is None:
@@ -51,7 +51,7 @@ def host_cxx(system: System) -> Result:
     return note(reason, "kernels are compiled by it for the simulated NPU", "sudo apt install g++")
 
 
-def simulated_npu(system: System) -> Result:
+def simulated_npu(system: System) -> CheckResult:
     """Whether a small kernel runs on the simulated NPU and gives the right result."""
     if system.compiler() is not None:
         return note("not tried without a C++ compiler")

@@ -12,9 +12,8 @@ from npu_tensor.runtime.build.mlir_aie import INSTALL
 from npu_tensor.runtime.devices.backends import not_allowed
 from npu_tensor.runtime.devices.shared_libraries import LoadedLibrary
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
-from npu_tensor.tools.doctor.finding import Result, System, note, ok, problem
+from npu_tensor.tools.doctor.finding import CheckResult, System, against_tested, note, ok, problem
 from npu_tensor.tools.doctor.hardware import LOOK_INTO_LOG, on_pci_bus
-from npu_tensor.tools.doctor.tested import against_tested
 
 __all__ = ["hsa", "mlir_aie", "npus", "peano", "pyxrt", "xrt"]
 
@@ -53,14 +52,14 @@ def _described(found: LoadedLibrary, *parts: str) -> str:
     return ", ".join(filter(None, (*parts, str(found.path), f"by {found.named_by}", build and f"build {build}")))
 
 
-def xrt(system: System) -> Result:
+def xrt(system: System) -> CheckResult:
     """Whether XRT is there: the library that pyxrt has loaded, else the one that would be."""
     try:
-        found = _loaded_by_pyxrt(system) or system.xrt.find()
+        library = _loaded_by_pyxrt(system) or system.xrt.find()
     except DeviceError as error:
         return problem(_summary(error), "XRT runs the kernels", _INSTALL_XRT)
-    result = against_tested("XRT", version_of(found), "another may lack functions or have other limits", "")
-    return result._replace(found=_described(found, result.found))
+    result = against_tested("XRT", version_of(library), "another may lack functions or have other limits", "")
+    return result._replace(found=_described(library, result.found))
 
 
 def _loaded_by_pyxrt(system: System) -> LoadedLibrary | None:
@@ -71,7 +70,7 @@ def _loaded_by_pyxrt(system: System) -> LoadedLibrary | None:
     return system.xrt.by_name()
 
 
-def pyxrt(system: System) -> Result:
+def pyxrt(system: System) -> CheckResult:
     """Whether XRT's Python module is there for this Python, and for which others."""
     this = platform.python_version()
     try:
@@ -90,7 +89,7 @@ def pyxrt(system: System) -> Result:
     return ok(f"{getattr(module, '__file__', None) or 'pyxrt'}, imported by Python {this}")
 
 
-def npus(system: System) -> Result:
+def npus(system: System) -> CheckResult:
     """The NPUs that XRT lists and that this process may use."""
     try:
         discovery = system.discover(system.root)
@@ -111,7 +110,7 @@ def npus(system: System) -> Result:
     return _nothing_listed(system)
 
 
-def _nothing_listed(system: System) -> Result:
+def _nothing_listed(system: System) -> CheckResult:
     try:
         directory = (_loaded_by_pyxrt(system) or system.xrt.find()).path.resolve().parent
     except DeviceError:
@@ -125,26 +124,26 @@ def _nothing_listed(system: System) -> Result:
     return problem("XRT lists no device", "kernels run on what it lists", f"xrt-smi examine, and {LOOK_INTO_LOG}")
 
 
-def hsa(system: System) -> Result:
+def hsa(system: System) -> CheckResult:
     """The HSA runtime, which other programs use NPUs by: npu_tensor only reports it."""
     default = system.hsa.by_name()
     try:
-        found = system.hsa.find()
+        library = system.hsa.find()
     except DeviceError:
         return ok("no HSA runtime, and none is needed: XRT runs the kernels")
     rocm = system.read("opt/rocm/.info/version").partition("-")[0]  # without the number of the build
     tested = rocm and f"ROCm {against_tested('ROCm', rocm, '', '').found}"
-    described = _described(found, tested) + "; optional, XRT runs the kernels"
-    if default is None or default.path.resolve() == found.path.resolve():
+    described = _described(library, tested) + "; optional, XRT runs the kernels"
+    if default is None or default.path.resolve() == library.path.resolve():
         return ok(described)
     return note(
         f"{described}; but {default.path} comes first for programs that load it by name",
         "those, such as ggml-hsa, need the runtime that knows NPUs",
-        f"export LD_LIBRARY_PATH={found.path.parent}:$LD_LIBRARY_PATH",
+        f"export LD_LIBRARY_PATH={library.path.parent}:$LD_LIBRARY_PATH",
     )
 
 
-def mlir_aie(system: System) -> Result:
+def mlir_aie(system: System) -> CheckResult:
     """Whether there can be kernels for the NPUs, and by which mlir-aie they are compiled."""
     toolchain = system.toolchain()
     reasons = [system.no_kernels(arch) for arch in sorted({npu.arch for npu in on_pci_bus(system)})]
@@ -163,7 +162,7 @@ def mlir_aie(system: System) -> Result:
     )
 
 
-def peano(system: System) -> Result:
+def peano(system: System) -> CheckResult:
     """The compiler for the cores of NPUs."""
     toolchain = system.toolchain()
     if isinstance(toolchain, str):

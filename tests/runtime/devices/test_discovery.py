@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from fake_npus import MACHINE_ID, MORE_STRIX, PHOENIX, STRIX, Machine, Slot
 
-from npu_tensor.cli.device_option import device_option
+from npu_tensor.cli.options import device_option
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.runtime.devices import discovery
