@@ -2,7 +2,7 @@
 
 Nothing runs here. Each workload is recorded with the public interface and cut into tasks as for the simulated NPU, and
 the design of every task is counted: cycles of the busiest core, bytes of the busiest DMA channel, bytes between host
-memory and array. The model's constants stand in npu_tensor/dataflow/array.py, cost.py and kernels/gemm/tiles.py.
+memory and array. The model's constants stand in npu_tensor/dataflow/array.py, cost.py and kernels/gemm/tiling.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from npu_tensor.dataflow.array import ARRAYS, Arch, Blocks, Tile
 from npu_tensor.dataflow.cost import Channel, Counters, Prediction, host_bytes, predict
 from npu_tensor.dataflow.design import AccessPattern
-from npu_tensor.kernels.gemm.tiles import BLOCK_CYCLES
+from npu_tensor.kernels.gemm.tiling import BLOCK_CYCLES
 
 __all__ = ["ASKED", "PUBLISHED", "SOURCE", "Published", "comparison", "predicted"]
 

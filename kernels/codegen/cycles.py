@@ -21,9 +21,9 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
-__all__ = ["CASTS", "CYCLES", "Form", "cycles", "has_code", "lanes_cycles", "program_bytes"]
+__all__ = ["CASTS", "CYCLES", "PrimitiveForm", "cycles", "has_code", "lanes_cycles", "program_bytes"]
 
-class Form(NamedTuple):
+class PrimitiveForm(NamedTuple):
     """A cheaper way to compute an instruction: its name, its operands in the order of that, and the constant factor."""
 
     name: str
@@ -161,7 +161,7 @@ _ACCESS_BYTES: Final = 32
 _BUNDLE_BYTES: Final = 16
 _LOOP_BUNDLES: Final = 40
 
-NO_FORMS: Final[Mapping[int, Form]] = MappingProxyType({})
+NO_FORMS: Final[Mapping[int, PrimitiveForm]] = MappingProxyType({})
 
 
 def cycles(
@@ -170,7 +170,7 @@ def cycles(
     lanes: int,
     precision: Precision,
     numbers: Collection[int] | None = None,
-    forms: Mapping[int, Form] = NO_FORMS,
+    forms: Mapping[int, PrimitiveForm] = NO_FORMS,
 ) -> int:
     """Predicted cycles of one step: `lanes` elements of the chosen instructions (by default all) and of the stores.
 
@@ -198,7 +198,7 @@ def program_bytes(
     program: Program,
     precision: Precision = "full",
     numbers: Collection[int] | None = None,
-    forms: Mapping[int, Form] = NO_FORMS,
+    forms: Mapping[int, PrimitiveForm] = NO_FORMS,
 ) -> int:
     """An estimate of the machine code of a loop over a step: one bundle per vector instruction, load and store."""
     chosen = range(len(program.instructions)) if numbers is None else numbers
@@ -213,7 +213,9 @@ def _register(dtype: str) -> str:
     return "int32" if dtype == "int64" else dtype
 
 
-def _vector_cycles(program: Program, number: int, arch: Arch, precision: Precision, forms: Mapping[int, Form]) -> int:
+def _vector_cycles(
+    program: Program, number: int, arch: Arch, precision: Precision, forms: Mapping[int, PrimitiveForm]
+) -> int:
     instruction = program.instructions[number]
     if not instruction.operands:
         return 0

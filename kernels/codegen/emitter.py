@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.kernels.codegen.cycles import Form, has_code
+from npu_tensor.kernels.codegen.cycles import PrimitiveForm, has_code
 from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
@@ -172,7 +172,7 @@ def _expression(
     values: Mapping[int, str],
     lanes: int,
     precision: Precision,
-    form: Form | None,
+    form: PrimitiveForm | None,
 ) -> str:
     primitive, operands, dtype, value = instruction
     if form is not None:
@@ -193,11 +193,11 @@ def _expression(
 
 def cheaper(
     program: Program, order: Sequence[int], precision_of: Mapping[int, Precision], short: Collection[int] = ()
-) -> dict[int, Form]:
+) -> dict[int, PrimitiveForm]:
     """The instructions of `order` for which the header has a cheaper function than for operands of any kind."""
     exact = exact_in_bfloat16(program, order, short)
     positive = nonnegative(program, order)
-    forms: dict[int, Form] = {}
+    forms: dict[int, PrimitiveForm] = {}
     for number in order:
         primitive, operands, dtype, _ = program.instructions[number]
         if dtype != "float32" or number in short or len(operands) != 2:
@@ -208,18 +208,18 @@ def cheaper(
         constant = _constant(program, y)
         form = None
         if primitive == "mul" and exact.issuperset(operands):
-            form = Form("short mul short", x, y)
+            form = PrimitiveForm("short mul short", x, y)
         elif primitive == "mul" and constant is not None and _splits(constant):
-            form = Form("short mul constant" if x in exact else "mul constant", x, y, constant)
+            form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, constant)
         elif primitive == "mul" and y in exact:
-            form = Form("mul short", x, y)
+            form = PrimitiveForm("mul short", x, y)
         elif primitive in ("maximum", "minimum") and constant is not None and np.isfinite(_float32(constant)):
-            form = Form(f"{primitive} constant", x, y, constant)
+            form = PrimitiveForm(f"{primitive} constant", x, y, constant)
         elif primitive == "div" and precision_of[number] == "half":
             if constant is not None and _splits(constant):
-                form = Form("short mul constant" if x in exact else "mul constant", x, y, 1 / constant)
+                form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, 1 / constant)
             elif _is_one_or_more(program, y, positive):
-                form = Form("short div one or more" if x in exact else "div one or more", x, y)
+                form = PrimitiveForm("short div one or more" if x in exact else "div one or more", x, y)
         if form is not None:
             forms[number] = form
     return forms

@@ -10,8 +10,8 @@ from npu_tensor.kernels.codegen.storage import host_dtypes
 from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.elementwise.cost import PROGRAM_BYTES, cost
 from npu_tensor.kernels.elementwise.design import design
-from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand, collapse, plan
 from npu_tensor.kernels.elementwise.source import Formula
+from npu_tensor.kernels.elementwise.tiling import ElementwisePlan, StridedOperand, collapse, plan
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Refusal, Task

@@ -24,9 +24,9 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.elementwise.cost import Cost
-from npu_tensor.kernels.elementwise.plan import RUN, ElementwisePlan
+from npu_tensor.kernels.elementwise.cost import CallCost
 from npu_tensor.kernels.elementwise.source import Formula, keep_text, map_text
+from npu_tensor.kernels.elementwise.tiling import RUN, ElementwisePlan
 
 __all__ = ["design"]
 
@@ -40,7 +40,7 @@ POSITION: Final = ObjectType("int32", (16,))
 """Which of the resident values of column operands comes next; one word is used."""
 
 
-def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: Cost) -> Design:
+def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> Design:
     """The design; its host buffers are the plan's inputs and then its outputs."""
     return _ElementwiseDesign(arch, plan, formula, cost).builder.build()
 
@@ -48,7 +48,7 @@ def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: Cost) -> De
 class _ElementwiseDesign:
     """tiles, results: the objects of the inputs' channels and of the outputs at a core. resident: core buffers."""
 
-    def __init__(self, arch: str, plan: ElementwisePlan, formula: Formula, cost: Cost) -> None:
+    def __init__(self, arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> None:
         self.plan, self.formula = plan, formula
         self.builder = Builder("elementwise", arch, len(plan.rounds))
         names = [f"in{n}" for n in range(len(plan.inputs))] + [f"out{n}" for n in range(len(plan.outputs))]
@@ -71,7 +71,7 @@ class _ElementwiseDesign:
         lanes = emitter.VECTOR_BYTES // self.plan.inputs[slot].itemsize
         return -(-needed // lanes) * lanes
 
-    def _functions(self, cost: Cost) -> tuple[KernelFunction, list[KernelFunction]]:
+    def _functions(self, cost: CallCost) -> tuple[KernelFunction, list[KernelFunction]]:
         """The function of a tile, and those that load resident inputs."""
         plan, words = self.plan, self.formula.words
         texts = [map_text(plan, self.formula), *(keep_text(plan, slot) for slot in plan.resident)]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.words import keep_function, runtime_word
-from npu_tensor.kernels.elementwise.plan import ElementwisePlan, StridedOperand
+from npu_tensor.kernels.elementwise.tiling import ElementwisePlan, StridedOperand
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 

@@ -16,7 +16,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.design import MatrixBatch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
-from npu_tensor.kernels.gemm.tiles import SUMS, GemmProblem, Tiling, search
+from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, search
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides

@@ -27,7 +27,7 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.kernels.codegen.emitter import REGISTERS
 from npu_tensor.kernels.gemm.epilogue import Epilogue
-from npu_tensor.kernels.gemm.tiles import (
+from npu_tensor.kernels.gemm.tiling import (
     STACK,
     GemmProblem,
     Tiling,

@@ -16,7 +16,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.movement.copies import Copy, CopyLoop, collapse, in_words
 from npu_tensor.kernels.movement.design import LANES_PER_COLUMN, design
-from npu_tensor.kernels.movement.plan import MOST_MOVES, CopyPlan, plan, plan_subword
+from npu_tensor.kernels.movement.tiling import MOST_MOVES, CopyPlan, plan, plan_subword
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.kernels.movement.plan import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox
+from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox
 
 __all__ = ["LANES_PER_COLUMN", "design"]
 

@@ -17,9 +17,9 @@ from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.rowwise.cost import code_bytes
 from npu_tensor.kernels.rowwise.design import design
-from npu_tensor.kernels.rowwise.layout import RowLayout, row_layout
-from npu_tensor.kernels.rowwise.plan import FUNCTION_BYTES, RowTask, plan_rows
-from npu_tensor.kernels.rowwise.program import Access, Operand, RowProgram, narrow, varying
+from npu_tensor.kernels.rowwise.program import Access, RowOperand, RowProgram, narrow, varying
+from npu_tensor.kernels.rowwise.row_layout import RowLayout, row_layout
+from npu_tensor.kernels.rowwise.tiling import FUNCTION_BYTES, RowTask, plan_rows
 from npu_tensor.ops.analysis import reduces
 from npu_tensor.ops.expression import Program
 from npu_tensor.task import Refusal, Task
@@ -54,14 +54,14 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     layouts = tuple(None if i.layout is None else row_layout(i.layout, task.rows) for i in task.inputs)
     results = tuple(row_layout(output.layout, task.rows) for output in task.outputs)
     access = _input_access(layouts)
-    inputs = tuple(Operand(kind, str(dtype)) for kind, dtype in zip(access, dtypes, strict=False))
+    inputs = tuple(RowOperand(kind, str(dtype)) for kind, dtype in zip(access, dtypes, strict=False))
     row = RowProgram(program, inputs, ())
     varies = varying(row)
     for number, layout, dtype in zip(program.outputs, results, dtypes[len(inputs) :], strict=True):
         if varies[number] and layout.inside.repeats and length > 1:
             return Refusal("an output has one element per row, and its value differs along the row")
         kind: Access = "full" if varies[number] or not layout.inside.repeats else "row"
-        row = row._replace(outputs=(*row.outputs, Operand(kind, str(dtype))))
+        row = row._replace(outputs=(*row.outputs, RowOperand(kind, str(dtype))))
     return _offer(RowTask(row, layouts, results, rows, length), target)
 
 

@@ -10,7 +10,7 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen.cycles import cycles, lanes_cycles, program_bytes
 from npu_tensor.kernels.rowwise.program import (
     RowProgram,
-    Walk,
+    RowWalk,
     rough_values,
     row_values,
     short_loads,
@@ -19,7 +19,7 @@ from npu_tensor.kernels.rowwise.program import (
 )
 from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
 
-__all__ = ["Cost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
+__all__ = ["WalkCost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
 
 COSTLY: Final = 30
 """Cycles per vector from which on a value is kept for a later walk and not computed again."""
@@ -36,7 +36,7 @@ LANES_BYTES: Final = 256
 MASK: Final = 3
 """Cycles that leave the lanes behind the end of a row out of a reduction."""
 
-class Cost(NamedTuple):
+class WalkCost(NamedTuple):
     """Of a walk: cycles for each vector of the row, and for the values of the row that are known afterwards."""
 
     vector: int
@@ -54,14 +54,14 @@ class _Chosen(NamedTuple):
     precision: dict[int, Precision]
 
 
-def _for_vectors(row: RowProgram, walk: Walk, found: Collection[int] = ()) -> _Chosen:
+def _for_vectors(row: RowProgram, walk: RowWalk, found: Collection[int] = ()) -> _Chosen:
     """What a walk does for every vector, but for the values `found` by an earlier one."""
     varies = varying(row)
     given = {*found, *(number for number, differs in enumerate(varies) if not differs)}
     return _chosen(row, walk.roots, given, walk.reductions)
 
 
-def _for_row(row: RowProgram, walk: Walk) -> _Chosen:
+def _for_row(row: RowProgram, walk: RowWalk) -> _Chosen:
     """What is done once for the row after a walk."""
     number = walks(row).index(walk)
     given = {value for values in row_values(row)[:number] for value in values} | set(walk.reductions)
@@ -91,7 +91,7 @@ def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def walk_cost(row: RowProgram, walk: Walk, arch: Arch, found: tuple[int, ...] = ()) -> Cost:
+def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, found: tuple[int, ...] = ()) -> WalkCost:
     """Of one walk; `found` are values that an earlier one kept."""
     finish = 0
     for number in walk.reductions:
@@ -100,11 +100,11 @@ def walk_cost(row: RowProgram, walk: Walk, arch: Arch, found: tuple[int, ...] = 
         dtype = "int32" if dtype == "bool" else dtype
         finish += lanes_cycles(instruction.primitive, dtype, arch)
     vector = _cycles(row, arch, _for_vectors(row, walk, found)) + len(found) + MASK * len(walk.reductions)
-    return Cost(max(vector, 1), _cycles(row, arch, _for_row(row, walk)) + finish)
+    return WalkCost(max(vector, 1), _cycles(row, arch, _for_row(row, walk)) + finish)
 
 
 @lru_cache(maxsize=4096)
-def walk_bytes(row: RowProgram, walk: Walk) -> int:
+def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
     """An estimate of the machine code of a walk's loop."""
     numbers, precision = _for_vectors(row, walk)
     loop = program_bytes(row.program, "full", ())

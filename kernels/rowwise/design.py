@@ -25,8 +25,8 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
-from npu_tensor.kernels.rowwise.plan import STACK, ChunkedRows, WholeRows, pieces
 from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
+from npu_tensor.kernels.rowwise.tiling import STACK, ChunkedRows, WholeRows, pieces
 
 __all__ = ["design"]
 

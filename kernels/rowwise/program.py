@@ -17,9 +17,9 @@ from npu_tensor.ops.expression import Program
 __all__ = [
     "VECTOR_BYTES",
     "Access",
-    "Operand",
+    "RowOperand",
     "RowProgram",
-    "Walk",
+    "RowWalk",
     "narrow",
     "rough_values",
     "row_values",
@@ -37,7 +37,7 @@ VECTOR_BYTES: Final = 64
 """The widest access to memory. Objects in memory, and rows in them, begin at multiples of it."""
 
 
-class Operand(NamedTuple):
+class RowOperand(NamedTuple):
     """An input or an output of a program as a core sees it. dtype: of its elements in memory."""
 
     access: Access
@@ -58,8 +58,8 @@ class RowProgram(NamedTuple):
     """A program without 64-bit registers, and its inputs and outputs by slot. Hashable."""
 
     program: Program
-    inputs: tuple[Operand, ...]
-    outputs: tuple[Operand, ...]
+    inputs: tuple[RowOperand, ...]
+    outputs: tuple[RowOperand, ...]
 
     @property
     def lanes(self) -> int:
@@ -82,7 +82,7 @@ class RowProgram(NamedTuple):
         return [slot for slot, operand in enumerate(self.inputs) if operand.access == "number"]
 
 
-class Walk(NamedTuple):
+class RowWalk(NamedTuple):
     """A stage of the program, and the input slots that it loads. The other fields are those of `analysis.Stage`."""
 
     reductions: tuple[int, ...]
@@ -92,7 +92,7 @@ class Walk(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def walks(row: RowProgram) -> tuple[Walk, ...]:
+def walks(row: RowProgram) -> tuple[RowWalk, ...]:
     """The walks over a row, in order; the last one stores the outputs that have an element for each position."""
     program = row.program
     reductions = [number for number, instruction in enumerate(program.instructions) if reduces(instruction)]
@@ -101,7 +101,7 @@ def walks(row: RowProgram) -> tuple[Walk, ...]:
     for stage in stages(program, stored):
         read = [program.instructions[number] for number in needed(program, stage.roots, reductions)]
         loaded = dict.fromkeys(instruction.value for instruction in read if instruction.primitive == "load")
-        result.append(Walk(stage.reductions, stage.outputs, stage.roots, tuple(loaded)))
+        result.append(RowWalk(stage.reductions, stage.outputs, stage.roots, tuple(loaded)))
     return tuple(result)
 
 

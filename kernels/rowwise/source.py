@@ -17,9 +17,9 @@ from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.words import keep_function, runtime_word
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
-    Operand,
+    RowOperand,
     RowProgram,
-    Walk,
+    RowWalk,
     rough_values,
     row_values,
     short_loads,
@@ -55,7 +55,7 @@ class _Code:
         self.per_row = [number for number, output in enumerate(row.outputs) if output.access == "row"]
         self.words = ["const int32 *parameters"] if row.numbers else []
 
-    def stored(self, operand: Operand) -> str:
+    def stored(self, operand: RowOperand) -> str:
         """The C++ type of an operand's elements in memory."""
         return "bfloat16" if operand.dtype == "bfloat16" else emitter.REGISTERS[operand.dtype]
 
@@ -108,7 +108,7 @@ class _Code:
 
     def walk(
         self,
-        walk: Walk,
+        walk: RowWalk,
         places: Mapping[int, str],
         start: str,
         count: str,
@@ -222,7 +222,7 @@ def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, .
     return Source("rows", "\n".join([HEAD, *code.keep(carrier), _function("nt_rows", arguments, f"{BEGIN}\n{loop}")]))
 
 
-def partial_bytes(row: RowProgram, walk: Walk) -> int:
+def partial_bytes(row: RowProgram, walk: RowWalk) -> int:
     """Bytes of the state of a walk's reductions, a power of two."""
     units = sum(1 + row.program.instructions[number].primitive.startswith("row_arg") for number in walk.reductions)
     return VECTOR_BYTES << (max(units, 1) - 1).bit_length()
@@ -271,7 +271,7 @@ def first_stream(row: RowProgram) -> int:
     return next(slot for slot, operand in enumerate(row.inputs) if operand.access == "full")
 
 
-def pass_inputs(row: RowProgram, walk: Walk) -> list[int]:
+def pass_inputs(row: RowProgram, walk: RowWalk) -> list[int]:
     """The inputs of a pass over chunks; one stream at least, which it waits for."""
     slots = set(walk.inputs)
     if all(row.inputs[slot].access != "full" for slot in slots):
@@ -289,7 +289,7 @@ def _rows_known(known: Iterable[int]) -> list[str]:
     return [f"const auto row{value} = row.row{value};" for value in known]
 
 
-def _walk_functions(code: _Code, number: int, walk: Walk, known: list[int]) -> list[str]:
+def _walk_functions(code: _Code, number: int, walk: RowWalk, known: list[int]) -> list[str]:
     row = code.row
     slots = pass_inputs(row, walk)
     places = {-1 - output: f"out{output} + start" for output in walk.outputs}

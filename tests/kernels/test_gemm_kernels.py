@@ -23,7 +23,7 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import MatrixBatch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
-from npu_tensor.kernels.gemm.tiles import GemmProblem, Tiling, search
+from npu_tensor.kernels.gemm.tiling import GemmProblem, Tiling, search
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack

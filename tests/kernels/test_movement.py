@@ -16,7 +16,7 @@ from movement_tasks import copy_task, data_task, random_bits, simulate, target
 from npu_tensor.dataflow.check import check
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bfloat16, float32, int8, int32, int64
 from npu_tensor.kernels import movement
-from npu_tensor.kernels.movement.plan import MOST_MOVES
+from npu_tensor.kernels.movement.tiling import MOST_MOVES
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task

@@ -17,8 +17,8 @@ from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
-from npu_tensor.kernels.rowwise.layout import RowLayout
-from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, Operand, RowProgram, Walk, walks
+from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, RowOperand, RowProgram, RowWalk, walks
+from npu_tensor.kernels.rowwise.row_layout import RowLayout
 from npu_tensor.kernels.rowwise.source import first_stream, partial_bytes, state_bytes
 from npu_tensor.ops.declare import Layout
 
@@ -89,11 +89,11 @@ class RowwisePlan:
         """Rows of the outputs' host buffers."""
 
     @abstractmethod
-    def object_type(self, operand: Operand, output: bool) -> ObjectType:
+    def object_type(self, operand: RowOperand, output: bool) -> ObjectType:
         """What a core acquires of a stream at a time."""
 
     @abstractmethod
-    def result_block(self, operand: Operand) -> tuple[int, ...]:
+    def result_block(self, operand: RowOperand) -> tuple[int, ...]:
         """What the host buffer of an output with one element per row has for each row."""
 
     @abstractmethod
@@ -184,16 +184,16 @@ class WholeRows(RowwisePlan):
         """Bytes from one element of an output with one per row to the next; an object has VECTOR_BYTES at least."""
         return max(WORD, VECTOR_BYTES // self.batch)
 
-    def object_type(self, operand: Operand, output: bool) -> ObjectType:
+    def object_type(self, operand: RowOperand, output: bool) -> ObjectType:
         return ObjectType(operand.dtype, (self.batch * self.row_elements(operand, output),))
 
-    def row_elements(self, operand: Operand, output: bool) -> int:
+    def row_elements(self, operand: RowOperand, output: bool) -> int:
         """Elements of a host buffer for each row."""
         if operand.access == "row":
             return self.result_bytes // operand.itemsize if output else operand.vector
         return self.pitch
 
-    def result_block(self, operand: Operand) -> tuple[int, ...]:
+    def result_block(self, operand: RowOperand) -> tuple[int, ...]:
         return (self.row_elements(operand, output=True),)
 
     def host_rows(self, slot: int) -> int:
@@ -262,7 +262,7 @@ class ChunkedRows(RowwisePlan):
     chunks: int
 
     @property
-    def walks(self) -> tuple[Walk, ...]:
+    def walks(self) -> tuple[RowWalk, ...]:
         """The passes over a row."""
         return walks(self.row)
 
@@ -305,12 +305,12 @@ class ChunkedRows(RowwisePlan):
         """Bytes of the object with a core's outputs of one element per row, or its partial results of a pass."""
         return max([VECTOR_BYTES, *(partial_bytes(self.row, self.walks[number]) for number in self.exchanges)])
 
-    def object_type(self, operand: Operand, output: bool) -> ObjectType:
+    def object_type(self, operand: RowOperand, output: bool) -> ObjectType:
         if operand.access == "row":
             return ObjectType(operand.dtype, (self.result_bytes // operand.itemsize if output else operand.vector,))
         return ObjectType(operand.dtype, (self.chunk,))
 
-    def result_block(self, operand: Operand) -> tuple[int, ...]:
+    def result_block(self, operand: RowOperand) -> tuple[int, ...]:
         return (self.members, self.object_type(operand, output=True).elements)
 
     @property
