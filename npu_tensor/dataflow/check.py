@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from npu_tensor.dataflow.checks import balance, links, patterns, sequence, structure, tiles, workers
+from npu_tensor.dataflow.checks import balance, consistency, links, patterns, sequence, tiles, workers
 from npu_tensor.dataflow.checks.index import Index, Violation
 from npu_tensor.dataflow.design import Design
 
@@ -18,17 +18,17 @@ __all__ = ["Violation", "check"]
 Rule = Callable[[Index], Iterator[Violation]]
 
 STAGES: Final[tuple[tuple[Rule, ...], ...]] = (
-    (structure.array,),
+    (consistency.array,),
     (
-        structure.columns,
-        structure.names,
-        structure.symbols,
-        structure.types,
-        structure.counts,
-        structure.places,
-        structure.references,
+        consistency.columns,
+        consistency.names,
+        consistency.symbols,
+        consistency.types,
+        consistency.counts,
+        consistency.places,
+        consistency.references,
     ),
-    (structure.consumers, structure.ends, links.sides),
+    (consistency.consumers, consistency.ends, links.sides),
     (links.ends, links.parts, links.dims),
     (
         tiles.contents,

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array, Tile
 from npu_tensor.dataflow.checks.balance import Flow
 from npu_tensor.dataflow.checks.index import Index, walk
-from npu_tensor.dataflow.design import AccessPattern, Call, Design, KernelFunction, Loop, Statement
+from npu_tensor.dataflow.design import AccessPattern, Design, FunctionCall, KernelFunction, Loop, Statement
 
 __all__ = [
     "CALL_CYCLES",
@@ -138,6 +138,6 @@ def count(design: Design) -> Counters:
 
 def _cycles(statement: Statement, functions: Mapping[str, KernelFunction]) -> int:
     """Of one statement, without those of a loop's body."""
-    if isinstance(statement, Call):
+    if isinstance(statement, FunctionCall):
         return CALL_CYCLES + functions[statement.function].cycles
     return 0 if isinstance(statement, Loop) else LOCK_CYCLES

@@ -43,12 +43,12 @@ __all__ = [
     "AccessPattern",
     "Acquire",
     "Builder",
-    "Call",
     "CoreBuffer",
     "Design",
     "Dim",
     "Element",
     "Finish",
+    "FunctionCall",
     "HostBuffer",
     "KernelFunction",
     "Link",
@@ -276,7 +276,7 @@ class Release(NamedTuple):
     objects: int
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """Run a kernel function on held objects, core buffers and runtime parameters (by name), and numbers."""
 
     function: str
@@ -290,7 +290,7 @@ class Loop(NamedTuple):
     body: tuple[Statement, ...]
 
 
-Statement = Acquire | Release | Call | Loop
+Statement = Acquire | Release | FunctionCall | Loop
 
 
 @dataclass(frozen=True)
@@ -370,7 +370,7 @@ class _Recorder:
                 f"{function.symbol} takes {len(function.arguments)} arguments, but {len(arguments)} were given"
             )
         names = tuple(a.name if isinstance(a, (CoreBuffer, RuntimeParameter)) else a for a in arguments)
-        self.blocks[-1].append(Call(function.symbol, names))
+        self.blocks[-1].append(FunctionCall(function.symbol, names))
 
 
 _recording: ContextVar[_Recorder | None] = ContextVar("recording", default=None)

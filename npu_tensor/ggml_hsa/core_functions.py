@@ -28,7 +28,7 @@ from npu_tensor.dtypes import DType, bfloat16, float32, int32
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.ops import OPS
-from npu_tensor.ops.expression import Builder
+from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.spec import Spec
 
@@ -93,7 +93,7 @@ def _function(op: str, dtype: DType) -> str | None:
     call = OPS[op].call(specs, tuple(attribute.default for attribute in OPS[op].attributes))
     if call.spec.dtype is not dtype:
         return None
-    builder = Builder()
+    builder = ProgramBuilder()
     loads = [
         builder.load(slot, dtype.register).astype(register or dtype.register)
         for slot, register in enumerate(call.registers)

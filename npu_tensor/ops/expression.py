@@ -1,10 +1,10 @@
 """The scalar expression language: one meaning, read by every code generator.
 
 The body of an element-wise or row-wise op is ordinary NumPy code. Called with arrays it is the reference;
-called with `Symbol`s it records the same formula into a `Builder`, whose result is a `Program`: a flat list of
+called with `Symbol`s it records the same formula into a `ProgramBuilder`, whose result is a `Program`: a flat list of
 instructions in SSA form that the CPU emitter, the NPU kernel generator and the cost model read.
 
-    builder = Builder()
+    builder = ProgramBuilder()
     x = builder.load(0, "float32")
     program = builder.program([1 / (1 + np.exp(-x))])
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from npu_tensor.ops.primitives import PRIMITIVES
 
-__all__ = ["Builder", "Instruction", "Parameter", "Program", "Symbol", "as_parameter"]
+__all__ = ["Instruction", "Parameter", "Program", "ProgramBuilder", "Symbol", "as_parameter"]
 
 
 class Parameter:
@@ -82,7 +82,7 @@ class Program(NamedTuple):
         return tuple(repr(step.value) for step in self.instructions if step.primitive == "constant")
 
 
-class Builder:
+class ProgramBuilder:
     """Collects instructions, sharing equal ones, so that joining two formulas costs only what is new."""
 
     def __init__(self) -> None:
@@ -177,12 +177,12 @@ class Builder:
 
 
 class Symbol:
-    """A value in a `Builder`, with NumPy's operators and ufuncs, that records instead of computing."""
+    """A value in a `ProgramBuilder`, with NumPy's operators and ufuncs, that records instead of computing."""
 
     __slots__ = ("builder", "dtype", "index")
     __hash__ = None  # type: ignore[assignment]  # == records a comparison
 
-    def __init__(self, builder: Builder, index: int, dtype: str) -> None:
+    def __init__(self, builder: ProgramBuilder, index: int, dtype: str) -> None:
         self.builder = builder
         self.index = index
         self.dtype = dtype

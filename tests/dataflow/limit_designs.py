@@ -10,8 +10,8 @@ from typing import Any
 from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Source, Tile, range_
 from npu_tensor.dataflow.design import (
     Acquire,
-    Call,
     Finish,
+    FunctionCall,
     HostBuffer,
     Loop,
     ObjectFifo,
@@ -348,7 +348,7 @@ def parameter_read(early: bool) -> Design:
     """The body reads a runtime parameter before or after it has acquired what the run brings."""
     design = copy()
     words = ObjectType("int32", (4,))
-    take, acquire, call = Acquire("fx", 1, 0), Acquire("fy", 1, 1), Call("read", ("words",))
+    take, acquire, call = Acquire("fx", 1, 0), Acquire("fy", 1, 1), FunctionCall("read", ("words",))
     last = (Release("fx", 1), Release("fy", 1))
     body = (acquire, call, take, *last) if early else (take, acquire, call, *last)
     design = with_worker(design, body=body)
@@ -369,7 +369,7 @@ def two_sources() -> Design:
     other = replace(first, symbol="other", source=replace(first.source, name="other"))
     loop = design.workers[0].body[0]
     assert isinstance(loop, Loop)
-    call = next(statement for statement in loop.body if isinstance(statement, Call))
+    call = next(statement for statement in loop.body if isinstance(statement, FunctionCall))
     body = (Loop(loop.rounds, (*loop.body[:2], call, call._replace(function="other"), *loop.body[3:])),)
     return replace(with_worker(design, body=body), functions=(first, other))
 

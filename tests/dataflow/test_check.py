@@ -25,7 +25,7 @@ from limit_designs import (
 
 from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Tile, range_
 from npu_tensor.dataflow.check import check
-from npu_tensor.dataflow.design import Acquire, Call, Dim, Element, Finish, Loop, Release, Statement, Transfer
+from npu_tensor.dataflow.design import Acquire, Dim, Element, Finish, FunctionCall, Loop, Release, Statement, Transfer
 
 # --- the examples that mlir-aie 1.2 to 1.4 were seen to accept
 
@@ -171,8 +171,8 @@ def body_found(*body: Statement, depth: int = 2) -> list[tuple[str, str]]:
     return [(found.rule, found.message) for found in check(design) if found.rule in ("element", "release", "acquire")]
 
 
-def work(x: int, y: int, position: int = 0) -> Call:
-    return Call("work", (Element(x, position), Element(y, 0)))
+def work(x: int, y: int, position: int = 0) -> FunctionCall:
+    return FunctionCall("work", (Element(x, position), Element(y, 0)))
 
 
 TAKE, PUT = Acquire("fx", 1, 0), Acquire("fy", 1, 1)
@@ -449,7 +449,7 @@ def test_loops_have_two_rounds_at_least(rounds: int) -> None:
         (lambda d: replace(d, host_buffers=d.host_buffers[1:]), "x"),
         (lambda d: replace(d, functions=()), "work"),
         (lambda d: with_worker(d, fifos=("fx",)), "fy"),
-        (lambda d: with_worker(d, body=(Call("work", (Element(7, 0), "nothing")),)), "nothing"),
+        (lambda d: with_worker(d, body=(FunctionCall("work", (Element(7, 0), "nothing")),)), "nothing"),
     ],
 )
 def test_unknown_names(design: Callable[[Design], Design], name: str) -> None:

@@ -11,7 +11,7 @@ from host_library import ARCHS, compile_library
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles
-from npu_tensor.ops.expression import Builder, Program
+from npu_tensor.ops.expression import Program, ProgramBuilder
 
 CXX = {"float32": "float", "int32": "int32", "int16": "int16", "int8": "int8", "uint8": "uint8", "bool": "bool"}
 SIZES = {"float32": 4, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
@@ -94,7 +94,7 @@ def test_cycles_are_the_instructions_of_the_header(arch: Arch, tmp_path: Path) -
 
 
 def add_of_two(dtype: str) -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     return builder.program([builder.load(0, dtype) + builder.load(1, dtype)])
 
 
@@ -106,7 +106,7 @@ def test_a_step_is_as_long_as_its_busiest_unit() -> None:
 
 
 def test_precision_counts_where_the_header_has_a_choice() -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     program = builder.program([builder.emit("exp", (builder.load(0, "float32"),))])
     half, full = (cycles.cycles(program, "aie2", 16, precision) for precision in ("half", "full"))
     table = cycles.CYCLES["aie2"]["exp", "float32"]

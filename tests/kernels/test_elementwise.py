@@ -22,14 +22,14 @@ import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
-from npu_tensor.dataflow.design import Call, Design, Loop, Source, Statement
+from npu_tensor.dataflow.design import Design, FunctionCall, Loop, Source, Statement
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import elementwise
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import Builder
+from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
@@ -110,7 +110,7 @@ def _renamed(design: Design, number: int) -> Design:
     def statements(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         return tuple(
             step._replace(function=f"{step.function}_{number}")
-            if isinstance(step, Call)
+            if isinstance(step, FunctionCall)
             else step._replace(body=statements(step.body))
             if isinstance(step, Loop)
             else step
@@ -339,7 +339,7 @@ def sum_case(lying: Lying, seed: int = 0) -> tuple[Task, list[Any], list[Array]]
     """3 a + b, 3 (3 a + b) + c and so on, plus the number: a task, its buffers and the results."""
     random = np.random.default_rng(seed)
     shape, dtype = lying.shape, as_dtype(lying.dtype)
-    builder = Builder()
+    builder = ProgramBuilder()
     inputs: list[Input] = []
     buffers: list[Any] = []
     total: Any = None
@@ -492,7 +492,7 @@ def test_refusals_say_why() -> None:
 
 def test_a_program_must_fit_in_a_core() -> None:
     task, _, _ = sum_case(lying((100,), (100,)))
-    builder = Builder()
+    builder = ProgramBuilder()
     x = builder.load(0, "int32").astype("float32")
     for _ in range(40):
         x = np.sin(np.exp(x))

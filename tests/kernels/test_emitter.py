@@ -13,7 +13,7 @@ from ml_dtypes import bfloat16
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.ops.analysis import Precision
-from npu_tensor.ops.expression import Builder, Program
+from npu_tensor.ops.expression import Program, ProgramBuilder
 from npu_tensor.ops.rows import cast, erf
 from npu_tensor.runtime.sim.host_compiler import Entry, compile_source
 
@@ -94,7 +94,7 @@ FLOATS: dict[str, tuple[tuple[str, ...], Callable[..., Any], Callable[[np.random
 
 
 def program(dtypes: tuple[str, ...], formula: Callable[..., Any]) -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     return builder.program([formula(*(builder.load(slot, dtype) for slot, dtype in enumerate(dtypes)))])
 
 
@@ -238,7 +238,7 @@ def test_divisors_of_one_or_more_take_half_the_work() -> None:
 
 
 def test_what_does_not_change_is_computed_before_the_loop() -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     x: Any = builder.load(0, "float32")
     scale: Any = builder.scalar(1, "float32")
     made = builder.program([x * np.exp(scale + 1)])
@@ -251,7 +251,7 @@ def test_what_does_not_change_is_computed_before_the_loop() -> None:
 
 def test_lanes_follow_the_widest_register() -> None:
     def lanes(dtype: str, other: str) -> int:
-        builder = Builder()
+        builder = ProgramBuilder()
         return emitter.lanes(builder.program([builder.load(0, dtype).astype(other)]))
 
     assert lanes("int8", "float32") == 16
@@ -260,7 +260,7 @@ def test_lanes_follow_the_widest_register() -> None:
 
 
 def test_refusals() -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     x: Any = builder.load(0, "int32")
     assert emitter.refusal(builder.program([x + 1])) is None
     assert emitter.refusal(builder.program([x.astype("int64")])) == "int64 arithmetic"

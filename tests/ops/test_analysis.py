@@ -8,14 +8,14 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.ops import Op, analysis, rules
-from npu_tensor.ops.expression import Builder, Program, Symbol
+from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol
 from npu_tensor.ops.primitives import PRIMITIVES, Primitive
 from npu_tensor.ops.rows import row_argmax, row_length, row_max, row_sum
 from npu_tensor.tensor import record
 
 
 def program(formula: Any, dtype: str = "float32", slots: int = 1) -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     return builder.program([formula(*(builder.load(slot, dtype) for slot in range(slots)))])
 
 

@@ -3,6 +3,7 @@
 import ast
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 
@@ -286,3 +287,23 @@ def test_import_pulls_in_the_four_dependencies_only() -> None:
     assert modules.isdisjoint(DEFERRED)
     # Compiled parts of the four register names such as _cython_3_0 or __mp_main__.
     assert {name for name in modules if not name.startswith("_")} <= ALLOWED_AT_IMPORT
+
+
+ROLES = ("cost.py", "design.py", "kind.py", "source.py", "tiling.py", "__init__.py", "__main__.py")
+"""Files that do the same for a family of kernels, a kind of devices or a package."""
+
+TWO_MEANINGS = {"Source": "C++ of a core in dataflow, and in ggml_hsa.core_functions the enumeration of that interface"}
+
+
+def test_a_name_means_one_thing() -> None:
+    others = ("benchmarks", "examples")
+    shipped = [path for path in SOURCES if path.suffix == ".py" and top_level_name(module_name(path)) not in others]
+    files = Counter(path.name for path in shipped if path.name not in ROLES)
+    assert [name for name, count in files.items() if count > 1] == []
+    classes = Counter(
+        node.name
+        for path in shipped
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in classes.items() if count > 1} == TWO_MEANINGS.keys()

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.checks.limits import (
     STREAMS_SOUTH,
     WORD,
 )
-from npu_tensor.dataflow.design import Call
+from npu_tensor.dataflow.design import FunctionCall
 
 __all__ = [
     "alignment",
@@ -128,7 +128,7 @@ def _blocks(index: Index) -> dict[Tile, list[_Block]]:
 def program(index: Index) -> Iterator[Violation]:
     """The machine code of a core, estimated."""
     for worker in index.design.workers:
-        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, Call)}
+        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)}
         functions = sum(index.functions[symbol].program_bytes for symbol in called)
         body = START_BYTES + STATEMENT_BYTES * sum(1 for _ in walk(worker.body))
         if functions + body > PROGRAM_MEMORY:

@@ -9,8 +9,8 @@ from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
 from npu_tensor.dataflow.checks.limits import LIMITS
 from npu_tensor.dataflow.design import (
     Acquire,
-    Call,
     Element,
+    FunctionCall,
     ObjectType,
     Release,
     Statement,
@@ -68,7 +68,7 @@ class _Body:
                 self.acquired[statement.number] = (statement, released)
             elif isinstance(statement, Release):
                 self._release(statement)
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 for argument in statement.arguments:
                     if isinstance(argument, Element):
                         self._use(argument, statement.function)
@@ -134,11 +134,11 @@ def calls(index: Index) -> Iterator[Violation]:
         for statement, _ in walk(worker.body):
             if isinstance(statement, Acquire):
                 fifo_of[statement.number] = statement.fifo
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 yield from _call(index, worker, statement, fifo_of)
 
 
-def _call(index: Index, worker: Worker, call: Call, fifo_of: dict[int, str]) -> Iterator[Violation]:
+def _call(index: Index, worker: Worker, call: FunctionCall, fifo_of: dict[int, str]) -> Iterator[Violation]:
     function = index.functions[call.function]
     where = f"{worker.tile}: {function.symbol}"
     takes, gets = len(function.arguments), len(call.arguments)
@@ -184,7 +184,7 @@ def _number_type(number: object, declared: ObjectType | str) -> str:
 def sources(index: Index) -> Iterator[Violation]:
     """All functions of a core come from one source: mlir-aie 1.2 links one object file."""
     for worker in index.design.workers:
-        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, Call)}
+        called = {statement.function for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)}
         names = {index.functions[symbol].source: index.functions[symbol].source.name for symbol in sorted(called)}
         if len(names) > 1:
             message = (
@@ -209,7 +209,7 @@ def parameters(index: Index) -> Iterator[Violation]:
         for statement, _ in walk(worker.body):
             if isinstance(statement, Acquire) and statement.fifo in filled and index.consumes(worker, statement.fifo):
                 arrived = True
-            elif isinstance(statement, Call) and not arrived:
+            elif isinstance(statement, FunctionCall) and not arrived:
                 for name in names.intersection(a for a in statement.arguments if isinstance(a, str)):
                     message = (
                         f"{worker.tile} gives parameter {name} to {statement.function} before it has acquired "

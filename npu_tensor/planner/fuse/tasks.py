@@ -7,7 +7,7 @@ from typing import Any
 
 from npu_tensor.dtypes import DType
 from npu_tensor.ops.declare import Call, Layout
-from npu_tensor.ops.expression import Builder, Symbol, as_parameter
+from npu_tensor.ops.expression import ProgramBuilder, Symbol, as_parameter
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.planner.fuse.groups import Group
 from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
@@ -64,7 +64,7 @@ class TaskMaker:
         if group.kind == "data":
             return self._data_task(group, ops, calls)
         order = (*[axis for axis in range(len(group.shape)) if axis not in group.dims], *group.dims)
-        builder = Builder()
+        builder = ProgramBuilder()
         matrices: list[Input] = []
         prologues: list[Prologue | None] = [None, None]
         values: dict[int, Symbol] = {}
@@ -111,7 +111,7 @@ class TaskMaker:
         self,
         items: Iterable[int],
         operands_over: Callable[[int], list[tuple[int, Layout | None]]],
-        builder: Builder,
+        builder: ProgramBuilder,
         values: dict[int, Symbol],
         first_slot: int,
     ) -> list[Input]:
@@ -155,7 +155,7 @@ class TaskMaker:
                 found.append((operand, None if strided is None else broadcast(strided, matrix)))
             return found
 
-        builder = Builder()
+        builder = ProgramBuilder()
         values: dict[int, Symbol] = {}
         inputs = self._record(items, over, builder, values, 0)
         # Packing rounds; a rounding just before it would be done twice.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.design import Acquire, Call, Design, Element, Loop, Release, Statement, Worker
+from npu_tensor.dataflow.design import Acquire, Design, Element, FunctionCall, Loop, Release, Statement, Worker
 from npu_tensor.runtime.build.iron_names import distinct, wrapped
 
 __all__ = ["Core", "PlacedWorker", "cores", "peeled"]
@@ -61,7 +61,7 @@ class _Peeler:
         for statement in body:
             if isinstance(statement, Loop):
                 statements += self._loop(statement)
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 statements.append(statement._replace(arguments=tuple(map(self._argument, statement.arguments))))
             elif isinstance(statement, Release):
                 self._held[statement.fifo] -= statement.objects
@@ -183,7 +183,7 @@ def _used(statements: Sequence[Statement]) -> Iterator[int | None]:
     for statement in statements:
         if isinstance(statement, Loop):
             yield from _used(statement.body)
-        elif isinstance(statement, Call):
+        elif isinstance(statement, FunctionCall):
             yield from (a.acquire for a in statement.arguments if isinstance(a, Element))
         else:
             yield None
@@ -220,7 +220,7 @@ class _Writer:
             if isinstance(statement, Loop):
                 lines.append(f"{indent}for _ in range_({next(self._numbers)}):")
                 lines += self.lines(statement.body, indent + "    ")
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 arguments = ", ".join(self._argument(argument) for argument in statement.arguments)
                 lines += wrapped(f"{self._names[statement.function]}({arguments})", indent)
             elif isinstance(statement, Release):

@@ -13,7 +13,7 @@ import numpy as np
 from npu_tensor.dtypes import float32, float64
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import Builder, Program
+from npu_tensor.ops.expression import Program, ProgramBuilder
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Task
 
@@ -37,7 +37,7 @@ def _sequence(task: Task) -> Composed | Refusal:
     assert task.call is not None
     if output.dtype.name not in _SEQUENCES or any(number is not int for number in task.call.operands):
         return Refusal("compiled for integers as int32, int64 and float32 only")
-    builder = Builder()
+    builder = ProgramBuilder()
     start, step = (builder.scalar(slot, "int64") for slot in range(2))
     position: Any = builder.emit("index")
     program = builder.program([(start + position * step).astype(output.dtype.register)])
@@ -139,7 +139,7 @@ def _table_program(positions: str, magnitude: float, with_factors: bool) -> Prog
     Angles are reduced to half a turn in float64, as a far position has many turns and float32 only 24 bits for them.
     Kept, because every layer of a model has the same rotation and it takes longer to record than all the rest.
     """
-    builder = Builder()
+    builder = ProgramBuilder()
     position: Any = builder.load(0, positions).astype("float64")
     angle = position * builder.load(1, "float64")
     if with_factors:
@@ -151,7 +151,7 @@ def _table_program(positions: str, magnitude: float, with_factors: bool) -> Prog
 
 def _program(slots: int, formula: Callable[..., Any]) -> Program:
     """A formula of float32 operands."""
-    builder = Builder()
+    builder = ProgramBuilder()
     return builder.program([formula(*(builder.load(slot, "float32") for slot in range(slots)))])
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import Builder
+from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
@@ -214,7 +214,7 @@ def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[Step, Input]
     assert source.layout is not None
     assert source.dtype is not None
     shape = source.layout.shape
-    builder = Builder()
+    builder = ProgramBuilder()
     program = builder.program([builder.load(0, source.dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
     nbytes = math.prod(shape) * source.dtype.itemsize

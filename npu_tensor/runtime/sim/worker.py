@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
-from npu_tensor.dataflow.design import Acquire, Call, Element, KernelFunction, Loop, Release, Statement
+from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, KernelFunction, Loop, Release, Statement
 from npu_tensor.errors import BuildError, LaunchError
 from npu_tensor.runtime.sim.clocks import WorkerClock
 from npu_tensor.runtime.sim.host_compiler import Entry
@@ -93,7 +93,7 @@ class CoreWorker:
                 return self._acquire(self._ends[fifo], objects, number)
             case Release(fifo, objects):
                 return self._release(self._ends[fifo], objects)
-            case Call(symbol, arguments):
+            case FunctionCall(symbol, arguments):
                 return self._call(symbol, arguments)
             case Loop(rounds, body):
                 return _loop(rounds, self._compile(body))

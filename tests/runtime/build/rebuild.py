@@ -18,12 +18,12 @@ from npu_tensor.dataflow.design import (
     DEFAULT_STACK,
     AccessPattern,
     Acquire,
-    Call,
     CoreBuffer,
     Design,
     Dim,
     Element,
     Finish,
+    FunctionCall,
     HostBuffer,
     KernelFunction,
     Link,
@@ -142,7 +142,7 @@ def _statements(body: list[Any]) -> Iterator[Statement]:
             case "Release":
                 yield Release(operation.fifo, operation.objects)
             case "Call":
-                yield Call(operation.function, tuple(map(_argument, operation.arguments)))
+                yield FunctionCall(operation.function, tuple(map(_argument, operation.arguments)))
             case "Loop":
                 assert (operation.start, operation.step) == (0, 1)
                 yield Loop(operation.stop, tuple(_statements(operation.body)))
@@ -233,12 +233,12 @@ def _normal_worker(worker: Worker) -> Worker:
                 yield statement._replace(number=numbers.setdefault(statement.number, len(numbers)))
             elif isinstance(statement, Loop):
                 yield Loop(statement.rounds, tuple(renumbered(statement.body)))
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 arguments = (
                     Element(numbers[a.acquire], a.position) if isinstance(a, Element) else a
                     for a in statement.arguments
                 )
-                yield Call(statement.function, tuple(arguments))
+                yield FunctionCall(statement.function, tuple(arguments))
             else:
                 yield statement
 
@@ -271,7 +271,7 @@ def trace(body: tuple[Statement, ...]) -> list[tuple[Any, ...]]:
             elif isinstance(statement, Acquire):
                 places[statement.number] = len(found)
                 found.append(("acquire", statement.fifo, statement.objects))
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 arguments = tuple(
                     ("object", places[a.acquire], a.position) if isinstance(a, Element) else a
                     for a in statement.arguments

@@ -23,9 +23,9 @@ from npu_tensor.dataflow.design import (
     AccessPattern,
     Acquire,
     Builder,
-    Call,
     Design,
     Element,
+    FunctionCall,
     KernelFunction,
     Loop,
     ObjectType,
@@ -373,7 +373,7 @@ def bodies(draw: st.DrawFn) -> tuple[Statement, ...]:
             if kind == "acquire":
                 acquire = Acquire(fifo, draw(st.integers(1, 4)), next(numbers))
                 element = Element(acquire.number, draw(st.integers(0, acquire.objects - 1)))
-                found += [acquire, Call("f", (element, draw(st.integers(0, 2))))]
+                found += [acquire, FunctionCall("f", (element, draw(st.integers(0, 2))))]
             elif kind == "release":
                 found.append(Release(fifo, draw(st.integers(1, 2))))
             else:

@@ -19,7 +19,17 @@ from rebuild import normal, parameter_words, rebuild, trace
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.check import check
-from npu_tensor.dataflow.design import AccessPattern, Acquire, Call, Design, Dim, Finish, Loop, ObjectType, Release
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Acquire,
+    Design,
+    Dim,
+    Finish,
+    FunctionCall,
+    Loop,
+    ObjectType,
+    Release,
+)
 from npu_tensor.runtime.build.iron_program import dialect, marker, program
 
 ALL = os.environ.get("NPU_TENSOR_TEST_ALL") == "1"
@@ -158,8 +168,8 @@ CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
     "acquired objects": ("window", in_body(Acquire, objects=lambda objects: objects + 1)),
     "released objects": ("window", in_body(Release, objects=lambda objects: objects + 1)),
     "order of a core": ("window", in_body(Loop, body=reversed_pair)),
-    "arguments of a call": ("window", in_body(Call, arguments=reversed_pair)),
-    "number in a call": ("rope", in_body(Call, arguments=lambda arguments: (*arguments[:-1], 2.5))),
+    "arguments of a call": ("window", in_body(FunctionCall, arguments=reversed_pair)),
+    "number in a call": ("rope", in_body(FunctionCall, arguments=lambda arguments: (*arguments[:-1], 2.5))),
     "order of transfers": (
         "gelu",
         lambda design: dataclasses.replace(design, sequence=reversed_pair(design.sequence)),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.ops.expression import Builder, Parameter, as_parameter
+from npu_tensor.ops.expression import Parameter, ProgramBuilder, as_parameter
 from npu_tensor.runtime.cpu.bind_loop import with_fixed_numbers
 from npu_tensor.runtime.devices.host import host_devices
 
@@ -140,7 +140,7 @@ def test_arithmetic_on_parameters_gives_parameters() -> None:
 
 
 def test_more_numbers_than_fit_stay_constants() -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     x: Any = builder.load(0, "float32")
     for number in (0.5, 0.25, 0.125):
         x = x * as_parameter(number)

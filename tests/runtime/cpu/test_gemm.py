@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npu_tensor.errors import DTypeError
-from npu_tensor.ops.expression import Builder, Instruction, Program
+from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit
@@ -339,7 +339,7 @@ def multiply_computed(
 
 def reciprocal_program() -> Program:
     """scale / x * y: infinite or NaN wherever it is computed of zeros."""
-    builder = Builder()
+    builder = ProgramBuilder()
     x, y, scale = builder.load(0, "float32"), builder.load(1, "float32"), builder.scalar(2, "float32")
     return builder.program([scale / x * y])
 
@@ -413,7 +413,7 @@ def test_batch_of_computed_operands(rows: int) -> None:
 
 def gelu_program() -> Program:
     """(gelu(sum + bias) * scale + residual, sum): operands bias, scale (a number) and residual."""
-    builder = Builder()
+    builder = ProgramBuilder()
     total, bias = builder.load(0, "float32"), builder.load(1, "float32")
     scale, residual = builder.scalar(2, "float32"), builder.load(3, "float32")
     x = total + bias

@@ -9,7 +9,7 @@ import pytest
 from cost_tasks import cost, kernels, opened, tensor
 
 import npu_tensor as nt
-from npu_tensor.ops.expression import Builder
+from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.planner import selection
 from npu_tensor.runtime.cpu.cpu_cost import flops, grain
 from npu_tensor.runtime.devices.host import host_devices
@@ -164,9 +164,9 @@ def test_code_comes_from_somewhere(device: object) -> None:
 
 
 def test_pieces_of_a_loop_are_as_long_as_a_fork_takes() -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     cheap = builder.program([builder.load(0, "float32") + builder.load(1, "float32")])
-    builder = Builder()
+    builder = ProgramBuilder()
     wide = builder.program([builder.load(0, "float64") + builder.load(1, "float64")])
     assert (flops(cheap), flops(wide)) == (1, 2)
     assert grain(1000, 0, cheap, 4) == 1000

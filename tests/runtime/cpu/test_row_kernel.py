@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from kernel_harness import LEVELS, run, target
 
-from npu_tensor.ops.expression import Builder, Program, Symbol
+from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol
 from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import length_class, loop_kernel
 from npu_tensor.runtime.cpu.map_kernel import tile_count
@@ -24,7 +24,7 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 
 def program(function: Callable[..., Symbol | list[Symbol]], *dtypes: str, scalars: str = "") -> Program:
     """Record `function` of one load per dtype and, if `scalars` names a dtype, a run-time number."""
-    builder = Builder()
+    builder = ProgramBuilder()
     operands = [builder.load(slot, dtype) for slot, dtype in enumerate(dtypes)]
     if scalars:
         operands.append(builder.scalar(len(dtypes), scalars))
@@ -252,7 +252,7 @@ def test_streaming_stores_write_the_same(level: str, dtype: str) -> None:
 
 
 def test_a_map_may_have_no_input() -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     result = np.zeros((3, 50), np.float32)
     run("", builder.program([builder.constant(2.5, "float32")]), [result])
     assert (result == 2.5).all()
@@ -352,14 +352,14 @@ def test_maximum_and_minimum_keep_nan(level: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_run_time_numbers_and_positions(level: str) -> None:
-    builder = Builder()
+    builder = ProgramBuilder()
     position = builder.emit("index").astype("float32")
     formula = builder.program([builder.load(0, "float32") * builder.scalar(1, "float32") + position])
     x, result = random((3, 37)), np.zeros((3, 37), np.float32)
     run(level, formula, [result, x, 2.5])
     np.testing.assert_allclose(result, x.astype(np.float64) * 2.5 + np.arange(37), rtol=1e-6, atol=1e-6)
 
-    builder = Builder()
+    builder = ProgramBuilder()
     formula = builder.program([builder.load(0, "int16") + builder.scalar(1, "int16")])
     numbers, total = random((50,), 0, "int16"), np.zeros(50, np.int16)
     with np.errstate(over="ignore"):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from kernel_harness import LEVELS, run, target
 
-from npu_tensor.ops.expression import Builder, Program, Symbol
+from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.loop_base import LoopOperand, LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel, refusal
@@ -69,7 +69,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in cas
 
 
 def unary(primitive: str, dtype: str = "float32") -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     return builder.program([builder.emit(primitive, (builder.load(0, dtype),))])
 
 
@@ -153,7 +153,7 @@ def test_sine_and_cosine_where_the_argument_is_close_to_a_multiple_of_half_pi(le
 @pytest.mark.parametrize("level", LEVELS)
 def test_pow(level: str) -> None:
     random = np.random.default_rng(2)
-    builder = Builder()
+    builder = ProgramBuilder()
     program = builder.program([builder.emit("pow", (builder.load(0, "float32"), builder.load(1, "float32")))])
     grid_x, grid_y = np.meshgrid(
         SPECIALS, np.concatenate([SPECIALS, [4, 5, -4, -5, 1e10, 33554432]]).astype(np.float32)
@@ -199,7 +199,7 @@ SMALL_FLOATS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 
 def copy(source: str, result: str) -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     return builder.program([builder.load(0, "float32")])
 
 
@@ -248,7 +248,7 @@ ALL_DTYPES = (*FLOAT_DTYPES, "int8", "int16", "int32", "int64", "uint8", "bool")
 
 def everything(dtype: str) -> Program:
     """One value made of all that can be done with two elements of a dtype, and a reduction of each kind."""
-    builder = Builder()
+    builder = ProgramBuilder()
     x, y = builder.load(0, dtype), builder.load(1, dtype)
     results: list[Symbol] = [x.astype(other) for other in ALL_DTYPES]
     for name, primitive in PRIMITIVES.items():

@@ -10,7 +10,7 @@ from typing import Any, Final
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, MEMORY_DTYPES, SCALAR_DTYPES
-from npu_tensor.dataflow.design import Acquire, Call, Element, Loop, ObjectType, Release, Statement
+from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, Loop, ObjectType, Release, Statement
 
 __all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places", "references", "symbols", "types"]
 
@@ -195,7 +195,7 @@ def references(index: Index) -> Iterator[Violation]:
                     message = f"{where} has two acquires of number {statement.number}; they must differ."
                     yield Violation("unique names", where, statement.number, 1, message)
                 numbers.add(statement.number)
-            elif isinstance(statement, Call):
+            elif isinstance(statement, FunctionCall):
                 yield from known(where, "function", statement.function, index.functions)
                 for argument in statement.arguments:
                     if isinstance(argument, str):
@@ -211,7 +211,7 @@ def _unseen(body: tuple[Statement, ...], seen: frozenset[int]) -> Iterator[int]:
             seen |= {statement.number}
         elif isinstance(statement, Loop):
             yield from _unseen(statement.body, seen)
-        elif isinstance(statement, Call):
+        elif isinstance(statement, FunctionCall):
             for argument in statement.arguments:
                 if isinstance(argument, Element) and argument.acquire not in seen:
                     yield argument.acquire
