@@ -1,6 +1,6 @@
-"""What the scheduler and the devices say to each other.
+"""The interface of the planner and the devices.
 
-The scheduler cuts a graph into `Task`s, each the work of one kernel. A device answers `claim(task)` with a `Kernel`
+The planner cuts a graph into `Task`s, each the work of one kernel. A device answers `claim(task)` with a `Kernel`
 or a `Refusal` that says why not. Claiming is a look-up and must not raise; a kernel is compiled when it is bound.
 """
 
@@ -40,7 +40,12 @@ Step = Callable[[list[Any]], None]
 
 
 class Input(NamedTuple):
-    """An operand: its item in the plan, its dtype and how it lies over the task's shape; None for a number."""
+    """An operand.
+
+    item: its number in the plan.
+    dtype: of its elements; None for a number.
+    layout: how it lies over the task's shape; None for a number.
+    """
 
     item: int
     dtype: DType | None
@@ -48,8 +53,12 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result: its item, dtype and layout over the task's shape; stride 0 along reduced dimensions.
+    """A result.
 
+    item: its number in the plan.
+    dtype: of its elements.
+    layout: how it lies over the task's shape; stride 0 along reduced dimensions.
+    nbytes: of its elements.
     donor: an operand whose buffer the result takes over, or None for a new buffer.
     """
 
@@ -61,9 +70,10 @@ class Output(NamedTuple):
 
 
 class Prologue(NamedTuple):
-    """What computes an operand of a matrix product, which has no memory of its own.
+    """A program that computes an operand of a matrix product, which then has no memory of its own.
 
-    program: element-wise, slot i is the operand's input i; one result. inputs: how many inputs belong to it.
+    program: element-wise, with one result; slot i is input i of the operand.
+    inputs: how many inputs of the task belong to it.
     dtype: what every element is rounded to once, as if the operand had been stored.
     """
 
@@ -75,15 +85,22 @@ class Prologue(NamedTuple):
 class Task(NamedTuple):
     """The work of one kernel.
 
-    kind: "map", "row", "matmul" or "data". items and ops: numbers and names of the ops it covers, in order.
-    shape: the iteration space;
-    `rows` of its trailing dimensions are one row (row tasks only). program: what is computed per element from the
-    inputs. call: the Call of a matmul or data task. calls: those of all ops, in order; of a copy the Call of the view
-    that it makes real. Nothing is computed from them that the other fields do not say; kernels are named after them.
+    kind: what a kernel for it looks like.
+    items: numbers of the ops that it covers, in order.
+    ops: their names.
+    inputs: operands, see below for matrix products.
+    outputs: results.
+    shape: the iteration domain.
+    rows: how many trailing dimensions of `shape` are one row; of row tasks.
+    program: what is computed per element from the inputs.
+    call: the op of a matmul or data task.
+    prologues: of the operands A and B of a matrix product.
+    calls: those of all ops, in order; for a copy, the view that it makes real. Kernels are named after them. Nothing is
+        computed from them that the other fields do not say.
 
-    The inputs of a matmul task are those of operand A, those of operand B (laid out over the batch and the operand's
-    own rows and columns) and those of the program, whose slot 0 is the sum of products and slot i the i-th of its own.
-    An operand is its one input, or what its prologue computes from several; `split` tells them apart.
+    The inputs of a matmul task are in this order: the inputs of operand A; the inputs of operand B, laid out over the
+    batch and B's own rows and columns; the inputs of the program, whose slot 0 is the sum of products and slot i its
+    own input i. An operand is its one input, or what its prologue computes from several; `split` tells them apart.
     """
 
     kind: Literal["map", "row", "matmul", "data"]
@@ -126,11 +143,13 @@ class Task(NamedTuple):
 
 
 class Fusion(NamedTuple):
-    """What one kernel of a device takes: so many tensors, and around a matrix product prologues and full operands.
+    """How much of a graph one kernel of a device can take.
 
-    arguments: operands and results together, where every view of a tensor is an operand of its own. streams: how many
-    of the tensors of a kernel that reduces rows may differ from row to row. residuals: whether what follows a product
-    may read other tensors than vectors along its rows or columns.
+    inputs: the most tensors that it reads.
+    streams: of these, in a kernel that reduces rows, the most that may differ from row to row.
+    prologues: whether operands of a matrix product may be computed on the way.
+    residuals: whether what follows a product may read other tensors than vectors along its rows or columns.
+    arguments: the most operands and results together; every view of a tensor is an operand of its own.
     """
 
     inputs: int = 24
@@ -150,7 +169,9 @@ class Refusal(NamedTuple):
 class Expense(NamedTuple):
     """What something is predicted to take.
 
-    seconds: until it is done. processor_seconds: of all cores of this machine together. joules: of everything.
+    seconds: until it is done.
+    processor_seconds: of all cores of this machine together.
+    joules: of everything.
     """
 
     seconds: float
@@ -161,8 +182,9 @@ class Expense(NamedTuple):
 class Move(NamedTuple):
     """How a value gets from the processor's memory to where a kernel reads it, or back from where one has left it.
 
+    expense: of the move.
     form: equal for readers that share one copy in a device's memory; None if it is the tensor's own bytes in their
-    order. What a kernel has left in form None is read in form None on the same device without any move.
+        order. What a kernel has left in form None is read in form None on the same device without any move.
     """
 
     expense: Expense
@@ -172,9 +194,11 @@ class Move(NamedTuple):
 class Cost(NamedTuple):
     """What one run of a kernel is predicted to take, and what moving its operands and results takes besides.
 
-    nbytes: read and written in the memory that processor and NPU share. context: kernels of a device with equal
-    contexts follow each other without a switch; None on the processor. reads, writes: one per input and output of the
-    task; empty on the processor, which reads and writes where values are made.
+    expense: of the run.
+    nbytes: read and written in the memory that processor and NPU share.
+    context: kernels of a device with equal contexts follow each other without a switch; None on the processor.
+    reads: one per input of the task; empty on the processor, which reads values where they were computed.
+    writes: one per output of the task; empty on the processor.
     """
 
     expense: Expense
@@ -187,8 +211,11 @@ class Cost(NamedTuple):
 class Kernel(Protocol):
     """A device's answer to a task it takes.
 
-    name: the kernel family. device: URI. reason: why this kernel, in words. origin: once it is bound, where its code
-    came from: "precompiled", "cache", "memory" or "built"; "none" if there is no code of its own.
+    name: the kernel family.
+    device: URI.
+    reason: why this kernel, in words.
+    origin: once it is bound, where its code came from: "precompiled", "cache", "memory" or "built"; "none" if it has no
+        code of its own.
     """
 
     name: str
@@ -246,7 +273,7 @@ class Accelerator(Device, Protocol):
 
 @runtime_checkable
 class AsynchronousDevice(Device, Protocol):
-    """A device whose steps return before their work is done. Whoever looks at a result waits for it."""
+    """A device whose steps return before their work is done. Reading a result waits for it."""
 
     def submit(self) -> None:
         """Begin with everything that its steps have asked for."""
