@@ -65,8 +65,8 @@ def _arrays(name: str, *operands: Any, square: bool = False) -> tuple[DType, lis
     tensors = [_operand(name, operand) for operand in operands]
     dtype = tensors[0].dtype
     if not all(tensor.dtype is dtype and tensor.is_floating_point() for tensor in tensors):
-        found = " and ".join(tensor.dtype.name for tensor in tensors)
-        raise DTypeError(f"linalg.{name} takes floats of one dtype, not {found}; convert with .to(npu_tensor.float32)")
+        dtypes = " and ".join(tensor.dtype.name for tensor in tensors)
+        raise DTypeError(f"linalg.{name} takes floats of one dtype, not {dtypes}; convert with .to(npu_tensor.float32)")
     shape = tensors[0].shape
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         raise ShapeError(f"linalg.{name} takes {'square ' if square else ''}matrices, not {list(shape)}")
@@ -160,8 +160,8 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', not {mode!r}")
     dtype, (array,) = _arrays("qr", A)
-    found = _computed("qr", np.linalg.qr, array, mode=mode)
-    q, r = (np.zeros(0), found) if mode == "r" else found
+    factors = _computed("qr", np.linalg.qr, array, mode=mode)
+    q, r = (np.zeros(0), factors) if mode == "r" else factors
     return QR(_tensor(q, dtype), _tensor(r, dtype))
 
 

@@ -182,11 +182,11 @@ class Tensor(Methods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
-        wanted = array.dtype if dtype is None else np.dtype(dtype)
-        if wanted != array.dtype:
+        target = array.dtype if dtype is None else np.dtype(dtype)
+        if target != array.dtype:
             if copy is False:
-                raise ValueError(f"{self.dtype.name} to {wanted} needs a copy")
-            return array.astype(wanted)
+                raise ValueError(f"{self.dtype.name} to {target} needs a copy")
+            return array.astype(target)
         return array.copy() if copy else array
 
     def __dlpack__(

@@ -42,12 +42,12 @@ def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
     elif _shows_rounding(task):
         return Refusal("float16 passes through bfloat16, which an integer or bool result would show")
     stored = _AS[target.float32]
-    found = [name and stored.get(name, name) for name in operands]
-    found += [_RESULT_AS.get(name) or stored.get(name, name) for name in results]
-    for name in found:
+    dtypes = [name and stored.get(name, name) for name in operands]
+    dtypes += [_RESULT_AS.get(name) or stored.get(name, name) for name in results]
+    for name in dtypes:
         if name in ("int64", "float64"):
             return Refusal(f"{name} has no kernel")
-    return tuple(found)
+    return tuple(dtypes)
 
 
 def _shows_rounding(task: Task) -> bool:

@@ -82,5 +82,5 @@ def row_layout(layout: Layout, rows: int) -> RowLayout:
 
 
 def _merged(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    found = joined(Layout(shape, strides))
-    return Dims((1,), (0,)) if found.shape == (1,) else Dims(found.shape, found.strides)
+    merged = joined(Layout(shape, strides))
+    return Dims((1,), (0,)) if merged.shape == (1,) else Dims(merged.shape, merged.strides)

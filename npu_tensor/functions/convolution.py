@@ -365,10 +365,10 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] |
     """The means of output_size parts, which may overlap by one element, of height and width; None keeps an extent."""
     require_places(input, 2)
     dtype, result = require_float(input), wide(input)
-    asked = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    if len(asked) != 2 or any(parts is not None and parts < 0 for parts in asked):
+    sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    if len(sizes) != 2 or any(parts is not None and parts < 0 for parts in sizes):
         raise ArgumentError(f"output_size must be one integer or two, none negative, or None, not {output_size!r}")
-    for dim, parts in zip((-2, -1), asked, strict=True):
+    for dim, parts in zip((-2, -1), sizes, strict=True):
         extent = result.shape[dim]
         if parts is None or parts == extent:
             continue

@@ -143,10 +143,10 @@ def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected a NumPy array, not {type(array).__name__}")
-    made = from_array(array, copy=copy)
+    tensor = from_array(array, copy=copy)
     if not copy:
         array.flags.writeable = False
-    return made
+    return tensor
 
 
 @composite(method=False)
@@ -225,10 +225,10 @@ def full_like(input: Tensor, fill_value: float, dtype: DTypeLike = None, device:
 
 
 def _number_dtype(dtype: DTypeLike) -> DType:
-    found = as_dtype(dtype)
-    if found is bool_:
+    resolved = as_dtype(dtype)
+    if resolved is bool_:
         raise DTypeError("gives numbers, not bool")
-    return found
+    return resolved
 
 
 @composite(method=False, ggml="ARANGE", creates=True)
@@ -372,10 +372,10 @@ def _draw(source: Any) -> int:
 
 
 def _float_dtype(dtype: DTypeLike) -> DType:
-    found = as_dtype(dtype or float32)
-    if not found.is_floating_point:
-        raise DTypeError(f"gives floats, not {found.name}")
-    return found
+    resolved = as_dtype(dtype or float32)
+    if not resolved.is_floating_point:
+        raise DTypeError(f"gives floats, not {resolved.name}")
+    return resolved
 
 
 @composite(method=False, creates=True)

@@ -168,10 +168,10 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     if input.ndim < 2 or rows.ndim != input.ndim - 1 or rows.shape[:-1] != input.shape[:-2]:
         raise ShapeError("needs (..., entries, features) and indices (..., n) with equal leading dimensions")
     if rows.ndim == 1:
-        taken = ops.take(input, rows, 0)
+        selected = ops.take(input, rows, 0)
     else:
-        taken = ops.take_points(input, *_batch_indices(rows.shape[:-1]), rows)
-    return taken.to(float32) if taken.is_floating_point() and taken.dtype.itemsize < 4 else taken
+        selected = ops.take_points(input, *_batch_indices(rows.shape[:-1]), rows)
+    return selected.to(float32) if selected.is_floating_point() and selected.dtype.itemsize < 4 else selected
 
 
 @composite(ggml="SET_ROWS")

@@ -198,14 +198,14 @@ def get(input: Tensor, index: Any) -> Tensor:
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
     others = [axis for axis in range(basic.ndim) if axis not in places]
-    taken = ops.take_points(basic.permute(*places, *others), *indices)
+    elements = ops.take_points(basic.permute(*places, *others), *indices)
     if not _are_adjacent(places) or not places[0]:
-        return taken
+        return elements
     # Neighbouring index tensors leave their result where they stood; otherwise it comes first, as in NumPy.
-    added = taken.ndim - len(others)
+    added = elements.ndim - len(others)
     before = places[0]
-    order = [*range(added, added + before), *range(added), *range(added + before, taken.ndim)]
-    return taken.permute(*order).clone()  # a tensor of its own
+    order = [*range(added, added + before), *range(added), *range(added + before, elements.ndim)]
+    return elements.permute(*order).clone()  # a tensor of its own
 
 
 def _without_switches(index: Any) -> Any | None:
@@ -246,15 +246,15 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     resolved = _resolved(index, input.shape, for_put=True)
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
-    taken = broadcast_shapes(*(tensor.shape for tensor in indices))
+    extents = broadcast_shapes(*(tensor.shape for tensor in indices))
     kept = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
     start = places[0] if places and _are_adjacent(places) else 0
-    shape = (*kept[:start], *taken, *kept[start:])
+    shape = (*kept[:start], *extents, *kept[start:])
     dims = tuple(axis for place in places if (axis := resolved.origins[place]) is not None)
     others = [len(range(*bound)) for axis, bound in enumerate(resolved.bounds) if axis not in dims]
-    taken_dims = range(start, start + len(taken))
+    taken_dims = range(start, start + len(extents))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
-    source = _fitted(source, shape).permute(*order).reshape(*taken, *others)
+    source = _fitted(source, shape).permute(*order).reshape(*extents, *others)
     return ops.put(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
@@ -286,10 +286,10 @@ composite("__iter__", function=False, view=True)(_iterate)
 @composite()
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
-    found = np.nonzero(np.atleast_1d(input.numpy()))
+    positions = np.nonzero(np.atleast_1d(input.numpy()))
     if as_tuple:
-        return tuple(from_array(axis, int64) for axis in found)
-    rows = np.stack(found, axis=1) if input.ndim else np.zeros((len(found[0]), 0))
+        return tuple(from_array(axis, int64) for axis in positions)
+    rows = np.stack(positions, axis=1) if input.ndim else np.zeros((len(positions[0]), 0))
     return from_array(rows, int64)
 
 

@@ -49,8 +49,8 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)) of probabilities, with logarithms of at least -100."""
     _require_target_for_each(input, target)
-    dtype, x, wanted = require_float(input), wide(input), wide(target)
-    losses = -(wanted * x.log().clamp(min=-100) + (1 - wanted) * (-x).log1p().clamp(min=-100))
+    dtype, x, expected = require_float(input), wide(input), wide(target)
+    losses = -(expected * x.log().clamp(min=-100) + (1 - expected) * (-x).log1p().clamp(min=-100))
     return reduced(_weighted(losses, weight), reduction).to(dtype)
 
 
@@ -68,9 +68,9 @@ def binary_cross_entropy_with_logits(
     The result has the dtype of target, as in PyTorch, or that of input if target is not of floats.
     """
     _require_target_for_each(input, target)
-    dtype, x, wanted = require_float(input), wide(input), wide(target)
-    positive = wanted if pos_weight is None else wanted * wide(pos_weight)
-    losses = (1 - wanted) * x - (1 - wanted + positive) * ops.logsigmoid(x)
+    dtype, x, expected = require_float(input), wide(input), wide(target)
+    positive = expected if pos_weight is None else expected * wide(pos_weight)
+    losses = (1 - expected) * x - (1 - expected + positive) * ops.logsigmoid(x)
     return reduced(_weighted(losses, weight), reduction).to(target.dtype if target.is_floating_point() else dtype)
 
 
@@ -80,11 +80,11 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
 
     reduction "batchmean" divides the sum by the extent of the first dimension.
     """
-    dtype, x, wanted = require_float(input), wide(input), wide(target)
+    dtype, x, expected = require_float(input), wide(input), wide(target)
     if log_target:
-        losses = wanted.exp() * (wanted - x)
+        losses = expected.exp() * (expected - x)
     else:
-        losses = ops.where_op(wanted == 0, 0.0, wanted * wanted.log()) - wanted * x
+        losses = ops.where_op(expected == 0, 0.0, expected * expected.log()) - expected * x
     if reduction == "batchmean":
         return (losses.sum() / input.shape[0]).to(dtype)
     return reduced(losses, reduction).to(dtype)

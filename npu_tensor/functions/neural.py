@@ -283,12 +283,12 @@ def cross_entropy(
         return _weighted(*_class_losses(scores, target, weight, ignore_index, label_smoothing), reduction).to(dtype)
     if target.shape != input.shape:
         raise ShapeError(f"probabilities must have the shape {list(input.shape)}, not {list(target.shape)}")
-    wanted = wide(target)
+    distribution = wide(target)
     if label_smoothing:
-        wanted = wanted * (1 - label_smoothing) + label_smoothing / input.shape[classes]
+        distribution = distribution * (1 - label_smoothing) + label_smoothing / input.shape[classes]
     if weight is not None:
         scores = scores * _along(wide(weight), scores)
-    losses = -(scores * wanted).sum(classes)
+    losses = -(scores * distribution).sum(classes)
     if reduction == "mean":
         return (losses.sum() / max(losses.numel(), 1)).to(dtype)
     return reduced(losses, reduction).to(dtype)

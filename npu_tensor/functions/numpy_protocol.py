@@ -172,10 +172,10 @@ def _array_function(
     if ours is None:
         return _on_arrays(function, args, kwargs)
     try:
-        given = _signature(ours).bind(*args, **kwargs).arguments
+        arguments = _signature(ours).bind(*args, **kwargs).arguments
     except TypeError:  # an argument that has no counterpart
         return _on_arrays(function, args, kwargs)
-    axis = given.get("axis")
+    axis = arguments.get("axis")
     if isinstance(axis, tuple) and not axis:  # reduces nothing, where PyTorch's reduces everything
         return _on_arrays(function, args, kwargs)
     result = ours(*args, **kwargs)

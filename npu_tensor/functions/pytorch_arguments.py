@@ -95,9 +95,9 @@ def finfo(type: Any = None) -> FloatLimits:
     dtype = as_dtype(type or float32)
     if not dtype.is_floating_point:
         raise DTypeError(f"takes float dtypes, not {dtype.name}; use iinfo")
-    found = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
-    tiny = float(found.smallest_normal)
-    numbers = (float(found.eps), float(found.max), float(found.min), tiny, tiny, float(found.resolution))
+    limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    tiny = float(limits.smallest_normal)
+    numbers = (float(limits.eps), float(limits.max), float(limits.min), tiny, tiny, float(limits.resolution))
     return FloatLimits(dtype.itemsize * 8, *numbers, dtype.name)
 
 
@@ -107,5 +107,5 @@ def iinfo(type: Any) -> IntegerLimits:
     dtype = as_dtype(type)
     if dtype.is_floating_point or dtype is bool_:
         raise DTypeError(f"takes integer dtypes, not {dtype.name}")
-    found = np.iinfo(dtype.numpy)
-    return IntegerLimits(found.bits, found.max, found.min, dtype.name)
+    limits = np.iinfo(dtype.numpy)
+    return IntegerLimits(limits.bits, limits.max, limits.min, dtype.name)

@@ -98,15 +98,15 @@ def multinomial(
         # The last is 1 exactly, and `rand` below 1: the first sum above the number drawn exists.
         sums = sums / sums[..., -1:]
         drawn = rand((*input.shape[:-1], num_samples, 1), generator=generator, dtype=float64)
-        found = (sums.unsqueeze(-2) <= drawn).sum(-1)
+        samples = (sums.unsqueeze(-2) <= drawn).sum(-1)
     else:
         # The smallest of exponential numbers of these rates are a draw without replacement.
-        found = topk(_exponential(weights, generator) / weights, num_samples, largest=False).indices
+        samples = topk(_exponential(weights, generator) / weights, num_samples, largest=False).indices
     total = weights.sum(-1, True)
     fine = (weights >= 0).all(-1, True) & (total > 0) & total.isfinite()
-    fine = fine & (ops.gather_along(weights, found, -1) > 0)
+    fine = fine & (ops.gather_along(weights, samples, -1) > 0)
     # What is wrong becomes an index that is out of range, which `take` refuses when it runs.
-    return ops.take(arange(categories), ops.where_op(fine, found, categories), 0, _WRONG_WEIGHTS)
+    return ops.take(arange(categories), ops.where_op(fine, samples, categories), 0, _WRONG_WEIGHTS)
 
 
 # --- in place

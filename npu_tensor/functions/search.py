@@ -31,20 +31,20 @@ def unique(
     """
     array = wide(input).numpy()
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=dim, equal_nan=False)
-    found = [from_array(values, input.dtype)]
+    results = [from_array(values, input.dtype)]
     if return_inverse:
-        found.append(from_array(inverse.reshape(input.shape if dim is None else -1), int64))
+        results.append(from_array(inverse.reshape(input.shape if dim is None else -1), int64))
     if return_counts:
-        found.append(from_array(counts, int64))
-    return found[0] if len(found) == 1 else tuple(found)
+        results.append(from_array(counts, int64))
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 @composite(method=False)
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each of the elements is among test_elements, with which it is compared one by one."""
     candidates = tensor_of(test_elements)
-    found = (tensor_of(elements).unsqueeze(-1) == candidates.reshape(candidates.numel())).any(-1)
-    return ~found if invert else found
+    present = (tensor_of(elements).unsqueeze(-1) == candidates.reshape(candidates.numel())).any(-1)
+    return ~present if invert else present
 
 
 @composite()

@@ -58,10 +58,10 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
     references: dict[int, dict[str, Any]] = {}
 
     def add(op: str, operands: list[dict[str, Any]], attributes: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = {"op": op, "operands": operands}
+        description: dict[str, Any] = {"op": op, "operands": operands}
         if attributes:
-            made["attributes"] = {name: _encoded(value) for name, value in attributes.items()}
-        ops.append(made)
+            description["attributes"] = {name: _encoded(value) for name, value in attributes.items()}
+        ops.append(description)
         return {"op": len(ops) - 1}
 
     for item in sources:

@@ -141,7 +141,7 @@ class Explanation(Sequence[Row]):
     def totals(self) -> list[Total]:
         """What all kernels of a device take together, for each device that has any."""
         placed, seconds = self._placed, self._seconds
-        found = []
+        rows = []
         for device in dict.fromkeys(entry.kernel.device for entry in placed):
             steps = [step for step, entry in enumerate(placed) if entry.kernel.device == device]
             costs = [placed[step].kernel.cost for step in steps]
@@ -149,7 +149,7 @@ class Explanation(Sequence[Row]):
             # A plan is run again and again: its first kernel follows the last one.
             contexts = [cost.context for cost in costs]
             switches = sum(a != b for a, b in zip(contexts, [*contexts[1:], contexts[0]], strict=True))
-            found.append(
+            rows.append(
                 Total(
                     device,
                     len(steps),
@@ -161,7 +161,7 @@ class Explanation(Sequence[Row]):
                     switches * self._work.switching.get(device, 0.0),
                 )
             )
-        return found
+        return rows
 
     def __str__(self) -> str:
         if not self._rows:

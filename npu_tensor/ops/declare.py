@@ -222,13 +222,13 @@ class Op:
                 exact = tuple([repr(value) if type(value) is float else value for value in attributes])
             key = (operands, exact, tuple(map(type, attributes)))
         try:
-            found = self.calls.get(key)
+            call = self.calls.get(key)
         except TypeError as error:
             raise TypeError(f"{self.name}() got an attribute of the wrong type: {error}") from None
-        if found is None:
+        if call is None:
             named = {a.name: _checked(a, value) for a, value in zip(self.attributes, attributes, strict=True)}
-            found = keep(self.calls, key, Call(self, operands, self.rule(operands, named)))
-        return found
+            call = keep(self.calls, key, Call(self, operands, self.rule(operands, named)))
+        return call
 
 
 def describe(operands: Sequence[Operand]) -> str:

@@ -23,17 +23,17 @@ from npu_tensor.spec import Spec, broadcast_shapes, contiguous_strides
 
 def _resolve_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape` with its one -1 filled in."""
-    wanted = list(rules.integer_extents(shape))
-    if wanted.count(-1) > 1 or any(extent < -1 for extent in wanted):
-        raise ShapeError(f"shape {wanted} may have one -1 and no other negative extent")
-    if -1 in wanted:
-        known = math.prod(extent for extent in wanted if extent != -1)
+    extents = list(rules.integer_extents(shape))
+    if extents.count(-1) > 1 or any(extent < -1 for extent in extents):
+        raise ShapeError(f"shape {extents} may have one -1 and no other negative extent")
+    if -1 in extents:
+        known = math.prod(extent for extent in extents if extent != -1)
         if known == 0 or x.size % known:
-            raise ShapeError(f"shape {wanted} does not fit {x.size} elements")
-        wanted[wanted.index(-1)] = x.size // known
-    if math.prod(wanted) != x.size:
-        raise ShapeError(f"shape {wanted} does not fit {x.size} elements")
-    return tuple(wanted)
+            raise ShapeError(f"shape {extents} does not fit {x.size} elements")
+        extents[extents.index(-1)] = x.size // known
+    if math.prod(extents) != x.size:
+        raise ShapeError(f"shape {extents} does not fit {x.size} elements")
+    return tuple(extents)
 
 
 def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -104,17 +104,17 @@ def permute(input, /, *dims: int):
 
 def _expand_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x = require_tensor(operands[0])
-    asked = rules.integer_extents(attributes["shape"])
-    lead = len(asked) - x.ndim
+    extents = rules.integer_extents(attributes["shape"])
+    lead = len(extents) - x.ndim
     if lead < 0:
-        raise ShapeError(f"expand to {list(asked)} has fewer dimensions than the tensor")
+        raise ShapeError(f"expand to {list(extents)} has fewer dimensions than the tensor")
     shape = []
-    for axis, extent in enumerate(asked):
+    for axis, extent in enumerate(extents):
         own = x.shape[axis - lead] if axis >= lead else None
         if extent == -1 and own is not None:
             extent = own
         if extent < 0 or (own is not None and own not in (1, extent)):
-            raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(asked)}")
+            raise ShapeError(f"only dimensions of extent 1 expand; {list(x.shape)} does not expand to {list(extents)}")
         shape.append(extent)
     return Resolution(Spec.of(tuple(shape), x.dtype), (None,), {"shape": tuple(shape)})
 
@@ -222,8 +222,8 @@ def _windows_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str
 @op(kind="view", rule=_windows_rule, ggml="VIEW", layout=_windows_layout, public=False)
 def windows(input, /, dim: int, count: int, size: int, step: int, gap: int):
     """`count` windows along dim, each `step` after the last; their `size` elements, `gap` apart, are a new last dim."""
-    found = np.lib.stride_tricks.sliding_window_view(input, gap * (size - 1) + 1, dim)[..., ::gap]
-    return np.moveaxis(np.moveaxis(found, dim, 0)[::step][:count], 0, dim)
+    every_window = np.lib.stride_tricks.sliding_window_view(input, gap * (size - 1) + 1, dim)[..., ::gap]
+    return np.moveaxis(np.moveaxis(every_window, dim, 0)[::step][:count], 0, dim)
 
 
 # --- elements that move
@@ -416,8 +416,8 @@ def top_indices(input, /, k: int, dim: int, largest: bool):
     candidates = np.argpartition(input, extent - k if largest else k - 1, dim)
     candidates = np.moveaxis(candidates, dim, -1)[..., chosen]
     order = np.argsort(np.take_along_axis(np.moveaxis(input, dim, -1), candidates, -1), -1)
-    found = np.take_along_axis(candidates, order[..., ::-1] if largest else order, -1)
-    return np.moveaxis(found, -1, dim)
+    values = np.take_along_axis(candidates, order[..., ::-1] if largest else order, -1)
+    return np.moveaxis(values, -1, dim)
 
 
 # --- indexing by tensors
@@ -486,9 +486,9 @@ def take_points(*tensors):
 def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     x, value, *indices = (require_tensor(operand) for operand in operands)
     bounds, dims = attributes["bounds"], attributes["dims"]
-    taken = broadcast_shapes(*(index.shape for index in indices))
+    places = broadcast_shapes(*(index.shape for index in indices))
     kept = (len(range(*bound)) for axis, bound in enumerate(bounds) if axis not in dims)
-    expected = (*taken, *kept)
+    expected = (*places, *kept)
     if len(indices) != len(dims) or value.shape != expected:
         raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
     register = x.dtype.register if attributes["reduce"] else None

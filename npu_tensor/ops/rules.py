@@ -100,10 +100,10 @@ def dimensions(dim: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     if not isinstance(dim, (tuple, list)):
         dim = (dim,)
-    found = sorted(dimension(d, ndim) for d in dim)
-    if len(set(found)) != len(found):
+    dims = sorted(dimension(d, ndim) for d in dim)
+    if len(set(dims)) != len(dims):
         raise ArgumentError(f"dimensions {tuple(dim)} name one twice")
-    return tuple(found) if ndim else ()
+    return tuple(dims) if ndim else ()
 
 
 def _map(operands: Sequence[Operand], out: DType, register: str, attributes: Attributes) -> Resolution:
@@ -216,8 +216,8 @@ def creation(operands: tuple[Operand, ...], attributes: Attributes) -> Resolutio
 @_dtypes("all")
 def sequence(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     """As creation, with the numbers as they are: a step of 0.1 must not be rounded before it is multiplied."""
-    made = creation(operands, attributes)
-    return made._replace(registers=(None,) * len(operands))
+    spec = creation(operands, attributes)
+    return spec._replace(registers=(None,) * len(operands))
 
 
 def require_tensor(operand: Operand) -> Spec:

@@ -34,21 +34,21 @@ def with_donors(
     large buffer alive. dying: by task, as `last_uses` finds them. elsewhere: positions of tasks that another device
     than the processor may run: what it has read or made may have copies there, and is never overwritten.
     """
-    made: dict[int, int] = {}
+    producers: dict[int, int] = {}
     shared: set[int] = set()
     for position, task in enumerate(tasks):
         if position in elsewhere:
             shared |= _items(task)
     result = []
     for task, items in zip(tasks, dying, strict=True):
-        own = {item: made[item] for item in items if item in made and item not in shared}
+        own = {item: producers[item] for item in items if item in producers and item not in shared}
         if task.kind == "map":
             task = _donate(task, own)
         elif task.call is not None and task.call.op.updates:
             updated = task.inputs[0].item
             task = _donate(task, {updated: own[updated]} if updated in own else {})
         result.append(task)
-        made.update((output.item, output.nbytes) for output in task.outputs)
+        producers.update((output.item, output.nbytes) for output in task.outputs)
     return result
 
 

@@ -119,7 +119,7 @@ def _declined(
     A device that refuses a task but takes all ops of it in smaller ones has lost it by cost.
     """
     by_graph: list[Declined] = []
-    taken: list[set[int]] = []
+    items_taken: list[set[int]] = []
     last = len(scale.accelerators)
     _, _, jobs, _ = weighed[-1]
     for number, device in enumerate(scale.accelerators):
@@ -127,7 +127,7 @@ def _declined(
         kept = weighed[-1].cut.tasks.kept
         there = weight(jobs, scale.switches, devices, range(len(jobs)), kept, scale.resident)
         by_graph.append(Declined(device.uri, scale.measure, "graph", there, here))
-        taken.append(
+        items_taken.append(
             {
                 item
                 for each in weighed
@@ -140,7 +140,7 @@ def _declined(
     for task, kernel in zip(alone.tasks.tasks, host, strict=True):
         answers: list[Answer] = [device.claim(task) for device in scale.accelerators]
         for number, answer in enumerate(answers):
-            if isinstance(answer, Refusal) and taken[number].issuperset(task.items):
+            if isinstance(answer, Refusal) and items_taken[number].issuperset(task.items):
                 answers[number] = by_graph[number]
         declined.append(_by_kernel(answers, kernel, scale))
     return declined

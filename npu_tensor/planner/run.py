@@ -59,14 +59,14 @@ def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
 def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
     if not structure.nodes:
         return
-    made = plan(structure, chosen)
-    values: list[Any] = [None] * made.size
+    ready = plan(structure, chosen)
+    values: list[Any] = [None] * ready.size
     for item, leaf in structure.leaves:
         value = leaf.value if isinstance(leaf, Node) else leaf
         if value is PLACEHOLDER:
             raise no_value_yet()
         values[item] = value
-    made.run(values, structure.nodes, wait)
+    ready.run(values, structure.nodes, wait)
     for item, node in structure.nodes:
         value = values[item]
         if value is not None and item in structure.keep:
@@ -80,8 +80,8 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
 
     The key of its plan is its call, see `Structure.key`.
     """
-    made = chosen.plans.get(node.call)
-    if made is None or made.builds_before is not None:
+    ready = chosen.plans.get(node.call)
+    if ready is None or ready.builds_before is not None:
         return False
     values: list[Any] = []
     inputs = node.inputs
@@ -96,7 +96,7 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
                 return False  # Where it lies counts.
         values.append(operand)
     values.append(None)
-    made.run(values, ((len(inputs), node),), wait)
+    ready.run(values, ((len(inputs), node),), wait)
     node.value = values[-1]
     node.inputs = ()
     node.depth = 0

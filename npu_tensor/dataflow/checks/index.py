@@ -185,13 +185,13 @@ class Index:
     @cached_property
     def descriptors(self) -> list[Descriptors]:
         """What the DMA of every core and memtile goes through, in the order of `channels`."""
-        found = []
+        violations = []
         for end in self.channels:
             if end.tile.kind == "core":
-                found.append(Descriptors(end, self.buffers(end.fifo, end.tile), size(end.fifo.type)))
+                violations.append(Descriptors(end, self.buffers(end.fifo, end.tile), size(end.fifo.type)))
             elif end.tile.kind == "memtile":
-                found += [self._link_descriptors(end, link) for link in self.links_at[end.fifo.name, end.tile]]
-        return found
+                violations += [self._link_descriptors(end, link) for link in self.links_at[end.fifo.name, end.tile]]
+        return violations
 
     def _link_descriptors(self, end: FifoEnd, link: Link) -> Descriptors:
         stored = self.stored(link)

@@ -114,15 +114,15 @@ class _Block(NamedTuple):
 
 def _blocks(index: Index) -> dict[Tile, list[_Block]]:
     """The stack first."""
-    found: dict[Tile, list[_Block]] = defaultdict(list)
+    blocks: dict[Tile, list[_Block]] = defaultdict(list)
     for worker in index.design.workers:
-        found[worker.tile].append(_Block("stack", worker.stack_size))
+        blocks[worker.tile].append(_Block("stack", worker.stack_size))
     for pool in index.pools:
         if pool.buffers:
-            found[pool.tile].append(_Block(pool.fifo.name, size(pool.fifo.type), pool.buffers))
+            blocks[pool.tile].append(_Block(pool.fifo.name, size(pool.fifo.type), pool.buffers))
     for name, item in index.memory.items():
-        found[item.tile].append(_Block(name, size(item.type)))
-    return found
+        blocks[item.tile].append(_Block(name, size(item.type)))
+    return blocks
 
 
 def program(index: Index) -> Iterator[Violation]:
@@ -174,10 +174,10 @@ def streams(index: Index) -> Iterator[Violation]:
 
 def descriptors(index: Index) -> Iterator[Violation]:
     """A core has 16 buffer descriptors; a memtile 48, half of them for its even and half for its odd channels."""
-    found: dict[Tile, dict[str, dict[str, int]]] = defaultdict(lambda: {"in": {}, "out": {}})
+    channels: dict[Tile, dict[str, dict[str, int]]] = defaultdict(lambda: {"in": {}, "out": {}})
     for entry in index.descriptors:
-        found[entry.end.tile][entry.end.direction][entry.end.fifo.name] = entry.number
-    for tile, sides in found.items():
+        channels[entry.end.tile][entry.end.direction][entry.end.fifo.name] = entry.number
+    for tile, sides in channels.items():
         total, limit = sum(sum(side.values()) for side in sides.values()), LIMITS[tile.kind].descriptors
         if total > limit:
             hint = "acquire fewer objects at once" if tile.kind == "core" else "give the fifos of its links less depth"

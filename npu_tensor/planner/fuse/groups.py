@@ -88,17 +88,17 @@ class Grouper:
 
     def _grouped(self, may_join: Callable[[int, Group, Group], bool] | None) -> list[Group]:
         """Groups, made from the results backwards."""
-        found: list[Group] = []
+        groups: list[Group] = []
         group_of: dict[int, Group] = {}
         for item in reversed(self._ops):
             readers = {id(group_of[reader]): group_of[reader] for reader in self.items[item]["readers"]}
             group = next(iter(readers.values())) if len(readers) == 1 else None
             if group is None or not self._may_join(item, group, may_join):
                 group = self.alone(item)
-                found.append(group)
+                groups.append(group)
             group_of[item] = group
         # Only the last member of a group is read by others, so their order is an order of the groups.
-        return sorted(found, key=lambda group: max(group.members))
+        return sorted(groups, key=lambda group: max(group.members))
 
     def _may_join(self, item: int, group: Group, may_join: Callable[[int, Group, Group], bool] | None) -> bool:
         """Add an op to a group if the rules, and `may_join`, allow it."""
@@ -200,10 +200,10 @@ class Grouper:
     def _join_prologue(self, item: int, group: Group) -> bool:
         """What an operand of the matrix product is computed by, with all that only serves it."""
         assert group.contraction is not None
-        found = prologue_of(self.items, item, group.contraction) if self.fusion.prologues else None
-        if found is None:
+        prologue = prologue_of(self.items, item, group.contraction) if self.fusion.prologues else None
+        if prologue is None:
             return False
-        number, items = found
+        number, items = prologue
         joined = replace(group, prologues={**group.prologues, number: items})
         if len(joined.items) > MAX_OPS or not self._has_room(joined):
             return False
@@ -229,12 +229,12 @@ class Grouper:
         return len(operands) <= room or len(set(operands)) <= room
 
     def _readings(self, item: int, group: Group) -> list[Layout]:
-        found = []
+        candidates = []
         for consumer in set(self.items[item]["readers"]):
             for source, layout in group.operands_over(consumer, self.items[consumer]["domain"]):
                 if source == item and layout is not None:
-                    found.append(layout)
-        return found
+                    candidates.append(layout)
+        return candidates
 
     def _streams(self, op: Candidate, group: Group, dims: tuple[int, ...]) -> int:
         """How many operands would differ from row to row if an op over the group's shape joined; 0 without rows."""
@@ -244,7 +244,7 @@ class Grouper:
         operands = [
             operand for member in group.members for operand in group.operands_over(member, self.items[member]["domain"])
         ]
-        found = set()
+        items = set()
         for source, layout in (*operands, *op.domain.operands):
             if source not in inside and layout is not None:
                 steps = [
@@ -252,8 +252,8 @@ class Grouper:
                 ]
                 # What is one number for all rows is streamed as well.
                 if not any(steps) or any(step for axis, step in enumerate(steps) if axis not in dims):
-                    found.add((source, layout))
-        return len(found)
+                    items.add((source, layout))
+        return len(items)
 
     def _reads_only_vectors(self, group: Group, product: int) -> bool:
         """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""

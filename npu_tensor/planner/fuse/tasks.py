@@ -149,11 +149,11 @@ class TaskMaker:
             return [Input(source, dtype, broadcast(reading, matrix))], None
 
         def over(item: int) -> list[tuple[int, Layout | None]]:
-            found = []
+            inputs = []
             for operand, layout in self.items[item]["domain"].operands:
                 strided = None if layout is None else viewed(self.items, layout, source, view)
-                found.append((operand, None if strided is None else broadcast(strided, matrix)))
-            return found
+                inputs.append((operand, None if strided is None else broadcast(strided, matrix)))
+            return inputs
 
         builder = ProgramBuilder()
         values: dict[int, Symbol] = {}
