@@ -14,6 +14,7 @@ import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import representative
+from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron_program import dialect, program
 from npu_tensor.runtime.devices import detect
 from npu_tensor.runtime.devices.detect import Detected, NotDetected
@@ -186,7 +187,7 @@ def test_kernels_without_a_program_are_named_and_the_rest_is_written(
 ) -> None:
     written = command._program
 
-    def refuse(entry: command.Entry, iron: str) -> str:
+    def refuse(entry: Entry, iron: str) -> str:
         if entry.exported_name == "gemm-batch-i8":
             raise BuildError("not with this version")
         return written(entry, iron)

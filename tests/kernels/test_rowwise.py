@@ -13,13 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import npu_tensor as nt
-from npu_tensor import events, kernels
+from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.graph.structure import structure_of
-from npu_tensor.kernels import rowwise
+from npu_tensor.kernels import families, rowwise
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner import selection
 from npu_tensor.planner.fuse import cut
@@ -39,7 +39,7 @@ LONG = [(2, 20_001), (9, 16_405), (1, 100_003)]
 @pytest.fixture(autouse=True)
 def only_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All other tasks run on the CPU."""
-    monkeypatch.setattr(kernels, "claim", rowwise.claim)
+    monkeypatch.setattr(families, "claim", rowwise.claim)
     selection.reset()
     yield
     selection.reset()
