@@ -13,8 +13,8 @@ import npu_tensor as nt
 from npu_tensor.cli.ops import COMPOSITE_HEADINGS, INTERNAL, OP_HEADINGS, composite_row, composites, is_internal, op_row
 from npu_tensor.config import SETTINGS, as_text
 from npu_tensor.ops import OPS
+from npu_tensor.runtime.devices.device_kind import OPTIONS
 from npu_tensor.runtime.devices.device_uri import KINDS
-from npu_tensor.runtime.devices.kind import OPTIONS
 
 RECORDED = {"matmul": "contract", "zeros": "fill", "rope": "rotate", "to": "convert"}
 """Examples of functions that record an op of another name."""

@@ -282,6 +282,10 @@ class FunctionCall(NamedTuple):
     function: str
     arguments: tuple[Element | str | int | float, ...]
 
+    def __repr__(self) -> str:
+        """With the class's first name: the keys of kernels that were built before are digests of this text."""
+        return f"Call(function={self.function!r}, arguments={self.arguments!r})"
+
 
 class Loop(NamedTuple):
     """Run `body` for a number of rounds."""

@@ -25,8 +25,8 @@ from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.planner.fuse import cuts
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.build.process import build_threads
+from npu_tensor.runtime.devices.device_kind import target as target_of
 from npu_tensor.runtime.devices.device_uri import parse_uri
-from npu_tensor.runtime.devices.kind import target as target_of
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.store.library import KernelLibrary

@@ -13,9 +13,9 @@ from npu_tensor.errors import ArgumentError, DeviceError, reworded
 from npu_tensor.planner.measures import MEASURES, Measure
 from npu_tensor.planner.plan import Plan
 from npu_tensor.runtime.devices.backends import close_devices, open_device, preferred_uris
+from npu_tensor.runtime.devices.device_kind import DeviceUri
 from npu_tensor.runtime.devices.device_uri import split_uris
 from npu_tensor.runtime.devices.host import allocator, forget_host_devices, host_step
-from npu_tensor.runtime.devices.kind import DeviceUri
 from npu_tensor.task import Accelerator, AsynchronousDevice
 
 __all__ = [

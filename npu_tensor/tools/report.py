@@ -12,12 +12,12 @@ from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
 from npu_tensor.errors import ArgumentError, DeviceError, NpuTensorError
 from npu_tensor.functions.resources import get_num_threads
 from npu_tensor.runtime.devices.backends import inventory
+from npu_tensor.runtime.devices.device_kind import DeviceUri
 from npu_tensor.runtime.devices.device_uri import KINDS, parse_uri, split_uris
-from npu_tensor.runtime.devices.kind import DeviceUri
 
 __all__ = ["arrays", "machine_information", "report", "single_uri", "system"]
 
-DEPENDENCIES: Final = ("numpy", "networkx", "ml_dtypes", "llvmlite")
+DEPENDENCIES: Final = ("numpy", "networkx", "ml_dtypes", "llvmlite", "opt_einsum")
 
 
 def single_uri(uri: str) -> DeviceUri:

@@ -18,7 +18,7 @@ import npu_tensor as nt
 from npu_tensor.config import SETTINGS
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.ops import registry
-from npu_tensor.runtime.devices.kind import OPTIONS
+from npu_tensor.runtime.devices.device_kind import OPTIONS
 
 FUNCTIONS = registry.functions()
 

@@ -6,7 +6,7 @@ import platform
 from typing import Final
 
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices.kind import DeviceKind, ListedDevice, Listing
+from npu_tensor.runtime.devices.device_kind import DeviceKind, ListedDevice, Listing
 
 __all__ = ["CPU"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
+from npu_tensor.runtime.devices.device_kind import DeviceUri, ListedDevice, Listing
 from npu_tensor.runtime.devices.device_uri import KINDS, parse_uri, split_uris
-from npu_tensor.runtime.devices.kind import DeviceUri, ListedDevice, Listing
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.cpu.kind import CPU
-from npu_tensor.runtime.devices.kind import OPTIONS, DeviceUri, bad_option
+from npu_tensor.runtime.devices.device_kind import OPTIONS, DeviceUri, bad_option
 from npu_tensor.runtime.sim.kind import SIM
 from npu_tensor.runtime.xrt.kind import NPU, SELECTOR
 

@@ -20,7 +20,7 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import file_text, pci_numbers
 
 if TYPE_CHECKING:
-    from npu_tensor.runtime.devices.kind import DeviceUri
+    from npu_tensor.runtime.devices.device_kind import DeviceUri
 
 __all__ = ["Discovery", "LeftOut", "PhysicalDevice", "compatible", "discover", "select"]
 

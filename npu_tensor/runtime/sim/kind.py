@@ -10,7 +10,7 @@ from npu_tensor._util.interrupts import import_whole
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Target
-from npu_tensor.runtime.devices.kind import ARRAY_OPTIONS, DeviceKind, DeviceUri, ListedDevice, Listing, target
+from npu_tensor.runtime.devices.device_kind import ARRAY_OPTIONS, DeviceKind, DeviceUri, ListedDevice, Listing, target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 

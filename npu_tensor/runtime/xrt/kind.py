@@ -10,8 +10,8 @@ from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
-from npu_tensor.runtime.devices import kind
-from npu_tensor.runtime.devices.kind import DeviceKind, DeviceUri, ListedDevice, Listing, device_option
+from npu_tensor.runtime.devices import device_kind
+from npu_tensor.runtime.devices.device_kind import DeviceKind, DeviceUri, ListedDevice, Listing, device_option
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
@@ -98,7 +98,7 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
         raise DeviceError(f"{uri.text}: {reason}", "NOT_FOUND")
     members = []
     for npu in selected:
-        kernels_for = kind.target(uri, ARRAYS[npu.arch])
+        kernels_for = device_kind.target(uri, ARRAYS[npu.arch])
         key = (npu.index, kernels_for.columns, kernels_for.float32)
         member = _opened.get(key)
         if member is None:
@@ -121,7 +121,7 @@ def _close() -> None:
 NPU: Final = DeviceKind(
     # IREE's driver, Linux's driver, the architecture and ROCm's runtime are aliases.
     schemes=("npu", "amdgpu", "amdxdna", "xdna", "hsa"),
-    options=(*kind.ARRAY_OPTIONS, "power", "keepalive"),
+    options=(*device_kind.ARRAY_OPTIONS, "power", "keepalive"),
     selectors=_selectors,
     list=_list,
     information=_information,

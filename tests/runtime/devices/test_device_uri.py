@@ -13,8 +13,8 @@ from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
 from npu_tensor.kernels.offer import Float32, Target
 from npu_tensor.runtime.devices import device_uri
+from npu_tensor.runtime.devices.device_kind import OPTIONS, device_option, target
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
-from npu_tensor.runtime.devices.kind import OPTIONS, device_option, target
 
 NPU_SCHEMES = ("npu", "amdgpu", "amdxdna", "xdna", "hsa")
 SPECIFIER = "expected an ordinal (`0`) or a device UUID (`NPU-XX...`)"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npu_tensor.runtime.devices import system
-from npu_tensor.runtime.devices.kind import OPTIONS
+from npu_tensor.runtime.devices.device_kind import OPTIONS
 from npu_tensor.runtime.xrt.xrt_device import set_power_mode
 
 BDF = "0000:c6:00.1"
