@@ -86,7 +86,7 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[builtins.str]:
     """The public names, also those that are loaded late, without the modules that were imported on the way."""
     modules = {"errors", "events", *_MODULES_LOADED_LATE}
-    return sorted({*__all__, *_NAMES, *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
+    return sorted({*__all__, *_NAMES, *_registry.functions(), *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 
 
 def _follow(setting: builtins.str, module: builtins.str) -> None:
@@ -94,6 +94,8 @@ def _follow(setting: builtins.str, module: builtins.str) -> None:
     if config.in_use(setting) or module in sys.modules:
         importlib.import_module(module).follow()
 
+
+_registry.reserve({*globals(), *_LOADED_LATE, *_MODULES_LOADED_LATE} - {*_NAMES}, {*dir(Tensor)} - {*_registry.PUBLIC})
 
 __all__ = [
     "DType",

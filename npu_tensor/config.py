@@ -192,7 +192,7 @@ class Config:
     """
 
     _values: dict[str, tuple[Any, str]]  # Process-wide, of the settings that were read or assigned, with the origin.
-    _scoped: ContextVar[Mapping[str, Any]]
+    _scoped: ContextVar[tuple[tuple[object, Mapping[str, Any]], ...]]
     _scopes: dict[str, list[Any]]  # The values of the open scopes of all contexts.
     _followers: dict[str, list[Callable[[], object]]]
     _lock: RLock
@@ -326,7 +326,7 @@ class Config:
     def __init__(self) -> None:
         attributes = {
             "_values": {},
-            "_scoped": ContextVar("settings", default=MappingProxyType({})),
+            "_scoped": ContextVar("settings", default=()),
             "_scopes": {name: [] for name in SETTINGS},
             "_followers": {name: [] for name in SETTINGS},
             "_lock": new_lock(),
@@ -338,9 +338,9 @@ class Config:
 
         def __getattr__(self, name: str) -> Any:
             """Read a setting whose slot is empty."""
-            scoped = self._scoped.get()
-            if name in scoped:
-                return scoped[name]
+            for _, scoped in reversed(self._scoped.get()):
+                if name in scoped:
+                    return scoped[name]
             setting = _known(name)
             _warn_of_unknown_variables()
             with self._lock:
@@ -351,9 +351,11 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         value = self._read(name, value)
-        scoped = self._scoped.get()
-        if name in scoped:  # The scope ends for this value too.
-            self._scoped.set({**scoped, name: value})
+        scopes = self._scoped.get()
+        if self._in_scope(name):  # The scope ends for this value too.
+            own = max(number for number, (_, scoped) in enumerate(scopes) if name in scoped)
+            scope, scoped = scopes[own]
+            self._scoped.set((*scopes[:own], (scope, {**scoped, name: value}), *scopes[own + 1 :]))
         else:
             with self._lock:
                 self._values[name] = value, f"config.{name}"
@@ -376,9 +378,12 @@ class Config:
         setting = _known(name)
         return setting.readers[setting.variable].read(f"config.{name}", value)
 
+    def _in_scope(self, name: str) -> bool:
+        return any(name in scoped for _, scoped in self._scoped.get())
+
     def _peek(self, name: str) -> Any:
         """The value, without keeping that of the environment and without its warnings."""
-        if name in self._scoped.get() or name in self._values:
+        if self._in_scope(name) or name in self._values:
             return getattr(self, name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -419,7 +424,12 @@ class Config:
     def reset(self, *names: str) -> None:
         """Forget the values of settings, of all by default, so that the environment is read again, also in a scope."""
         names = names or tuple(SETTINGS)
-        self._scoped.set({name: value for name, value in self._scoped.get().items() if name not in names})
+        self._scoped.set(
+            tuple(
+                (scope, {name: value for name, value in scoped.items() if name not in names})
+                for scope, scoped in self._scoped.get()
+            )
+        )
         with self._lock:
             for name in names:
                 self._values.pop(name, None)
@@ -428,7 +438,7 @@ class Config:
 
     def origin(self, name: str) -> str:
         """Where the value of a setting comes from: "default", the variable, or "config.NAME" if a program set it."""
-        if name in self._scoped.get():
+        if self._in_scope(name):
             return f"config.{name}"
         return self._values[name][1] if name in self._values else SETTINGS[name].given() or "default"
 
@@ -440,13 +450,15 @@ class Config:
         """
         values = {name: self._read(name, value) for name, value in settings.items()}
         changed = [name for name, value in values.items() if self._differs(name, value)]
-        token = self._scoped.set({**self._scoped.get(), **values})
+        own = object()
+        self._scoped.set((*self._scoped.get(), (own, values)))
         try:
             self._change_scopes(list.append, values)
             self._tell(*changed)
             yield
         finally:
-            self._scoped.reset(token)
+            # Generators may end their scopes in any order, and in another context.
+            self._scoped.set(tuple(each for each in self._scoped.get() if each[0] is not own))
             self._change_scopes(list.remove, values)
             self._tell(*changed)
 

@@ -118,7 +118,7 @@ def trace_call(
     roots = [t._node for position, t in enumerate(outputs) if t not in constants_of and position not in derived]
     structure = structure_of(roots, only_roots=True)
     for _, node in structure.nodes:
-        if node not in roots and (handle := node.tensor) is not None and _is_owned(handle):
+        if node not in roots and _is_owned(node):
             raise outside_change(node.where)
     items = {node: item for item, node in structure.nodes}
     results = tuple(
@@ -150,19 +150,34 @@ def trace_call(
     return trace.planned_again()
 
 
-def _is_owned(value: object, apart_from: object = None) -> bool:
-    """Whether something other than a frame refers to a value: a traced function has left it somewhere.
+def _is_owned(node: Node) -> bool:
+    """Whether the tensor of a node lives outside of frames: a traced function has left it somewhere.
 
     Frames of functions that have returned are those that a profiler or a debugger holds; with them they hold the tuples
-    of arguments that these functions were called with. apart_from: a referrer that does not count.
+    of arguments that these functions were called with. NumPy's arrays hold objects of which the collector knows
+    nothing: a tensor without known referrers that lives on has an owner.
     """
-    referrers = gc.get_referrers(value)
+    tensor = node.tensor
+    if tensor is None:
+        return False
+    referrers = gc.get_referrers(tensor)
     for each in referrers:  # A generator expression would be a referrer too.
-        if isinstance(each, FrameType) or each is apart_from:
-            continue
-        if not isinstance(each, tuple) or _is_owned(each, referrers):
+        if not _is_of_frames(each, referrers):
             return True
-    return False
+    if referrers:
+        return False
+    del tensor  # Another thread may have let go of its frame.
+    return node.tensor is not None
+
+
+def _is_of_frames(value: object, apart_from: object) -> bool:
+    """Whether a value is a frame, or a tuple of which only frames know. apart_from: a referrer that does not count."""
+    if isinstance(value, FrameType):
+        return True
+    if not isinstance(value, tuple):
+        return False
+    owners = gc.get_referrers(value)
+    return all(each is apart_from or isinstance(each, FrameType) for each in owners)
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:

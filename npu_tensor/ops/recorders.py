@@ -70,7 +70,10 @@ def operator_recorder(op: Op, name: str, *, reflected: bool = False) -> Callable
 
 _SELF: Final = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Tensor")
 _OTHER: Final = inspect.Parameter("other", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Any")
-_OPERATOR_SIGNATURES: Final = (inspect.Signature([_SELF]), inspect.Signature([_SELF, _OTHER]))
+_OPERATOR_SIGNATURES: Final = (
+    inspect.Signature([_SELF], return_annotation="Any"),
+    inspect.Signature([_SELF, _OTHER], return_annotation="Any"),
+)
 
 
 def _variadic(op: Op) -> Callable[..., Any]:

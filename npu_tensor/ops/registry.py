@@ -12,7 +12,7 @@ Everything else in the package is a loop over `OPS`, the declarations, and `PUBL
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, cast
 
@@ -25,7 +25,19 @@ from npu_tensor.ops.rules import comparison
 if TYPE_CHECKING:
     from npu_tensor.tensor import Tensor
 
-__all__ = ["OPS", "PUBLIC", "UFUNCS", "Public", "functions", "methods", "on_publish", "op", "operators", "publish"]
+__all__ = [
+    "OPS",
+    "PUBLIC",
+    "UFUNCS",
+    "Public",
+    "functions",
+    "methods",
+    "on_publish",
+    "op",
+    "operators",
+    "publish",
+    "reserve",
+]
 
 P = ParamSpec("P")
 
@@ -59,6 +71,8 @@ PUBLIC: Final[dict[str, Public]] = {}
 """What users call, by name; an entry with other names is there under each."""
 
 _installers: Final[list[Callable[[str, Public], None]]] = []
+_reserved_functions: Final[set[str]] = set()
+_reserved_methods: Final[set[str]] = set()
 
 
 def functions() -> dict[str, Callable[..., Any]]:
@@ -78,13 +92,31 @@ def on_publish(install: Callable[[str, Public], None]) -> None:
         install(name, entry)
 
 
+def reserve(functions: Iterable[str], methods: Iterable[str]) -> None:
+    """Names that nothing may be published by from now on: what the package and Tensor have besides the registry."""
+    _reserved_functions.update(functions)
+    _reserved_methods.update(methods)
+
+
+def _refuse_taken(names: Iterable[str], function: bool, method: bool) -> None:
+    """ValueError if there is a function, or a method, of one of the names."""
+    for name in names:
+        other = PUBLIC.get(name)
+        if function and (name in _reserved_functions or (other and other.function)):
+            raise ValueError(f"npu_tensor.{name} is public already")
+        if method and (name in _reserved_methods or (other and other.method)):
+            raise ValueError(f"Tensor.{name} is public already")
+
+
 def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
-    """Make a function or a method public, or both. ValueError if there is one of that name."""
-    for each in (name, *aliases):
+    """Make a function or a method public, or both. ValueError, and nothing is, if one of the names is taken."""
+    names = (name, *aliases)
+    _refuse_taken(names, entry.function is not None, entry.method is not None)
+    if entry.in_place:
+        _refuse_taken([f"{each}_" for each in names], function=False, method=True)
+    for each in names:
         whole = entry
         if (other := PUBLIC.get(each)) is not None:
-            if (entry.function and other.function) or (entry.method and other.method):
-                raise ValueError(f"{each} is public already")
             whole = replace(other, function=entry.function or other.function, method=entry.method or other.method)
         PUBLIC[each] = whole
         for install in _installers:
@@ -98,6 +130,9 @@ def op(**declaration: Any) -> Callable[[Callable[P, Any]], Recorder[P]]:
         declared = Op(body, **declaration)
         if declared.name in OPS:
             raise ValueError(f"op {declared.name} is declared twice")
+        if declared.ufunc in UFUNCS:
+            raise ValueError(f"op {declared.name}: numpy.{declared.ufunc.__name__} is that of another op")
+        _refuse_taken([f"__{name}__" for name in declared.operators], function=False, method=True)
         record = recorder(declared)
         declared.record = record
         if declared.public:

@@ -38,6 +38,8 @@ def plan(
             selection.accelerators(chosen)  # Only then it is known whether costs count.
     resident: tuple[DeviceValue, ...] = ()
     key: Any = structure.key
+    if chosen.accelerators and config.fallback != "allow":
+        key = (key, config.fallback)  # An op that the processor runs may be an error, or a warning.
     if chosen.measure is not None:
         resident = tuple(_resident(structure.leaves))
         if resident or persistent:

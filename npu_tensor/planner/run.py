@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from npu_tensor.config import config
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, no_value_yet
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.planner import selection
@@ -81,7 +82,7 @@ def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
     The key of its plan is its call, see `Structure.key`.
     """
     ready = chosen.plans.get(node.call)
-    if ready is None or ready.builds_before is not None:
+    if ready is None or ready.builds_before is not None or (chosen.accelerators and config.fallback != "allow"):
         return False
     values: list[Any] = []
     inputs = node.inputs

@@ -195,9 +195,6 @@ def reset_plans() -> None:
             selection.plans = {}  # Those that are being made do not come back.
 
 
-config.follow("fallback", reset_plans)  # With another value an op that the CPU runs may be an error, or a warning.
-
-
 def reset() -> None:
     """Forget all plans and devices, so that settings of the devices are read again."""
     reset_plans()

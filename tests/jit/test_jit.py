@@ -835,6 +835,16 @@ def test_an_intermediate_result_that_is_left_outside_is_an_error() -> None:
     with pytest.raises(nt.CaptureError, match=r"outside.*left\.append\(x \+ 1\)"):
         function(nt.ones(3))
 
+    unknown = np.empty(1, object)  # the garbage collector does not know what is in it
+
+    @nt.jit
+    def into_an_array(x: nt.Tensor) -> nt.Tensor:
+        unknown[0] = x + 1
+        return unknown[0] * 2
+
+    with pytest.raises(nt.CaptureError, match="outside"):
+        into_an_array(nt.ones(3))
+
 
 def test_keys_of_dicts_keep_their_type() -> None:
     @nt.jit

@@ -74,6 +74,27 @@ def test_a_name_is_public_once() -> None:
             decorate(body)
 
 
+@pytest.mark.parametrize(
+    ("name", "declaration"),
+    [
+        *((name, {}) for name in ("item", "T", "_alias", "jit", "linalg", "silu")),
+        ("quadruple", {"aliases": ("silu",)}),
+        ("copy", {"in_place": True}),
+        ("quadruple", {"operators": ("neg",)}),
+        ("quadruple", {"ufunc": np.negative}),
+    ],
+)
+def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str, Any]) -> None:
+    def body(input, /):  # type: ignore[no-untyped-def]
+        return input * 4
+
+    body.__name__ = name
+    before = {*registry.PUBLIC}, {*vars(nt.Tensor)}
+    with pytest.raises(ValueError, match=r"is public already|is declared twice|is that of another op"):
+        op(kind="map", rule=rules.floating, **declaration)(body)
+    assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
+
+
 def test_a_file_that_declares_a_function_is_the_users() -> None:
     @composite()
     def quadruple(input: nt.Tensor) -> nt.Tensor:

@@ -1,5 +1,6 @@
 """Placement by predicted cost, with devices whose costs and refusals a test chooses. They compute on the processor."""
 
+import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -436,3 +437,15 @@ def test_reasons_have_the_unit_of_the_policy(accelerator: Make) -> None:
     accelerator({"contract": expense(0.1, joules=1e6)}, policy="energy", launch=0)
     a = ones(*BIG)
     assert "mJ on the CPU" in nt.explain(a @ a)[-1].why
+
+
+def test_plans_of_one_fallback_are_not_those_of_another(accelerator: Make) -> None:
+    """As in two threads, each in a scope of its own."""
+    accelerator({"exp": expense(1)}, "always")
+    x = ones(4)
+    for _ in range(2):
+        with config.scope(fallback="error"):
+            contextvars.Context().run(lambda: [x.relu().realize(), (x + 1).relu().realize()])
+            for record in (lambda: x.relu(), lambda: (x + 1).relu()):
+                with pytest.raises(nt.DeviceError, match="does not run on npu:0"):
+                    record().realize()
