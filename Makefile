@@ -1,5 +1,5 @@
 # make demo    install into .venv and run the main job
-# make check   lint, check types, run the tests of ops, functions, graph and planner, in less than a minute
+# make check   lint, check types, run the tests of ops, functions, graph and planner, in under two minutes
 # make test    install with the test tools, lint, check types, run the tests
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
