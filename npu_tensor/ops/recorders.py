@@ -49,7 +49,7 @@ def recorder(op: Op) -> Callable[..., Any]:
         function = _compiled_late(op, op.name, lambda: _source(op, op.name))
         function.__signature__ = _signature(op)  # type: ignore[attr-defined]
     # A function of the package is pickled by the name that users know it by.
-    own = op.body.__module__.startswith("npu_tensor.")
+    own = (op.body.__module__ or "").startswith("npu_tensor.")
     function.__module__ = "npu_tensor" if own else op.body.__module__
     function.__qualname__ = op.name if own else op.body.__qualname__
     function.op = op  # type: ignore[attr-defined]

@@ -111,6 +111,8 @@ def _refuse_taken(names: Iterable[str], function: bool, method: bool) -> None:
 def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
     """Make a function or a method public, or both. ValueError, and nothing is, if one of the names is taken."""
     names = (name, *aliases)
+    if len({*names}) < len(names):
+        raise ValueError(f"{name}: a name is given twice, {', '.join(names)}")
     _refuse_taken(names, entry.function is not None, entry.method is not None)
     if entry.in_place:
         _refuse_taken([f"{each}_" for each in names], function=False, method=True)

@@ -79,6 +79,7 @@ def test_a_name_is_public_once() -> None:
     [
         *((name, {}) for name in ("item", "T", "_alias", "jit", "linalg", "silu")),
         ("quadruple", {"aliases": ("silu",)}),
+        ("quadruple", {"aliases": ("quadruple",)}),
         ("copy", {"in_place": True}),
         ("quadruple", {"operators": ("neg",)}),
         ("quadruple", {"ufunc": np.negative}),
@@ -90,7 +91,7 @@ def test_a_name_that_is_taken_publishes_nothing(name: str, declaration: dict[str
 
     body.__name__ = name
     before = {*registry.PUBLIC}, {*vars(nt.Tensor)}
-    with pytest.raises(ValueError, match=r"is public already|is declared twice|is that of another op"):
+    with pytest.raises(ValueError, match=r"is public already|is declared twice|is that of another op|given twice"):
         op(kind="map", rule=rules.floating, **declaration)(body)
     assert ({*registry.PUBLIC}, {*vars(nt.Tensor)}) == before
 
