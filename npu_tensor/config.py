@@ -351,8 +351,8 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         value = self._read(name, value)
-        scopes = self._scoped.get()
         if self._in_scope(name):  # The scope ends for this value too.
+            scopes = self._scoped.get()
             own = max(number for number, (_, scoped) in enumerate(scopes) if name in scoped)
             scope, scoped = scopes[own]
             self._scoped.set((*scopes[:own], (scope, {**scoped, name: value}), *scopes[own + 1 :]))
@@ -403,7 +403,7 @@ class Config:
                 follower()
 
     def follow(self, name: str, follower: Callable[[], object]) -> None:
-        """Call `follower` now and after every assignment or reset of the setting, and scope that changes it."""
+        """Call `follower` now and after every assignment, scope or reset of the setting."""
         self._followers[name].append(follower)
         if SETTINGS[name].given():
             follower()
@@ -449,30 +449,22 @@ class Config:
         Threads that this package starts for the block use the settings of the block.
         """
         values = {name: self._read(name, value) for name, value in settings.items()}
-        changed = [name for name, value in values.items() if self._differs(name, value)]
         own = object()
         self._scoped.set((*self._scoped.get(), (own, values)))
         try:
             self._change_scopes(list.append, values)
-            self._tell(*changed)
             yield
         finally:
             # Generators may end their scopes in any order, and in another context.
             self._scoped.set(tuple(each for each in self._scoped.get() if each[0] is not own))
             self._change_scopes(list.remove, values)
-            self._tell(*changed)
-
-    def _differs(self, name: str, value: Any) -> bool:
-        try:
-            return bool(self._peek(name) != value)
-        except ArgumentError:  # The variable's value is not allowed, and the scope hides it.
-            return True
 
     def _change_scopes(self, change: Callable[[list[Any], Any], None], values: Mapping[str, Any]) -> None:
         with self._lock:
             for name, value in values.items():
                 change(self._scopes[name], value)
                 self._refill(name)
+        self._tell(*values)
 
     @property
     def cache_dir(self) -> Path:

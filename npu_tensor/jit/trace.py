@@ -113,16 +113,16 @@ def trace_call(
     watch, result, outputs = call_traced(function, rebuild(args, placeholders), rebuild(kwargs, placeholders))
     result = rebuild(result, [BLANK] * len(outputs))
     _realize_older([tensor._node for tensor in outputs], watch)
-    constants_of = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
+    not_computed = {tensor: _given(tensor, numbers, watch) for tensor in outputs if tensor._node.value is not None}
     derived = _derived(outputs, numbers, watch)
-    roots = [t._node for position, t in enumerate(outputs) if t not in constants_of and position not in derived]
+    roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
     structure = structure_of(roots, only_roots=True)
     for _, node in structure.nodes:
         if node not in roots and _is_owned(node):
             raise outside_change(node.where)
     items = {node: item for item, node in structure.nodes}
     results = tuple(
-        derived[p] if p in derived else constants_of[t] if t in constants_of else (items[t._node], t._node.spec)
+        derived[p] if p in derived else not_computed[t] if t in not_computed else (items[t._node], t._node.spec)
         for p, t in enumerate(outputs)
     )
     if not roots:
@@ -131,7 +131,7 @@ def trace_call(
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
     # Who gets such a result may change the handle that is traced, and only that; the constant stays.
-    constants = {tensor for tensor, value in constants_of.items() if isinstance(value, Node)}
+    constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
     for item, leaf in structure.leaves:
         if not isinstance(leaf, Node):
             template[item] = leaf
