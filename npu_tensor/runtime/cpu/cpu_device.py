@@ -8,6 +8,7 @@ from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.matrix_vector import as_product
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 
@@ -35,6 +36,7 @@ class CpuDevice(Processor):
             reason = refusal(program)
             if reason is not None:
                 return Refusal(reason)
-        if task.kind == "matmul":
-            return ProductKernel(self, task)
+        product = as_product(task) if task.kind == "row" else task
+        if product is not None and product.kind == "matmul":
+            return ProductKernel(self, product)
         return LoopKernel(self, task)

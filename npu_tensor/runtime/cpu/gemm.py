@@ -1,7 +1,8 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-A and B may be `Computed`: element-wise expressions that are evaluated while they are packed. Three loops run one after
-the other on the pool: pack A, pack B, multiply. K is never split, so the sums stay in registers until they are rounded
+Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile` and `_direct`. Others
+take three loops, one after the other: pack A, pack B, multiply. Then A and B may be `Computed`: element-wise
+expressions that are evaluated while they are packed. K is never split, so the sums stay in registers until they are rounded
 once, after the epilogue. The panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver for any
 K; the order of the tiles keeps what is read most often in L2.
 """
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape
-from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, multiply_module
+from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape, unit_lanes
+from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.gemm_tile import Tile
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 
@@ -32,6 +34,10 @@ _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
 _LEAST_ROWS = 4
+_THIN_ROWS = 16
+_SMALL_PRODUCT = 128**3
+# (rows, columns) of a tile in the inner form by the rows of A: as many accumulators as pay for the loads.
+_INNER_TILES = ((1, 8), (2, 8), (3, 8), (4, 6))
 # Of packed panels, in bytes.
 _ALIGNMENT = 64
 
@@ -171,6 +177,33 @@ def _pack_spec(operand: Matrix | Computed, unit: Unit, width: int, k_axis: int, 
     return PackSpec(operand.dtype, unit, layout, width)
 
 
+def _direct(problem: _Problem, unit: Unit, target: CpuTarget) -> tuple[Tile, dict[str, int]] | None:
+    """The tile and the sizes of a product that reads A and B where they are; None if it should pack them."""
+    a, b, (m, n, k) = problem.a, problem.b, problem.shape
+    if isinstance(a, Computed) or isinstance(b, Computed):
+        return None
+    thin = m <= _THIN_ROWS
+    if not thin and m * n * k > _SMALL_PRODUCT:
+        return None
+    (a_line, a_k), (b_k, b_line) = _strides(a)[-2:], _strides(b)[-2:]
+    size_a, size_b = ELEMENT_SIZE[a.dtype], ELEMENT_SIZE[b.dtype]
+    sizes = {"a_line_bytes": a_line * size_a}
+    lanes = unit_lanes(unit, target)
+    if thin and a_k == 1 == b_k and k >= lanes:
+        rows, columns = _INNER_TILES[min(m, len(_INNER_TILES)) - 1]
+        steps, rest = divmod(k, lanes * unit.count)
+        sizes |= {"b_line_bytes": b_line * size_b, "steps": steps, "rest": rest}
+        return Tile(unit, "inner", rows, columns, a.dtype, b.dtype), sizes
+    in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
+    if (b_line != 1 and n > 1) or not in_units:
+        return None
+    rows = tile_rows(m, 8)
+    vectors = min(8, 24 // rows, -(-n // lanes))
+    vectors = max(1, vectors // unit.count) * unit.count
+    sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
+    return Tile(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype), sizes
+
+
 def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
     """The epilogue that only casts."""
     casts = [Instruction("cast", (0,), register_dtype(output.dtype)) for output in outputs]
@@ -251,32 +284,29 @@ class Gemm:
             self._bind(problem.with_batch_as_rows(), epilogue)
 
     def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
-        m, n, k = problem.shape
         unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
-        most_rows, columns = tile_shape(unit, self._target)
-        rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
-        spec_a = _pack_spec(problem.a, unit, rows, -1, k, m)._replace(flip_sign=quads)
-        spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)
-        pack_a = self._packing(spec_a, problem.a, problem.batch, k, steps, m, k_axis=-1)
-        pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
-        self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
-        self._offset_b = pack_a.bytes
-        self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
-
-        blocks = -(-pack_a.panels * pack_a.panel_bytes // _BLOCK_BYTES)
-        block_panels = -(-pack_a.panels // blocks)
-        blocks = -(-pack_a.panels // block_panels)
-        header = [m, n, steps, pack_a.panels, pack_b.panels, block_panels, blocks]
-        header += [pack_a.panel_bytes, pack_b.panel_bytes]
+        direct = _direct(problem, unit, self._target)
+        self._packs: list[_Loop] = []
+        self._offset_b = self._scratch_bytes = 0
+        if direct is None:
+            tile, sizes, offsets = self._packed(problem, unit)
+        else:
+            tile, sizes = direct
+            offsets = [_batch_offsets(problem.batch, matrix) for matrix in (problem.a, problem.b)]
+        m, n, _ = problem.shape
+        a_panels, b_panels = -(-m // tile.rows), -(-n // tile.columns)
+        blocks = max(1, -(-a_panels * sizes.get("a_panel_bytes", 0) // _BLOCK_BYTES))
+        block_panels = -(-a_panels // blocks)
+        blocks = -(-a_panels // block_panels)
+        sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}
+        sizes |= {"block_panels": block_panels, "blocks": blocks}
+        header = [sizes.get(field, 0) for field in MULTIPLY_META]
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
-        table = [pack_a.offsets, pack_b.offsets]
-        table += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
-        tile_cycles = _OVERHEAD_CYCLES + steps * rows * 2
+        offsets += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
+        tile_cycles = _OVERHEAD_CYCLES + sizes["steps"] * tile.rows * tile.columns // tile.lanes(self._target)
         access = {None: "number", 0: "column", 1: "row"}
         spec = GemmSpec(
-            unit,
-            rows,
-            columns,
+            tile,
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
@@ -284,10 +314,25 @@ class Gemm:
         self._multiply = self._loop(
             multiply_module("multiply", spec, self._target),
             "multiply",
-            np.concatenate([np.array(header, np.int64), np.stack(table, axis=1).ravel()]),
-            len(table[0]) * blocks * pack_b.panels * block_panels,
+            np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
+            len(offsets[0]) * blocks * b_panels * block_panels,
             _PIECE_CYCLES // tile_cycles,
         )
+
+    def _packed(self, problem: _Problem, unit: Unit) -> tuple[Tile, dict[str, int], list[NDArray[np.int64]]]:
+        """The tile, the sizes and the offsets of A and B of a product that packs them."""
+        m, n, k = problem.shape
+        most_rows, columns = tile_shape(unit, self._target)
+        rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
+        spec_a = _pack_spec(problem.a, unit, rows, -1, k, m)._replace(flip_sign=quads)
+        spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)
+        pack_a = self._packing(spec_a, problem.a, problem.batch, k, steps, m, k_axis=-1)
+        pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
+        self._packs = [pack_a.loop, pack_b.loop]
+        self._offset_b = pack_a.bytes
+        self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
+        sizes = {"steps": steps, "a_panel_bytes": pack_a.panel_bytes, "b_panel_bytes": pack_b.panel_bytes}
+        return Tile(unit, "packed", rows, columns), sizes, [pack_a.offsets, pack_b.offsets]
 
     def _packing(
         self,
@@ -333,13 +378,17 @@ class Gemm:
     ) -> None:
         """Compute the product of operands that are addresses and numbers; A and B have several if they are computed.
 
-        An output may be the memory of a or b, which are packed before, or of an operand with the same strides.
+        An output may be the memory of an operand with the same strides.
         """
         if self._empty:
             return
+        if not self._packs:
+            launch(*self._multiply, *a, *b, *outputs, *operands)
+            return
+        pack_a, pack_b = self._packs
         scratch = allocate(self._scratch_bytes)
         packed_a = -(-scratch.address // _ALIGNMENT) * _ALIGNMENT
         packed_b = packed_a + self._offset_b
-        launch(*self._pack_a, packed_a, *a)
-        launch(*self._pack_b, packed_b, *b)
+        launch(*pack_a, packed_a, *a)
+        launch(*pack_b, packed_b, *b)
         launch(*self._multiply, packed_a, packed_b, *outputs, *operands)

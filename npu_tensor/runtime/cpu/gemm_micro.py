@@ -11,24 +11,31 @@ product, where it only shows when all products are of that size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from npu_tensor.errors import DTypeError
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import Value
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
 __all__ = [
     "UNITS",
+    "Elements",
+    "Operand",
     "Unit",
+    "broadcast",
     "byte_offset",
     "choose_unit",
-    "emit_tile",
+    "emit_products",
+    "first_of",
+    "in_order",
     "load_number",
     "load_value",
     "tile_shape",
     "unit_lanes",
+    "unpack",
 ]
 
 
@@ -132,10 +139,66 @@ def load_number(emitter: Emitter, pointers: Value, slot: int, dtype: str) -> Val
     return emitter.number(dtype, lambda type_: load_value(emitter, type_, pointers, slot))
 
 
-def _broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:
+def broadcast(emitter: Emitter, scalar: Value, lanes: int) -> Value:
+    """A scalar in so many lanes."""
     type_ = f"<{lanes} x {scalar.type}>"
     first = emitter.assign(type_, f"insertelement {type_} poison, {scalar.type} {scalar.name}, i64 0")
     return emitter.shuffle(first, [0] * lanes)
+
+
+def first_of(emitter: Emitter, count: Value, lanes: int) -> Value:
+    """The mask of the first `count` of so many lanes; `count` is an i64 and may be below 0 or above `lanes`."""
+    limit = emitter.convert("trunc", emitter.larger(emitter.smaller(count, lanes), 0), "i8")
+    return emitter.compare("slt", emitter.literals(range(lanes), "i8"), broadcast(emitter, limit, lanes))
+
+
+class Elements(NamedTuple):
+    """Consecutive elements of an operand in memory, converted to the elements of a unit.
+
+    flip_sign: add 128 to int8 elements, as for A of the unsigned x signed product of int8_quad.
+    """
+
+    emitter: Emitter
+    unit: Unit
+    dtype: str
+    flip_sign: bool = False
+
+    def load(self, lanes: int, address: Value, mask: Value | None = None) -> Value:
+        """So many elements, one is a scalar. Lanes outside `mask` are 0 and not accessed."""
+        element, size = MEMORY_ELEMENT[self.dtype], ELEMENT_SIZE[self.dtype]
+        type_ = element if lanes == 1 else f"<{lanes} x {element}>"
+        if mask is None:
+            return self._convert(load_value(self.emitter, type_, address, align=size))
+        align, zero = Value(str(size), "i32"), Value("zeroinitializer", type_)
+        return self._convert(self.emitter.masked("load", address, align, mask, zero))
+
+    def _convert(self, value: Value) -> Value:
+        emitter, element = self.emitter, self.unit.element
+        if self.flip_sign:
+            return emitter.op("xor", value, -128)
+        if value.element == element:
+            return value
+        if element == "float":
+            return emitter.from_memory(self.dtype, value)
+        return emitter.convert("zext" if self.dtype == "uint8" else "sext", value, element)
+
+    def units(self, value: Value) -> Value:
+        """Elements that follow one another along K as units."""
+        if self.unit.count == 1:
+            return value
+        return self.emitter.cast(value, f"<{value.lanes // self.unit.count} x {self.unit.bits}>")
+
+    def interleave(self, rows: Sequence[Value]) -> Value:
+        """Units, each made of the elements of one lane in every row; the rows follow one another along K."""
+        emitter, bits = self.emitter, self.unit.bits
+        if len(rows) == 1:
+            return rows[0]
+        element_bits = self.unit.bytes * 8 // self.unit.count
+        units = emitter.convert("zext", rows[0], bits)
+        for position, row in enumerate(rows[1:], start=1):
+            shifted = emitter.op("shl", emitter.convert("zext", row, bits), position * element_bits)
+            units = emitter.op("or", units, shifted)
+        return units
 
 
 def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
@@ -156,42 +219,73 @@ def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value
 
 def _split(emitter: Emitter, units: Value, element: str) -> Value:
     """Units of 32 bits as a vector of their 16-bit elements."""
-    type_ = f"<{2 * emitter.lanes} x {element}>"
-    return emitter.assign(type_, f"bitcast {units.type} {units.name} to {type_}")
+    return emitter.cast(units, f"<{2 * emitter.lanes} x {element}>")
 
 
-def emit_tile(emitter: Emitter, unit: Unit, rows: int, a: Value, b: Value, steps: Value, tile: Value) -> None:
-    """Multiply one panel of A by one panel of B and store the rows x columns accumulators.
+def unpack(emitter: Emitter, unit: Unit, rows: Sequence[Value]) -> list[Value]:
+    """Vectors of units from as many rows of elements as a unit has; `in_order` puts their lanes into order.
 
-    a      panel of A, `rows` units per step
-    b      panel of B, `columns` units per step, aligned to 64 bytes; for int8_quad the initial value of every
-           column's accumulators stands before them
-    steps  i64
-    tile   row-major, aligned to 64 bytes
+    The instructions that interleave two vectors do so within each 128 bits.
     """
-    lanes = unit_lanes(unit, emitter.target)
-    type_ = f"<{lanes} x {unit.accumulator}>"
-    vector_bytes = lanes * unit.bytes
-    initial = [Value("zeroinitializer", type_)] * _COLUMN_VECTORS
-    if unit.name == "int8_quad":
-        initial = [load_value(emitter, type_, b, j, align=vector_bytes) for j in range(_COLUMN_VECTORS)]
-        b = byte_offset(emitter, b, _COLUMN_VECTORS * vector_bytes)
+    groups, bits = [[row] for row in rows], unit.bytes * 8 // unit.count
+    while len(groups) > 1:
+        count, block = rows[0].lanes * unit.bytes * 8 // unit.count // bits, 128 // bits
+        orders = [
+            [start + i // 2 + i % 2 * count for start in range(half, count, block) for i in range(block)]
+            for half in (0, block // 2)
+        ]
+        bits *= 2
+        type_ = f"<{count // 2} x i{bits}>"
+        groups = [
+            [emitter.cast(emitter.shuffle(a, order, b), type_) for a, b in zip(*pair, strict=True) for order in orders]
+            for pair in zip(groups[::2], groups[1::2], strict=True)
+        ]
+    return groups[0]
+
+
+def in_order(emitter: Emitter, vectors: Sequence[Value], lanes: int) -> list[Value]:
+    """Totals of the columns that `unpack` read, in their order."""
+    count = len(vectors)
+    # Vector j has, in each 128 bits, columns 4 j to 4 j + 3 of a block.
+    columns = [4 * (count * block + j) + i for j in range(count) for block in range(lanes // 4) for i in range(4)]
+    places = [divmod(columns.index(column), lanes) for column in range(count * lanes)]
+
+    def pick(part: Sequence[tuple[int, int]]) -> Value:
+        """One vector, from pairs of vectors and then from a pair of those."""
+        pairs = [
+            emitter.shuffle(a, [lane + lanes * (j % 2) if j // 2 == number else 0 for j, lane in part], b)
+            for number, (a, b) in enumerate(zip(vectors[::2], vectors[1::2], strict=True))
+        ]
+        if len(pairs) == 1:
+            return pairs[0]
+        return emitter.shuffle(pairs[0], [lane + lanes * (j // 2) for lane, (j, _) in enumerate(part)], pairs[1])
+
+    return [pick(places[first : first + lanes]) for first in range(0, count * lanes, lanes)]
+
+
+class Operand(NamedTuple):
+    """What the inner loop reads of A or B: where a step begins, how many bytes further the next one, and its vectors.
+
+    All vectors of a step are in units. Those of A meet all of B, lane by lane.
+    """
+
+    start: Value
+    step_bytes: Value | int
+    load: Callable[[Value], Iterable[Value]]
+
+
+def emit_products(
+    emitter: Emitter, unit: Unit, a: Operand, b: Operand, steps: Value | int, totals: Sequence[Value]
+) -> list[Value]:
+    """Add the products of each vector of A and each of B, over all steps, to the accumulators, row by row."""
 
     def step(_: Value, carried: list[Value]) -> Sequence[Value]:
-        from_a, from_b, *totals = carried
-        columns = [load_value(emitter, type_, from_b, j, align=vector_bytes) for j in range(_COLUMN_VECTORS)]
-        following = []
-        for row in range(rows):
-            scalar = load_value(emitter, unit.accumulator, from_a, row, align=unit.bytes)
-            broadcast = _broadcast(emitter, scalar, lanes)
-            for j, column in enumerate(columns):
-                total = totals[row * _COLUMN_VECTORS + j]
-                following.append(_multiply_add(emitter, unit, total, broadcast, column))
-        next_a = byte_offset(emitter, from_a, rows * unit.bytes)
-        next_b = byte_offset(emitter, from_b, _COLUMN_VECTORS * vector_bytes)
-        return next_a, next_b, *following
+        from_a, from_b, *sums = carried
+        columns = list(b.load(from_b))
+        following: list[Value] = []
+        for row in a.load(from_a):
+            for column in columns:
+                following.append(_multiply_add(emitter, unit, sums[len(following)], row, column))
+        return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *following
 
-    _, _, *totals = emitter.loop(0, steps, 1, [a, b, *(initial * rows)], step)
-    for position, total in enumerate(totals):
-        address = byte_offset(emitter, tile, position * vector_bytes)
-        emitter.statement(f"store {total.type} {total.name}, ptr {address.name}, align {vector_bytes}")
+    return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]

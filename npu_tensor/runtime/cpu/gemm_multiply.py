@@ -6,13 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.gemm_micro import (
-    Unit,
-    byte_offset,
-    emit_tile,
-    load_number,
-    load_value,
-)
+from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_number, load_value
+from npu_tensor.runtime.cpu.gemm_tile import Tile, emit_sums
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -21,9 +16,17 @@ from npu_tensor.runtime.cpu.values import Value
 __all__ = ["MULTIPLY_META", "GemmSpec", "multiply_module"]
 
 # The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and
-# tensor operands, and for every product of the batch the offsets of packed A, packed B, outputs and tensor
-# operands. All sizes, strides and offsets of memory are in bytes.
-MULTIPLY_META = ("m", "n", "steps", "a_panels", "b_panels", "block_panels", "blocks", "a_panel_bytes", "b_panel_bytes")
+# tensor operands, and for every product of the batch the offsets of A, B, outputs and tensor operands, A and B packed or
+# not. All sizes, strides and offsets of memory are in bytes. Panels are as large as tiles. Sizes of packed panels are
+# those of packed operands; the strides of lines (rows of A, columns of B; in the outer form a step along K of B) and of
+# the steps of A are those of others. In the inner form, `rest` elements along K are left after the steps.
+MULTIPLY_META = (
+    *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
+    *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
+)
+
+# A longer epilogue is not written once for each vector of a tile.
+_SHORT_PROGRAM = 6
 
 
 class GemmSpec(NamedTuple):
@@ -33,9 +36,7 @@ class GemmSpec(NamedTuple):
     (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
     """
 
-    unit: Unit
-    rows: int  # of a tile
-    columns: int  # of a tile
+    tile: Tile
     outputs: tuple[str, ...]  # memory dtypes
     epilogue: Program
     operands: tuple[tuple[str, str], ...]  # (memory dtype, access)
@@ -46,8 +47,8 @@ class _MultiplyWriter:
 
     def __init__(self, spec: GemmSpec, target: CpuTarget) -> None:
         self.spec = spec
-        self.unit = spec.unit
-        self.columns = spec.columns
+        self.shape = spec.tile
+        self.unit = spec.tile.unit
         self.emitter = Emitter(target)
         meta, pointers = Value("%meta", "ptr"), Value("%pointers", "ptr")
         self.pointers = pointers
@@ -61,10 +62,11 @@ class _MultiplyWriter:
         self.offsets = byte_offset(self.emitter, self.row_strides, 8 * len(slots))
 
     def module(self, name: str) -> str:
-        emitter = self.emitter
-        tile_bytes = self.spec.rows * self.columns * self.unit.bytes
-        self.tile = emitter.assign("ptr", f"alloca [{tile_bytes} x i8], align 64")
-        packed_a, packed_b = (load_value(emitter, "ptr", self.pointers, slot) for slot in range(2))
+        emitter, tile = self.emitter, self.shape
+        # Of the sums in memory; single sums are read by whole vectors too.
+        self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
+        self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
+        matrices = [load_value(emitter, "ptr", self.pointers, slot) for slot in range(2)]
 
         def compute_item(index: Value, _: list[Value]) -> None:
             rest, in_block = self._divide(index, "block_panels")
@@ -77,12 +79,12 @@ class _MultiplyWriter:
         def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
             row_of_table = emitter.mul(product, 8 * (2 + len(self.memory)))
             self.table = byte_offset(emitter, self.offsets, row_of_table)
-            a = byte_offset(emitter, packed_a, load_value(emitter, "i64", self.table, 0))
-            b = byte_offset(emitter, packed_b, load_value(emitter, "i64", self.table, 1))
-            a = byte_offset(emitter, a, emitter.mul(a_panel, self.meta["a_panel_bytes"]))
-            b = byte_offset(emitter, b, emitter.mul(b_panel, self.meta["b_panel_bytes"]))
-            emit_tile(emitter, self.unit, self.spec.rows, a, b, self.meta["steps"], self.tile)
-            self._store_tile(emitter.mul(a_panel, self.spec.rows), emitter.mul(b_panel, self.columns))
+            a, b = (
+                byte_offset(emitter, matrix, load_value(emitter, "i64", self.table, position))
+                for position, matrix in enumerate(matrices)
+            )
+            sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel)
+            self._store_tile(sums, emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns))
 
         emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
         signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
@@ -92,35 +94,71 @@ class _MultiplyWriter:
         quotient = self.emitter.op("udiv", index, self.meta[field])
         return quotient, self.emitter.sub(index, self.emitter.mul(quotient, self.meta[field]))
 
-    def _store_tile(self, first_row: Value, first_column: Value) -> None:
+    def _store_tile(self, sums: list[Value], first_row: Value, first_column: Value) -> None:
         """Apply the epilogue to the part of the tile that exists."""
         emitter = self.emitter
-        rows = emitter.smaller(emitter.sub(self.meta["m"], first_row), self.spec.rows)
-        columns = emitter.smaller(emitter.sub(self.meta["n"], first_column), self.columns)
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
-        def store_row(row: Value, _: list[Value]) -> None:
+        def starts(row: Value) -> dict[int, Value]:
             matrix_row = emitter.add(first_row, row)
-            starts = {
+            return {
                 slot: byte_offset(emitter, base, emitter.mul(matrix_row, stride))
                 for slot, (base, stride) in matrices.items()
             }
-            sums = byte_offset(emitter, self.tile, emitter.mul(row, self.columns * self.unit.bytes))
 
-            def store_vector(column: Value, _: list[Value]) -> None:
-                left = emitter.sub(columns, column)
-                full = emitter.compare("sge", left, emitter.lanes)
-                at = emitter.add(first_column, column)
+        rows_left = emitter.sub(self.meta["m"], first_row)
+        columns_left = emitter.sub(self.meta["n"], first_column)
 
-                emitter.branch(
-                    full,
-                    lambda: self._store_vector(starts, sums, column, at, None),
-                    lambda: self._store_vector(starts, sums, column, at, emitter.first_lanes(left)),
-                )
+        def from_memory() -> None:
+            self._keep_sums(sums)
+            rows = emitter.smaller(rows_left, self.shape.rows)
+            columns = emitter.smaller(columns_left, self.shape.columns)
 
-            emitter.loop(0, columns, emitter.lanes, (), store_vector)
+            def store_row(row: Value, _: list[Value]) -> None:
+                places, kept = starts(row), byte_offset(emitter, self.sums, emitter.mul(row, self.row_bytes))
 
-        emitter.loop(0, rows, 1, (), store_row)
+                def store_vector(column: Value, _: list[Value]) -> None:
+                    left = emitter.sub(columns, column)
+                    full = emitter.compare("sge", left, emitter.lanes)
+                    at = emitter.add(first_column, column)
+                    address = emitter.address(kept, column, self.unit.accumulate)
+
+                    def store(mask: Value | None) -> None:
+                        self._store_vector(places, emitter.load(self.unit.accumulate, address), at, mask)
+
+                    emitter.branch(full, lambda: store(None), lambda: store(emitter.first_lanes(left)))
+
+                emitter.loop(0, columns, emitter.lanes, (), store_vector)
+
+            emitter.loop(0, rows, 1, (), store_row)
+
+        def from_registers() -> None:
+            vectors = self.shape.columns // emitter.lanes
+            for row in range(self.shape.rows):
+                places = starts(emitter.constant(row, "i64"))
+                for j in range(vectors):
+                    at = emitter.add(first_column, j * emitter.lanes)
+                    self._store_vector(places, sums[row * vectors + j], at, None)
+
+        vectors_of_lanes = self.shape.form != "inner" and self.unit.bytes == 4
+        if not vectors_of_lanes or len(self.spec.epilogue.instructions) > _SHORT_PROGRAM:
+            from_memory()
+            return
+        whole = emitter.op(
+            "and",
+            emitter.compare("sge", rows_left, self.shape.rows),
+            emitter.compare("sge", columns_left, self.shape.columns),
+        )
+        emitter.branch(whole, from_registers, from_memory)
+
+    def _keep_sums(self, sums: list[Value]) -> None:
+        """Put the accumulators into memory."""
+        per_row = len(sums) // self.shape.rows
+        for number, value in enumerate(sums):
+            row, position = divmod(number, per_row)
+            bytes_ = self.unit.bytes * (self.shape.columns // per_row)
+            address = byte_offset(self.emitter, self.sums, row * self.row_bytes + position * bytes_)
+            self.emitter.statement(f"store {value.type} {value.name}, ptr {address.name}, align {bytes_}")
 
     def _matrix(self, slot: int, position: int) -> tuple[Value, Value]:
         """Address and row stride of an output or tensor operand of the current product."""
@@ -129,14 +167,14 @@ class _MultiplyWriter:
         return byte_offset(self.emitter, base, offset), load_value(self.emitter, "i64", self.row_strides, position)
 
     def _store_vector(
-        self, starts: dict[int, Value], sums: Value, column: Value, matrix_column: Value, mask: Value | None
+        self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None
     ) -> None:
         emitter, outputs = self.emitter, self.spec.outputs
         first_operand = 2 + len(outputs)
 
         def load(slot: int) -> Value:
             if slot == 0:
-                return emitter.load(self.unit.accumulate, emitter.address(sums, column, self.unit.accumulate))
+                return sums
             dtype, access = self.spec.operands[slot - 1]
             start = starts[first_operand + slot - 1]
             if access == "column":
@@ -155,7 +193,7 @@ class _MultiplyWriter:
 def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
-    pointers  [packed A, packed B, outputs..., epilogue operands...]
+    pointers  [A, B, outputs..., epilogue operands...]; A and B are packed or not
     meta      `MULTIPLY_META` and what its comment says
     """
     return _MultiplyWriter(spec, target).module(name)

@@ -15,11 +15,19 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.gemm_micro import Unit, byte_offset, load_number, load_value, unit_lanes
+from npu_tensor.runtime.cpu.gemm_micro import (
+    Elements,
+    Unit,
+    byte_offset,
+    first_of,
+    load_number,
+    load_value,
+    unit_lanes,
+)
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
+from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
 __all__ = ["LAYOUTS", "PACK_META", "Block", "PackPrologue", "PackSpec", "emit_block", "pack_module", "panel_bytes"]
 
@@ -166,9 +174,9 @@ class _PackWriter:
         self.spec = spec
         self.unit = spec.unit
         self.lanes = unit_lanes(spec.unit, target)
-        self.element = MEMORY_ELEMENT[spec.dtype]
         self.element_bytes = ELEMENT_SIZE[spec.dtype]
         self.emitter = Emitter(target)
+        self.elements = Elements(self.emitter, spec.unit, spec.dtype, spec.flip_sign)
         # Without AVX512, LLVM makes a branch per element of a masked load.
         self.masked = target.has_avx512
         meta = Value("%meta", "ptr")
@@ -259,31 +267,10 @@ class _PackWriter:
         position = self.emitter.add(self.emitter.mul(step, self.spec.width), line)
         return byte_offset(self.emitter, self.panel, self.emitter.mul(position, self.unit.bytes))
 
-    def _load(self, lanes: int, address: Value, mask: Value | None = None) -> Value:
-        """Consecutive elements, converted to those of a unit. Lanes outside `mask` are 0 and not accessed."""
-        type_ = self.element if lanes == 1 else _vector(lanes, self.element)
-        if mask is None:
-            return self._convert(load_value(self.emitter, type_, address, align=self.element_bytes))
-        align, zero = Value(str(self.element_bytes), "i32"), Value("zeroinitializer", type_)
-        return self._convert(self.emitter.masked("load", address, align, mask, zero))
-
-    def _convert(self, value: Value) -> Value:
-        emitter, element = self.emitter, self.unit.element
-        if self.spec.flip_sign:
-            return emitter.op("xor", value, -128)
-        if value.element == element:
-            return value
-        if element == "float":
-            return emitter.from_memory(self.spec.dtype, value)
-        return emitter.convert("zext" if self.spec.dtype == "uint8" else "sext", value, element)
-
     def _store(self, value: Value, address: Value) -> None:
         self.emitter.statement(
             f"store {value.type} {value.name}, ptr {address.name}, align {self.unit.bytes // self.unit.count}"
         )
-
-    def _bitcast(self, value: Value, type_: str) -> Value:
-        return self.emitter.assign(type_, f"bitcast {value.type} {value.name} to {type_}")
 
     def _copy_along_k(self) -> Value:
         """Transpose blocks of `lanes` lines x `lanes` steps.
@@ -310,7 +297,6 @@ class _PackWriter:
         the last.
         """
         emitter, lanes = self.emitter, self.lanes
-        column_type = _vector(lanes, self.unit.bits)
         last = emitter.sub(self.valid, 1)
         sources = []
         for i in range(lines):
@@ -322,9 +308,9 @@ class _PackWriter:
             mask = self._existing(step) if self.masked else None
             rows = []
             for source in sources:
-                units = self._load(lanes * self.unit.count, byte_offset(emitter, source, offset), mask)
-                rows.append(self._bitcast(units, column_type))
-            rows += [Value("poison", column_type)] * (lanes - lines)
+                units = self.elements.load(lanes * self.unit.count, byte_offset(emitter, source, offset), mask)
+                rows.append(self.elements.units(units))
+            rows += [Value("poison", rows[0].type)] * (lanes - lines)
             base = self._unit_address(step, first)
             for i, column in enumerate(emitter.transpose(rows)):
                 self._store(column, byte_offset(emitter, base, i * self.spec.width * self.unit.bytes))
@@ -333,14 +319,9 @@ class _PackWriter:
 
     def _existing(self, step: Value) -> Value:
         """The mask of the elements from `step` on that are not past the end of K."""
-        emitter, count = self.emitter, self.lanes * self.unit.count
-        left = emitter.sub(self.meta["k"], emitter.mul(step, self.unit.count))
-        left = emitter.smaller(left, count)
-        type_ = _vector(count, "i8")
-        numbers = Value(f"<{', '.join(f'i8 {i}' for i in range(count))}>", type_)
-        limit = emitter.assign("i8", f"trunc i64 {left.name} to i8")
-        first = emitter.assign(type_, f"insertelement {type_} poison, i8 {limit.name}, i64 0")
-        return emitter.compare("slt", numbers, emitter.shuffle(first, [0] * count))
+        emitter, count = self.emitter, self.unit.count
+        left = emitter.sub(self.meta["k"], emitter.mul(step, count))
+        return first_of(emitter, left, self.lanes * count)
 
     def _copy_across_lines(self) -> Value:
         """Copy whole vectors of lines, step by step, interleaving the elements of a unit.
@@ -358,7 +339,7 @@ class _PackWriter:
             base = self._unit_address(step, 0)
             for first, size in _pieces(self.spec.width, self.lanes):
                 places = [byte_offset(emitter, row, first * self.element_bytes) for row in rows]
-                units = self._interleave([self._load(size, place) for place in places], size)
+                units = self.elements.interleave([self.elements.load(size, place) for place in places])
                 self._store(units, byte_offset(emitter, base, first * self.unit.bytes))
 
         emitter.loop(0, stop, 1, (), copy_step)
@@ -377,18 +358,6 @@ class _PackWriter:
         unreadable = emitter.select(ascending, unreadable, emitter.mul(excess, k))
         return emitter.larger(emitter.sub(k, unreadable), 0)
 
-    def _interleave(self, rows: Sequence[Value], size: int) -> Value:
-        """`size` units, each made of the elements of one lane in every row."""
-        emitter, bits = self.emitter, self.unit.bits
-        if len(rows) == 1:
-            return self._bitcast(rows[0], _vector(size, bits))
-        element_bits = self.unit.bytes * 8 // self.unit.count
-        units = emitter.convert("zext", rows[0], bits)
-        for position, row in enumerate(rows[1:], start=1):
-            shifted = emitter.op("shl", emitter.convert("zext", row, bits), position * element_bits)
-            units = emitter.op("or", units, shifted)
-        return units
-
     def _copy_elements(self, first_step: Value) -> None:
         """Copy the remaining steps element by element; what does not exist is zero."""
         emitter, count = self.emitter, self.unit.count
@@ -404,7 +373,7 @@ class _PackWriter:
             def load() -> Sequence[Value]:
                 source = byte_offset(emitter, self.source, emitter.mul(line, self.meta["line_stride"]))
                 source = byte_offset(emitter, source, emitter.mul(k, self.meta["k_stride"]))
-                return (self._load(1, source),)
+                return (self.elements.load(1, source),)
 
             (value,) = emitter.branch(exists, load, lambda: (zero,))
             address = self._unit_address(step, line)

@@ -172,6 +172,10 @@ class SsaBuilder:
         type_ = self.same_shape(x, element)
         return self.assign(type_, f"{opcode} {x.type} {x.name} to {type_}")
 
+    def cast(self, x: Value, type_: str) -> Value:
+        """The bits of `x` as another type of the same size."""
+        return self.assign(type_, f"bitcast {x.type} {x.name} to {type_}")
+
     def bits(self, x: Value) -> Value:
         """The bit pattern of floats as integers of the same width."""
         return self.convert("bitcast", x, f"i{BITS[x.element]}")
@@ -179,17 +183,24 @@ class SsaBuilder:
     def float_of_bits(self, x: Value) -> Value:
         return self.convert("bitcast", x, {"i32": "float", "i64": "double"}[x.element])
 
-    def intrinsic(self, name: str, *operands: Value, result: str = "", overloads: Sequence[str] | None = None) -> Value:
+    def intrinsic(
+        self,
+        name: str,
+        *operands: Value,
+        result: str = "",
+        overloads: Sequence[str] | None = None,
+        flags: str = "",
+    ) -> Value:
         """A call of an LLVM intrinsic, by default overloaded on and returning the type of the first operand.
 
-        Pass `overloads=()` for one that is not overloaded.
+        Pass `overloads=()` for one that is not overloaded; flags: those of fast arithmetic.
         """
         result = result or operands[0].type
         suffix = "".join(f".{mangled(type_)}" for type_ in ([result] if overloads is None else overloads))
         types = ", ".join(operand.type for operand in operands)
         self._declarations[name + suffix] = f"declare {result} @{name}{suffix}({types})"
         arguments = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
-        call = f"call {result} @{name}{suffix}({arguments})"
+        call = f"call {flags} {result} @{name}{suffix}({arguments})"
         if result == "void":
             self.statement(call)
             return Value("", "void")
@@ -210,6 +221,20 @@ class SsaBuilder:
 
     def extract(self, x: Value, lane: int = 0) -> Value:
         return self.assign(x.element, f"extractelement {x.type} {x.name}, i64 {lane}")
+
+    def prefetch(self, address: Value) -> None:
+        """Begin to bring the cache line of an address into the level-2 cache."""
+        numbers = [Value(text, "i32") for text in ("0", "2", "1")]  # of a read, level 2, data
+        self.intrinsic("llvm.prefetch", address, *numbers, result="void", overloads=("ptr",))
+
+    def sum_lanes(self, x: Value) -> Value:
+        """The sum of all lanes, of floats in any order, as a scalar."""
+        if x.element not in FLOATS:
+            return self.intrinsic("llvm.vector.reduce.add", x, result=x.element, overloads=(x.type,))
+        start = self.constant(-0.0, x.element)
+        return self.intrinsic(
+            "llvm.vector.reduce.fadd", start, x, result=x.element, overloads=(x.type,), flags="reassoc"
+        )
 
     def any(self, mask: Value) -> Value:
         """Whether some lane of a mask is set, as a scalar i1."""

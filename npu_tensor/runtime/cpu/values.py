@@ -37,6 +37,11 @@ class Value(NamedTuple):
         """The type of one lane; the type itself if this is no vector."""
         return self.type.split(" x ")[1][:-1] if self.type.startswith("<") else self.type
 
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return int(self.type[1:].split()[0])
+
 
 Number = int | float
 ValueOrNumber = Value | Number
