@@ -74,10 +74,13 @@ def get_num_threads() -> int:
 
 
 def empty_cache() -> int:
-    """Give memory that is kept for reuse back to the system; returns the bytes."""
+    """Give memory that is kept for reuse, packed weights included, back to the system; returns the bytes."""
     return allocator().release()
 
 
 def memory_stats() -> dict[str, int]:
-    """Bytes `in_use` by tensors, `cached` for reuse, and the `peak` of both."""
+    """Bytes `in_use`, `cached` for reuse, and the `peak` of both.
+
+    `packed`, a part of `in_use`: copies of operands, such as weights, in the layout in which a product reads them.
+    """
     return asdict(allocator().statistics())

@@ -20,11 +20,12 @@ import mmap
 import threading
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -197,12 +198,14 @@ class MemoryStatistics:
 
     in_use  held by buffers.
     cached  free and kept for reuse, including the parts of slabs that are not cut yet.
+    packed  of these, copies of values in the layout in which a kernel reads them; see `Allocator.layouts`.
     peak    an upper bound of the largest `in_use` so far: small blocks count from when they are first cut
             until their slab is given back.
     """
 
     in_use: int
     cached: int
+    packed: int
     peak: int
 
 
@@ -217,6 +220,9 @@ class Allocator:
 
     pool_bytes  free large blocks are kept up to this many bytes in total; beyond it the ones that were freed
                 first are given back to the system. Slabs are given back by `release` only.
+    layouts     by value, by what a kernel makes of it: copies in the layout in which the kernel reads them, such as
+                packed weights; None where a copy was made once and not kept. They end with the value, or by `release`,
+                and take `pool_bytes` at most.
     """
 
     def __init__(self, pool_bytes: int = 1 << 30) -> None:
@@ -237,6 +243,14 @@ class Allocator:
         self._large_bytes = 0
         self._returned: deque[int] = deque()
         self._peak = 0
+        self.layouts: WeakKeyDictionary[Buffer, dict[Hashable, Buffer | None]] = WeakKeyDictionary()
+
+    def keeps(self, layout: Buffer) -> bool:
+        """Whether there is room for one more in `layouts`."""
+        return self._layout_bytes() + layout.nbytes <= self.pool_bytes
+
+    def _layout_bytes(self) -> int:
+        return sum(copy.nbytes for copies in list(self.layouts.values()) for copy in list(copies.values()) if copy)
 
     def allocate(self, nbytes: int) -> Buffer:
         """A buffer of `nbytes` usable bytes, aligned to 64; contents undefined. 0 is allowed.
@@ -274,10 +288,11 @@ class Allocator:
         return allocate
 
     def release(self) -> int:
-        """Give all free memory back to the system: large blocks, and slabs without a block in use.
+        """Give back to the system `layouts` and all free memory: large blocks, and slabs without a block in use.
 
         Returns the number of bytes.
         """
+        self.layouts.clear()
         with self._lock:
             return self._release()
 
@@ -289,6 +304,7 @@ class Allocator:
             return MemoryStatistics(
                 in_use=self._cut_bytes - free + self._large_bytes - self._idle_bytes(),
                 cached=free + self._slab_end - self._slab_next + self._idle_bytes(),
+                packed=self._layout_bytes(),
                 peak=self._peak,
             )
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import ComposedKernel, LoopKernel, ProductKernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
-from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.matrix_vector import as_product
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Fusion, Kernel, Refusal, Task
 

@@ -2,15 +2,15 @@
 
 Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile` and `_direct`. Others
 take three loops, one after the other: pack A, pack B, multiply. Then A and B may be `Computed`: element-wise
-expressions that are evaluated while they are packed. K is never split, so the sums stay in registers until they are rounded
-once, after the epilogue. The panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver for any
-K; the order of the tiles keeps what is read most often in L2.
+expressions that are evaluated while they are packed. K is never split, so the sums stay in registers until they are
+rounded once, after the epilogue. The panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver
+for any K; the order of the tiles keeps what is read most often in L2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,11 @@ from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module
 from npu_tensor.runtime.cpu.gemm_tile import Tile
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
+from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "Matrix", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "Packing", "tile_rows"]
+
+Launch = Callable[..., None]
 
 # Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
 _BLOCK_BYTES = 384 << 10
@@ -38,8 +41,6 @@ _THIN_ROWS = 16
 _SMALL_PRODUCT = 128**3
 # (rows, columns) of a tile in the inner form by the rows of A: as many accumulators as pay for the loads.
 _INNER_TILES = ((1, 8), (2, 8), (3, 8), (4, 6))
-# Of packed panels, in bytes.
-_ALIGNMENT = 64
 
 
 class Matrix(NamedTuple):
@@ -227,9 +228,13 @@ class _Loop(NamedTuple):
     grain: int
 
 
-class _Packing(NamedTuple):
-    """How one operand is packed; `matrices` numbers the packed matrix of every product of the batch."""
+class Packing(NamedTuple):
+    """How one operand is packed; `matrices` numbers the packed matrix of every product of the batch.
 
+    key: the same for packings that make the same of the same memory; None for a `Computed` operand.
+    """
+
+    key: Hashable
     loop: _Loop
     matrices: NDArray[np.int64]
     panels: int
@@ -243,6 +248,12 @@ class _Packing(NamedTuple):
     def offsets(self) -> NDArray[np.int64]:
         """Where the packed matrix of every product begins."""
         return self.matrices * (self.panels * self.panel_bytes)
+
+    def run(self, launch: Launch, allocate: Callable[[int], Buffer], sources: Sequence[int | float]) -> Buffer:
+        """The packed operand, from what it is packed from."""
+        packed = allocate(self.bytes)
+        launch(*self.loop, packed.address, *sources)
+        return packed
 
 
 class Gemm:
@@ -258,6 +269,8 @@ class Gemm:
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
+
+    packings  how A and B are packed before; empty if they are read where they are
 
     Raises DTypeError if the dtypes have no product.
     """
@@ -280,19 +293,19 @@ class Gemm:
         self._target = target
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
         self._empty = problem.empty
+        self.packings: tuple[()] | tuple[Packing, Packing] = ()
         if not problem.empty:
             self._bind(problem.with_batch_as_rows(), epilogue)
 
     def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
         unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
         direct = _direct(problem, unit, self._target)
-        self._packs: list[_Loop] = []
-        self._offset_b = self._scratch_bytes = 0
         if direct is None:
             tile, sizes, offsets = self._packed(problem, unit)
         else:
             tile, sizes = direct
-            offsets = [_batch_offsets(problem.batch, matrix) for matrix in (problem.a, problem.b)]
+            matrices = [*_matrices(problem.a), *_matrices(problem.b)]
+            offsets = [_batch_offsets(problem.batch, matrix) for matrix in matrices]
         m, n, _ = problem.shape
         a_panels, b_panels = -(-m // tile.rows), -(-n // tile.columns)
         blocks = max(1, -(-a_panels * sizes.get("a_panel_bytes", 0) // _BLOCK_BYTES))
@@ -328,9 +341,7 @@ class Gemm:
         spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)
         pack_a = self._packing(spec_a, problem.a, problem.batch, k, steps, m, k_axis=-1)
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
-        self._packs = [pack_a.loop, pack_b.loop]
-        self._offset_b = pack_a.bytes
-        self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
+        self.packings = (pack_a, pack_b)
         sizes = {"steps": steps, "a_panel_bytes": pack_a.panel_bytes, "b_panel_bytes": pack_b.panel_bytes}
         return Tile(unit, "packed", rows, columns), sizes, [pack_a.offsets, pack_b.offsets]
 
@@ -344,7 +355,7 @@ class Gemm:
         lines: int,
         *,
         k_axis: int,
-    ) -> _Packing:
+    ) -> Packing:
         line_axis, matrices = -3 - k_axis, _matrices(operand)
         # Products that read the same matrices share a packed one.
         every = np.stack([_batch_offsets(batch, matrix) for matrix in matrices], axis=1)
@@ -360,7 +371,8 @@ class Gemm:
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
         module = pack_module("pack", spec, self._target)
         loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
-        return _Packing(loop, index.ravel(), panels, bytes_)
+        key = None if isinstance(operand, Computed) else (spec, meta.tobytes())
+        return Packing(key, loop, index.ravel(), panels, bytes_)
 
     def _loop(self, module: str, name: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
         self._metas.append(meta)
@@ -369,26 +381,16 @@ class Gemm:
 
     def __call__(
         self,
-        launch: Callable[..., None],
-        allocate: Callable[[int], Any],
+        launch: Launch,
         outputs: Sequence[int],
         a: Sequence[int | float],
         b: Sequence[int | float],
         *operands: int | float,
     ) -> None:
-        """Compute the product of operands that are addresses and numbers; A and B have several if they are computed.
+        """Compute the product of operands that are addresses and numbers.
 
-        An output may be the memory of an operand with the same strides.
+        If there are `packings`, a and b are the addresses of what these have made. An output may be the memory of an
+        operand of the epilogue with the same strides.
         """
-        if self._empty:
-            return
-        if not self._packs:
+        if not self._empty:
             launch(*self._multiply, *a, *b, *outputs, *operands)
-            return
-        pack_a, pack_b = self._packs
-        scratch = allocate(self._scratch_bytes)
-        packed_a = -(-scratch.address // _ALIGNMENT) * _ALIGNMENT
-        packed_b = packed_a + self._offset_b
-        launch(*pack_a, packed_a, *a)
-        launch(*pack_b, packed_b, *b)
-        launch(*self._multiply, packed_a, packed_b, *outputs, *operands)

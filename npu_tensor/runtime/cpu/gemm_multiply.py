@@ -15,11 +15,11 @@ from npu_tensor.runtime.cpu.values import Value
 
 __all__ = ["MULTIPLY_META", "GemmSpec", "multiply_module"]
 
-# The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and
-# tensor operands, and for every product of the batch the offsets of A, B, outputs and tensor operands, A and B packed or
-# not. All sizes, strides and offsets of memory are in bytes. Panels are as large as tiles. Sizes of packed panels are
-# those of packed operands; the strides of lines (rows of A, columns of B; in the outer form a step along K of B) and of
-# the steps of A are those of others. In the inner form, `rest` elements along K are left after the steps.
+# The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and tensor
+# operands, and for every product of the batch the offsets of A, B, outputs and tensor operands. All sizes, strides and
+# offsets of memory are in bytes. Panels are the rows of A and the columns of B that a tile reads. The sizes of panels
+# are for packed operands. For others there are the strides of lines (rows of A, columns of B; in the outer form one
+# element along K of B) and of the steps of A; in the inner form, `rest` elements along K are left after the steps.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),

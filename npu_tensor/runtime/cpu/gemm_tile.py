@@ -178,7 +178,8 @@ def _outer(emitter: Emitter, tile: Tile, meta: Mapping[str, Value], place: _Plac
     # Without AVX512, LLVM makes a branch per element of most masked loads.
     if emitter.target.has_avx512:
         return edge()
-    return emitter.branch(emitter.compare("sge", left, tile.columns), lambda: products([None] * (vectors // unit.count)), edge)
+    whole = emitter.compare("sge", left, tile.columns)
+    return emitter.branch(whole, lambda: products([None] * (vectors // unit.count)), edge)
 
 
 def _inner(emitter: Emitter, tile: Tile, meta: Mapping[str, Value], place: _Place) -> list[Value]:

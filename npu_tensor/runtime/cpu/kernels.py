@@ -126,8 +126,8 @@ class ProductKernel(CpuKernel):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
                 copy, rest[number] = _bind_copy(owner, source, _last_item(task) + 1 + number)
                 copies.append(copy)
-        packed = 2 + len(task.outputs)
-        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - packed - len(rest))
+        slots = 2 + len(task.outputs)
+        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - slots - len(rest))
         numbers = number_types(program)
         (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right))
         gemm = owner.product(
@@ -144,16 +144,20 @@ class ProductKernel(CpuKernel):
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate
         operands = _arguments(rest, numbers, 1, fixed)
+        packings = [
+            (packing, inputs[0].item, arguments)
+            for packing, inputs, arguments in zip(gemm.packings, (left, right), (from_a, from_b), strict=False)
+        ]
 
         def run(values: list[Any]) -> None:
             buffers = [allocate(output.nbytes) for output in task.outputs]
+            packed = [owner.packed(packing, values[item], _all(values, sources)) for packing, item, sources in packings]
             gemm(
                 launch,
-                allocate,
                 [buffer.address for buffer in buffers],
-                [argument(values) for argument in from_a],
-                [argument(values) for argument in from_b],
-                *(argument(values) for argument in operands),
+                [packed[0].address] if packed else _all(values, from_a),
+                [packed[1].address] if packed else _all(values, from_b),
+                *_all(values, operands),
             )
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
@@ -249,6 +253,10 @@ def _matrix(source: Input, number: type | None = None) -> Matrix:
 
 _Argument = Callable[[list[Any]], int | float]
 """What a kernel is given for an input, from the values of a run: a number, or the address of its first element."""
+
+
+def _all(values: list[Any], arguments: Sequence[_Argument]) -> list[int | float]:
+    return [argument(values) for argument in arguments]
 
 
 def _arguments(

@@ -6,6 +6,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
+from npu_tensor.spec import Spec
 from npu_tensor.task import Task
 
 __all__ = ["as_product"]
@@ -21,8 +22,9 @@ def as_product(task: Task) -> Task | None:
     if call is None or program is None or 1 not in (m, n) or m == n:
         return None
     factors = _factors(program)
-    if factors is None:
-        return None
+    dtypes = {operand.dtype for operand in call.operands if isinstance(operand, Spec)}
+    if factors is None or {task.inputs[slot].dtype for slot in factors} != dtypes:
+        return None  # Operands that are converted on the way have another precision than the product.
     line, leading = len(batch) + (m == 1), slice(0, len(batch))  # the dimension of the matrix's lines, and the batch
     matrix, vector = sorted(factors, key=lambda slot: not _strides(task, slot)[line])
     epilogue, rest = _after(program)
@@ -72,6 +74,7 @@ def _factors(program: Program) -> tuple[int, ...] | None:
         return None
     product = instructions[reductions[0].operands[0]]
     loads = [instructions[operand] for operand in product.operands]
+    loads = [instructions[step.operands[0]] if step.primitive == "cast" else step for step in loads]
     if product.primitive != "mul" or any(step.primitive != "load" for step in loads):
         return None
     return tuple(step.value for step in loads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -11,12 +11,12 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing
 from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
-from npu_tensor.runtime.memory import Allocator
+from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.runtime.store.files import OBJECTS
 
@@ -62,6 +62,19 @@ class Processor:
 
     def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
         return Gemm(self.engine, self.target, shape, **more)
+
+    def packed(self, packing: Packing, value: Buffer, sources: Sequence[int | float]) -> Buffer:
+        """An operand of a product, packed; of a value that was packed before it is kept while the value lives."""
+        if packing.key is None:
+            return packing.run(self.pool.launch, self.allocator.allocate, sources)
+        key = packing.key, sources[0] - value.address
+        layouts = self.allocator.layouts.setdefault(value, {})
+        packed = layouts.get(key)
+        if packed is None:
+            packed = packing.run(self.pool.launch, self.allocator.allocate, sources)
+            # Most values are operands of one product, once.
+            layouts[key] = packed if key in layouts and self.allocator.keeps(packed) else None
+        return packed
 
     def loop(self, spec: LoopSpec) -> Address:
         """The address of a compiled kernel."""
