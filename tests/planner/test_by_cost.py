@@ -381,7 +381,7 @@ def test_a_device_that_takes_every_part_of_a_larger_task_declines_by_cost(accele
     """The processor's kernels may be larger than those of the device, which has none for such a task."""
     costs = dict.fromkeys(("contract", "mul"), expense(0.4))
     accelerator(costs, launch=0)
-    a = ones(64, 64)
+    a = ones(256, 256)
     why = nt.explain((a * 2) @ a)[-1].why
     assert why.count("npu:0") == 1
     # Two kernels, copies of `a`, the number and the result, and, as two contexts alternate, two switches.

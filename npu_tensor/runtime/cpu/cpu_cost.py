@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
-from npu_tensor.runtime.cpu.gemm import tile_rows
+from npu_tensor.runtime.cpu.gemm import Matrix, direct_tile, tile_rows
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -128,7 +128,7 @@ class ProductWork(NamedTuple):
     unit: str
     macs: int
     tiles: int
-    packed: tuple[int, int]  # bytes of the panels of A and of B
+    packed: tuple[int, int]  # bytes of the panels of A and of B; 0 if they are read where they are
     before: tuple[int, int]  # operations of their prologues
     after: int  # of the epilogue
 
@@ -151,21 +151,30 @@ def product_work(task: Task, target: CpuTarget) -> ProductWork:
     if matrices[1] == 1:  # Products that share B are one with more rows.
         m, products, matrices[0] = m * products, 1, 1
     most, columns = tile_shape(unit, target)
-    rows = tile_rows(m, most)
+    rows, direct = tile_rows(m, most), None
+    if not any(task.prologues):
+        strides = [source.layout.strides for source in (left[0], right[0]) if source.layout]
+        a, b = map(Matrix, dtypes, strides)
+        direct = direct_tile((m, n, task.depth), a, b, unit, target)
+    if direct is not None:
+        rows, columns = direct[0].rows, direct[0].columns
     down, across, steps = -(-m // rows), -(-n // columns), -(-task.depth // unit.count)
     tiles = products * down * across
-    packed = (matrices[0] * down * rows * steps * unit.bytes, matrices[1] * across * columns * steps * unit.bytes)
+    panels = (matrices[0] * down * rows, matrices[1] * across * columns) if direct is None else (0, 0)
+    packed = (panels[0] * steps * unit.bytes, panels[1] * steps * unit.bytes)
     macs = tiles * rows * columns * steps * unit.count
     return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
 
 
 def product_cost(task: Task, rates: ProcessorRates, threads: int, target: CpuTarget) -> Cost:
-    """Of a matrix product: a loop that multiplies, and two that pack, with the prologues, before it."""
+    """Of a matrix product: a loop that multiplies, and two before it that pack, with the prologues, if any packs."""
     nbytes, work = _tensor_bytes(task), product_work(task, target)
     working = max(1, min(threads, work.tiles))
     seconds = work.macs / rates.macs[work.unit] + work.tiles * rates.tile_seconds + work.after / rates.flops
     stages = [(max(seconds / working, _memory_seconds(nbytes, working, rates)), working)]
     for size, operations in zip(work.packed, work.before, strict=True):
+        if not size:
+            continue
         working = max(1, min(threads, size // PACKED_PIECE))
         seconds = size / rates.packed_bytes + operations / rates.flops
         stages.append((max(seconds / working, _memory_seconds(2 * size, working, rates)), working))

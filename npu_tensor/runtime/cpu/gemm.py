@@ -1,6 +1,6 @@
 """Matrix products with a fused epilogue: C[...] = epilogue(A[...] @ B[...]).
 
-Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile` and `_direct`. Others
+Small products, and those of few rows, read A and B where they are, in one loop; see `gemm_tile`, `direct_tile`. Others
 take three loops, one after the other: pack A, pack B, multiply. Then A and B may be `Computed`: element-wise
 expressions that are evaluated while they are packed. K is never split, so the sums stay in registers until they are
 rounded once, after the epilogue. The panels stream from the caches at 7 bytes per cycle and core, which L3 can deliver
@@ -20,12 +20,12 @@ from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape, unit_lanes
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module, panel_bytes
-from npu_tensor.runtime.cpu.gemm_tile import Tile
+from npu_tensor.runtime.cpu.gemm_tile import TileSpec
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "Matrix", "Packing", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "Packing", "direct_tile", "tile_rows"]
 
 Launch = Callable[..., None]
 
@@ -178,9 +178,11 @@ def _pack_spec(operand: Matrix | Computed, unit: Unit, width: int, k_axis: int, 
     return PackSpec(operand.dtype, unit, layout, width)
 
 
-def _direct(problem: _Problem, unit: Unit, target: CpuTarget) -> tuple[Tile, dict[str, int]] | None:
+def direct_tile(
+    shape: tuple[int, int, int], a: Matrix | Computed, b: Matrix | Computed, unit: Unit, target: CpuTarget
+) -> tuple[TileSpec, dict[str, int]] | None:
     """The tile and the sizes of a product that reads A and B where they are; None if it should pack them."""
-    a, b, (m, n, k) = problem.a, problem.b, problem.shape
+    m, n, k = shape
     if isinstance(a, Computed) or isinstance(b, Computed):
         return None
     thin = m <= _THIN_ROWS
@@ -194,7 +196,7 @@ def _direct(problem: _Problem, unit: Unit, target: CpuTarget) -> tuple[Tile, dic
         rows, columns = _INNER_TILES[min(m, len(_INNER_TILES)) - 1]
         steps, rest = divmod(k, lanes * unit.count)
         sizes |= {"b_line_bytes": b_line * size_b, "steps": steps, "rest": rest}
-        return Tile(unit, "inner", rows, columns, a.dtype, b.dtype), sizes
+        return TileSpec(unit, "inner", rows, columns, a.dtype, b.dtype), sizes
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
     if (b_line != 1 and n > 1) or not in_units:
         return None
@@ -202,7 +204,7 @@ def _direct(problem: _Problem, unit: Unit, target: CpuTarget) -> tuple[Tile, dic
     vectors = min(8, 24 // rows, -(-n // lanes))
     vectors = max(1, vectors // unit.count) * unit.count
     sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
-    return Tile(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype), sizes
+    return TileSpec(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype), sizes
 
 
 def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
@@ -250,7 +252,7 @@ class Packing(NamedTuple):
         return self.matrices * (self.panels * self.panel_bytes)
 
     def run(self, launch: Launch, allocate: Callable[[int], Buffer], sources: Sequence[int | float]) -> Buffer:
-        """The packed operand, from what it is packed from."""
+        """The packed operand, from what it is packed from. `allocate` aligns to `memory.ALIGNMENT`."""
         packed = allocate(self.bytes)
         launch(*self.loop, packed.address, *sources)
         return packed
@@ -299,7 +301,7 @@ class Gemm:
 
     def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
         unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
-        direct = _direct(problem, unit, self._target)
+        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target)
         if direct is None:
             tile, sizes, offsets = self._packed(problem, unit)
         else:
@@ -332,7 +334,7 @@ class Gemm:
             _PIECE_CYCLES // tile_cycles,
         )
 
-    def _packed(self, problem: _Problem, unit: Unit) -> tuple[Tile, dict[str, int], list[NDArray[np.int64]]]:
+    def _packed(self, problem: _Problem, unit: Unit) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
         """The tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape
         most_rows, columns = tile_shape(unit, self._target)
@@ -343,7 +345,7 @@ class Gemm:
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
         self.packings = (pack_a, pack_b)
         sizes = {"steps": steps, "a_panel_bytes": pack_a.panel_bytes, "b_panel_bytes": pack_b.panel_bytes}
-        return Tile(unit, "packed", rows, columns), sizes, [pack_a.offsets, pack_b.offsets]
+        return TileSpec(unit, "packed", rows, columns), sizes, [pack_a.offsets, pack_b.offsets]
 
     def _packing(
         self,

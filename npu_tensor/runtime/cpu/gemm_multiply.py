@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import byte_offset, load_number, load_value
-from npu_tensor.runtime.cpu.gemm_tile import Tile, emit_sums
+from npu_tensor.runtime.cpu.gemm_tile import TileSpec, emit_sums
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -36,7 +36,7 @@ class GemmSpec(NamedTuple):
     (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
     """
 
-    tile: Tile
+    tile: TileSpec
     outputs: tuple[str, ...]  # memory dtypes
     epilogue: Program
     operands: tuple[tuple[str, str], ...]  # (memory dtype, access)

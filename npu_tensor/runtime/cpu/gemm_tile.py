@@ -31,7 +31,7 @@ from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = ["Form", "Tile", "emit_sums"]
+__all__ = ["Form", "TileSpec", "emit_sums"]
 
 Form = Literal["packed", "outer", "inner"]
 
@@ -45,7 +45,7 @@ _AHEAD = 16
 _CACHE_LINE = 64
 
 
-class Tile(NamedTuple):
+class TileSpec(NamedTuple):
     """What the code of a tile depends on."""
 
     unit: Unit
@@ -77,7 +77,7 @@ class _Place(NamedTuple):
 
 
 def emit_sums(
-    emitter: Emitter, tile: Tile, meta: Mapping[str, Value], a: Value, b: Value, a_panel: Value, b_panel: Value
+    emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], a: Value, b: Value, a_panel: Value, b_panel: Value
 ) -> list[Value]:
     """The accumulators, row by row: vectors of columns, or in the inner form single sums.
 
@@ -90,7 +90,7 @@ def emit_sums(
     return (_outer if tile.form == "outer" else _inner)(emitter, tile, meta, place)
 
 
-def _packed(emitter: Emitter, tile: Tile, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
     """int8_quad finds the initial value of every column's accumulators before the units of B."""
     unit, lanes = tile.unit, tile.lanes(emitter.target)
     vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
@@ -125,7 +125,7 @@ def _without_shift(emitter: Emitter, totals: Sequence[Value], columns: int) -> l
     return [emitter.sub(total, extra) for row in rows for total, extra in zip(row, correction, strict=True)]
 
 
-def _outer(emitter: Emitter, tile: Tile, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+def _outer(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
     unit, lanes = tile.unit, tile.lanes(emitter.target)
     vectors = tile.columns // lanes
     elements_a, elements_b = Elements(emitter, unit, tile.dtype_a), Elements(emitter, unit, tile.dtype_b)
@@ -182,7 +182,7 @@ def _outer(emitter: Emitter, tile: Tile, meta: Mapping[str, Value], place: _Plac
     return emitter.branch(whole, lambda: products([None] * (vectors // unit.count)), edge)
 
 
-def _inner(emitter: Emitter, tile: Tile, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
     unit, lanes = tile.unit, tile.lanes(emitter.target)
     elements = lanes * unit.count
     of_a = Elements(emitter, unit, tile.dtype_a, flip_sign=tile.shifted)

@@ -18,8 +18,10 @@ def as_product(task: Task) -> Task | None:
     None for other tasks, for dot products, and where more is computed of the elements than their product.
     """
     call, program = next((call for call in task.calls if call.op.kind == "matmul"), None), task.program
-    *batch, m, n, depth = task.shape if task.rows == 1 else (0, 0, 0)
-    if call is None or program is None or 1 not in (m, n) or m == n:
+    if call is None or program is None or task.rows != 1:
+        return None
+    *batch, m, n, depth = task.shape
+    if 1 not in (m, n) or m == n:
         return None
     factors = _factors(program)
     dtypes = {operand.dtype for operand in call.operands if isinstance(operand, Spec)}

@@ -23,11 +23,13 @@ from hypothesis import strategies as st
 
 from npu_tensor.errors import DTypeError
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
+from npu_tensor.runtime.cpu import gemm
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
 from npu_tensor.runtime.cpu.gemm_micro import choose_unit
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
+from npu_tensor.runtime.memory import ALIGNMENT
 
 LEVELS = ["", "avx512bf16,avx512vnni", "avx2", "sse2"]
 FLOAT_DTYPES = ["float32", "bfloat16", "float16"]
@@ -51,8 +53,8 @@ def machine(level: str) -> Machine:
 
 class Scratch:
     def __init__(self, nbytes: int) -> None:
-        self.memory = np.full(nbytes, 0xFF, np.uint8)
-        self.address = self.memory.ctypes.data
+        self.memory = np.full(nbytes + ALIGNMENT, 0xFF, np.uint8)
+        self.address = -(-self.memory.ctypes.data // ALIGNMENT) * ALIGNMENT
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -97,6 +99,24 @@ def dtype_name(array: np.ndarray) -> str:
     return array.dtype.name
 
 
+@pytest.fixture(params=["direct", "packed"], autouse=True)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products that may read their operands where they are do so, or none does."""
+    if request.param == "packed":
+        monkeypatch.setattr(gemm, "_THIN_ROWS", 0)
+        monkeypatch.setattr(gemm, "_SMALL_PRODUCT", 0)
+
+
+Sources = Sequence[int | float]
+
+
+def compute(product: Gemm, pool: Pool, outputs: Sequence[int], a: Sources, b: Sources, *operands: int | float) -> None:
+    """Run a product of operands at addresses."""
+    buffers = [packing.run(pool.launch, Scratch, of) for packing, of in zip(product.packings, (a, b), strict=False)]
+    a, b = ([buffer.address] for buffer in buffers) if buffers else (a, b)
+    product(pool.launch, outputs, a, b, *operands)
+
+
 def multiply(
     level: str,
     a: np.ndarray,
@@ -116,7 +136,7 @@ def multiply(
             return Matrix(dtype_name(array), element_strides(array))
         return Matrix("float64")
 
-    gemm = Gemm(
+    product = Gemm(
         engine,
         target,
         (m, n, k),
@@ -130,7 +150,7 @@ def multiply(
     arguments = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
     addresses = [result.ctypes.data for result in results]
     for _ in range(2):  # The second call must not depend on what the first one left behind.
-        gemm(pool.launch, Scratch, addresses, [a.ctypes.data], [b.ctypes.data], *arguments)
+        compute(product, pool, addresses, [a.ctypes.data], [b.ctypes.data], *arguments)
     for array in memory:
         assert (array[..., n:] == 77).all(), "written past the end of a row"
     return results
@@ -331,9 +351,9 @@ def multiply_computed(
 
     a, b = (describe(matrices) for matrices in inputs)
     out = Matrix("float32", element_strides(result))
-    gemm = Gemm(engine, target, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
+    product = Gemm(engine, target, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
     arguments = [[x.ctypes.data if isinstance(x, np.ndarray) else x for x in matrices] for matrices in inputs]
-    gemm(pool.launch, Scratch, [result.ctypes.data], *arguments)
+    compute(product, pool, [result.ctypes.data], *arguments)
     return result
 
 
@@ -485,15 +505,19 @@ def test_nan_and_infinity_stay_where_they_belong(level: str, dtype: str, transpo
     np.testing.assert_array_equal(result, expected)
 
 
-def test_output_may_be_the_memory_of_an_operand() -> None:
+def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:
     target, engine, pool = machine("")
     rng = np.random.default_rng(12)
-    a, b = (random_matrix(rng, (90, 90), "float32") for _ in range(2))
+    a, b, c = (random_matrix(rng, (90, 90), "float32") for _ in range(3))
     square = Matrix("float32", (90, 1))
-    gemm = Gemm(engine, target, (90, 90, 90), a=square, b=square, outputs=[square])
-    result = a.copy()
-    gemm(pool.launch, Scratch, [result.ctypes.data], [result.ctypes.data], [b.ctypes.data])
-    check_floats(result, a, b)
+    builder = ProgramBuilder()
+    program = builder.program([builder.load(0, "float32") - builder.load(1, "float32")])
+    shape = (90, 90, 90)
+    product = Gemm(engine, target, shape, a=square, b=square, outputs=[square], epilogue=program, operands=[square])
+    result = c.copy()
+    places = a.ctypes.data, b.ctypes.data, result.ctypes.data
+    compute(product, pool, [places[2]], [places[0]], [places[1]], places[2])
+    np.testing.assert_allclose(result, a.astype(np.float64) @ b - c, rtol=1e-5, atol=1e-4)
 
 
 def test_dtypes_without_a_product_are_refused() -> None:

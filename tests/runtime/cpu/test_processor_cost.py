@@ -85,18 +85,23 @@ def test_rows_are_shared_by_the_threads_and_have_a_price(device: object) -> None
 
 
 def test_a_product_packs_and_multiplies_padded_panels(device: object) -> None:
-    found = cost(device, tensor("float32", 64, 32) @ tensor("float32", 32, 40))
+    found = cost(device, tensor("float32", 300, 32) @ tensor("float32", 32, 290))
     target = device.target
     most = 14 if target.has_avx512 else 8 if target.is_aarch64 else 6 if target.has_fma else 4
-    panels = -(-64 // most)
-    rows, columns = -(-64 // panels), 2 * target.lanes
-    down, across = -(-64 // rows), -(-40 // columns)
+    panels = -(-300 // most)
+    rows, columns = -(-300 // panels), 2 * target.lanes
+    down, across = -(-300 // rows), -(-290 // columns)
     tiles, macs = down * across, down * rows * across * columns * 32
     packed = 4 * 32 * (down * rows + across * columns)
     work = macs / 1e9 + tiles * 1e-7
     assert found.expense.processor_seconds == pytest.approx(3e-6 + 2e-6 + work + packed / 1e9)
     assert found.expense.seconds == pytest.approx(3e-6 + 2e-6 + work / 2 + packed / 1e9)
-    assert macs > 64 * 32 * 40
+    assert macs > 300 * 32 * 290
+
+
+def test_a_small_product_is_one_loop(device: object) -> None:
+    found = cost(device, tensor("float32", 64, 32) @ tensor("float32", 32, 48))
+    assert 1e-6 + 64 * 32 * 48 / 1e9 / 2 < found.expense.seconds < 3e-6 + 1.5 * 64 * 32 * 48 / 1e9 / 2
 
 
 def test_products_that_share_an_operand_are_one(device: object) -> None:
