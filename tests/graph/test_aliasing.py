@@ -363,6 +363,7 @@ def test_a_tensor_that_a_captured_function_returns_twice_is_one() -> None:
         assert p.tolist() == [6, 1]
 
 
+@pytest.mark.slow
 def test_many_writes_that_a_captured_function_reads() -> None:
     x = nt.zeros(3000, 2) + 0
     for each in x:
@@ -370,6 +371,7 @@ def test_many_writes_that_a_captured_function_reads() -> None:
     assert nt.jit(lambda y: x + y)(nt.ones(2)).sum().item() == 12000
 
 
+@pytest.mark.slow
 def test_views_are_not_kept_for_ever() -> None:
     gc.collect()
     before = sum(type(each) is aliasing.View for each in gc.get_objects())
