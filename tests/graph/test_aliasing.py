@@ -224,7 +224,7 @@ def test_captured_functions_cannot_write_outside(through: Callable[[nt.Tensor], 
 
     x = nt.ones(2, 2)
     for function in (write, write_argument):
-        with pytest.raises(nt.CaptureError, match="outside the function, or of an argument"):
+        with pytest.raises(nt.CaptureError, match="its arguments or tensors from outside the function"):
             function(x)
     assert (x.tolist(), outside.tolist(), known.tolist()) == ([[1, 1], [1, 1]], [[0, 0], [1, 1]], [1, 1])
 
