@@ -1,12 +1,14 @@
 # make demo    install into .venv and run the main job
-# make check   lint, check types, run the tests of ops, functions, graph and planner, in under two minutes
+# make check   lint, check types, run the tests of ops, functions, graph and planner but the slow ones, side by side:
+#              under a minute on two cores
 # make test    install with the test tools, lint, check types, run the tests
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
 # make clean   remove what the other targets made
 #
 # PYTHON       the interpreter that makes .venv (3.11 or newer)
-# PYTEST_ARGS  arguments of pytest in place of "-n auto" (a process per core), as in: make test PYTEST_ARGS="-x -k softmax"
+# PYTEST_ARGS  arguments of pytest in place of "-n auto" (a process per core) in make test, as in:
+#              make test PYTEST_ARGS="-x -k softmax"
 
 PYTHON ?= python3
 PYTEST_ARGS ?= -n auto
@@ -14,7 +16,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help venv demo check test bench docs clean
+.PHONY: help venv demo check types reference compiled test bench docs clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -40,9 +42,19 @@ demo: $(VENV)/.installed
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check
+	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync types reference compiled
+
+types: $(VENV)/.installed-test
 	$(BIN)/mypy
-	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow" tests/ops tests/functions
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow" -k "not derived or shapes" tests/graph tests/ops/test_derived.py tests/planner
+
+# The ops with the NumPy reference, and those that need a compiled kernel per op; each in one process, so that the tests
+# are collected once.
+reference: $(VENV)/.installed-test
+	NPU_TENSOR_CPU_COMPILE=0 $(BIN)/python -m pytest -q -m "not slow" tests/ops tests/functions
+
+compiled: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -m "not slow" -k "not derived or edge or row_shapes or any_" \
+		tests/graph tests/ops/test_derived.py tests/planner
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check

@@ -37,26 +37,26 @@ QUICK_ALTERNATIONS = 50
 def requests() -> list[Request]:
     """Two kernels, as the scheduler asks for them."""
     x = nt.ones(4096, dtype=nt.bfloat16).realize()
-    found = []
+    result = []
     with nt.default_device(DEVICE):
         for expression in (x + x, (x * x).gelu(approximate="tanh")):
             (placed,) = plan(structure_of([expression._node])).placed
             kernel = accelerators(current())[0].claim(placed.task)
             assert isinstance(kernel, NpuKernel)
-            found.append(kernel.request)
-    return found
+            result.append(kernel.request)
+    return result
 
 
-def seconds(call: Callable[[Request], object], wanted: list[Request], repeats: int) -> list[float]:
+def seconds(call: Callable[[Request], object], rotation: list[Request], repeats: int) -> list[float]:
     """Of every look-up, the requests taking turns."""
-    taken = []
+    times = []
     with no_garbage_collection():
         for number in range(repeats):
-            request = wanted[number % len(wanted)]
+            request = rotation[number % len(rotation)]
             start = time.perf_counter()
             call(request)
-            taken.append(time.perf_counter() - start)
-    return taken
+            times.append(time.perf_counter() - start)
+    return times
 
 
 def publish(kernels: list[Artifact], directory: Path) -> None:
@@ -81,7 +81,7 @@ class LookUps(NamedTuple):
 def look_ups(directory: Path, alternations: int) -> LookUps:
     """Everything that is timed. A fresh library has nothing in memory: it reads and verifies the files each time."""
     with nt.config.scope(jit=False):  # what the plan builds would be in the cache already
-        wanted = requests()
+        needed = requests()
     builds: list[str] = []
 
     def note(event: events.Event) -> None:
@@ -91,23 +91,23 @@ def look_ups(directory: Path, alternations: int) -> LookUps:
     backend = HostBackend()
     warm = KernelLibrary(backend)
     start = time.perf_counter()
-    made = [warm.find(request) for request in wanted]
-    build = (time.perf_counter() - start) / len(wanted)
-    publish(made, directory)
+    artifacts = [warm.find(request) for request in needed]
+    build = (time.perf_counter() - start) / len(needed)
+    publish(artifacts, directory)
     with events.listen(note):
-        memory = seconds(warm.find, wanted, alternations)
-        disk = seconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
+        memory = seconds(warm.find, needed, alternations)
+        disk = seconds(lambda request: KernelLibrary(backend).find(request), needed, alternations)
         with nt.config.scope(kernel_dirs=(directory,)):
-            ready = seconds(lambda request: KernelLibrary(backend).find(request), wanted, alternations)
+            ready = seconds(lambda request: KernelLibrary(backend).find(request), needed, alternations)
     return LookUps(dict(zip(PLACES, (memory, disk, ready), strict=True)), build, len(builds))
 
 
 def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
     """One row per place."""
-    found = look_ups(directory, alternations)
-    rows = {place: statistics.median(taken) for place, taken in found.looked_up.items()} | {"build": found.build}
+    times = look_ups(directory, alternations)
+    rows = {place: statistics.median(samples) for place, samples in times.looked_up.items()} | {"build": times.build}
     return [
-        {"place": place, "microseconds": value * 1e6, "rebuilds": found.rebuilds} for place, value in rows.items()
+        {"place": place, "microseconds": value * 1e6, "rebuilds": times.rebuilds} for place, value in rows.items()
     ]
 
 

@@ -274,12 +274,12 @@ def cases(
                 yield Case(group.suite, workload, dtype, values[: workload.operands])
 
 
-def disagreement(found: np.ndarray, expected: np.ndarray) -> float:
+def disagreement(actual: np.ndarray, expected: np.ndarray) -> float:
     """Largest difference, relative to the largest absolute value that is expected.
 
     Infinite for another shape, and for what is not finite.
     """
-    found, expected = found.squeeze(), expected.squeeze()  # Tensors of GGML do not count their dimensions.
-    if found.shape != expected.shape or not np.isfinite(found).all():
+    actual, expected = actual.squeeze(), expected.squeeze()  # Tensors of GGML do not count their dimensions.
+    if actual.shape != expected.shape or not np.isfinite(actual).all():
         return math.inf
-    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))
+    return float(np.abs(actual - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))

@@ -75,10 +75,10 @@ def _copy_rate() -> float:
 def _least_seconds(call: Callable[[], object]) -> float:
     """Of calls that are repeated for SECONDS; the first one, which may compile, does not count."""
     call()
-    found: list[float] = []
+    times: list[float] = []
     end = time.perf_counter() + SECONDS
-    while not found or time.perf_counter() < end:
+    while not times or time.perf_counter() < end:
         start = time.perf_counter()
         call()
-        found.append(time.perf_counter() - start)
-    return min(found)
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -81,9 +81,9 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
             yield Change(row, row["p50"] / ratio, ratio, max(1.0, min(beside, default=1.0)))
 
 
-def regressions(found: Iterable[Change], threshold: float) -> list[Change]:
+def regressions(figures: Iterable[Change], threshold: float) -> list[Change]:
     """What is more than `threshold` times slower, the worst first."""
-    return sorted((change for change in found if change.slowdown > threshold), key=lambda change: -change.slowdown)
+    return sorted((change for change in figures if change.slowdown > threshold), key=lambda change: -change.slowdown)
 
 
 def lost(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Lost]:

@@ -89,51 +89,51 @@ def cases() -> list[Case]:
 
 def _ready(case: Case) -> tuple[Plan, list[Any]]:
     """The plan of a case, and its values."""
-    found = structure_of([case.record()._node])
-    made = planner.plan(found)
-    values: list[Any] = [None] * made.size
-    for item, leaf in found.leaves:
+    structure = structure_of([case.record()._node])
+    plan = planner.plan(structure)
+    values: list[Any] = [None] * plan.size
+    for item, leaf in structure.leaves:
         values[item] = getattr(leaf, "value", leaf)
-    return made, values
+    return plan, values
 
 
-def _predicted(made: Plan) -> float:
+def _predicted(plan: Plan) -> float:
     """Microseconds of all its kernels, by the rates that devices find now."""
-    return 1e6 * sum(host_kernel(placed.task).cost.expense.seconds for placed in made.placed)
+    return 1e6 * sum(host_kernel(placed.task).cost.expense.seconds for placed in plan.placed)
 
 
 def percentiles(ratios: Sequence[float]) -> list[float]:
     """Of predicted over measured time."""
-    return [float(found) for found in np.percentile(ratios, PERCENTILES)]
+    return [float(value) for value in np.percentile(ratios, PERCENTILES)]
 
 
 def measured(effort: Effort) -> list[dict[str, Any]]:
     """All rows: measured time of each plan, and predicted with the rates as found and with those measured now."""
-    found = [(case, *_ready(case)) for case in cases()]
+    ready = [(case, *_ready(case)) for case in cases()]
     rows: list[dict[str, Any]] = [
         {
             "kind": case.kind,
             "what": case.what,
-            "measured_us": _timed(made, values, effort),
-            "predicted_us": _predicted(made),
+            "measured_us": _timed(plan, values, effort),
+            "predicted_us": _predicted(plan),
         }
-        for case, made, values in found
+        for case, plan, values in ready
     ]
     with TemporaryDirectory() as directory, nt.config.scope(cache_path=directory):
         calibrate("cpu", quick=effort.rounds < FULL_EFFORT.rounds)
         selection.reset()
-        for row, (_, made, _) in zip(rows, found, strict=True):
-            row["calibrated_us"] = _predicted(made)
+        for row, (_, plan, _) in zip(rows, ready, strict=True):
+            row["calibrated_us"] = _predicted(plan)
     selection.reset()
     return rows
 
 
-def _timed(made: Plan, values: list[Any], effort: Effort) -> float:
+def _timed(plan: Plan, values: list[Any], effort: Effort) -> float:
     """Microseconds of a run: the least of all blocks, because predictions are for a machine that is left alone."""
 
     def run() -> object:
         again = list(values)
-        made.run(again)
+        plan.run(again)
         return again
 
     return 1e6 * min(interleaved({"ours": run}, effort)["ours"])
@@ -156,8 +156,8 @@ def main(quick: bool) -> Outcome:
     ratios = []
     for kind in (*dict.fromkeys(row["kind"] for row in rows), "all"):
         for name, words in RATES.items():
-            found = [line[f"{name}_ratio"] for line in lines if kind in (line["kind"], "all")]
-            ratios.append([f"{kind}, {words}", len(found), *(f"{value:.2f}" for value in percentiles(found))])
+            quotients = [line[f"{name}_ratio"] for line in lines if kind in (line["kind"], "all")]
+            ratios.append([f"{kind}, {words}", len(quotients), *(f"{value:.2f}" for value in percentiles(quotients))])
     by_kind = Table("predicted over measured", ["", "cases", *(f"p{value}" for value in PERCENTILES)], ratios)
     return Outcome({"rows": rows}, [times, by_kind])
 

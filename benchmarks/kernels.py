@@ -142,17 +142,17 @@ def _refused(reason: str) -> dict[str, Any]:
 def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
     design = offer.design()
     counters = count(design)
-    found = predict(counters, target.array)
+    prediction = predict(counters, target.array)
     operations = 2 * task.macs
     return {
         "columns": len({tile.column for fifo in design.fifos for tile in (fifo.producer, *fifo.consumers)}),
         "cores": sum(cycles > 0 for cycles in counters.cycles.values()),
-        "predicted_us": found.seconds * 1e6,
-        "limit": found.limit,
-        "roofline_fraction": _roofline(task, offer, target) / found.busy,
-        "array_us": found.busy * 1e6,
-        "array_limit": max(("compute", "stream", "ddr"), key=lambda part: getattr(found, part)),
-        "tera_per_second": operations / found.seconds / 1e12 if operations else None,
+        "predicted_us": prediction.seconds * 1e6,
+        "limit": prediction.limit,
+        "roofline_fraction": _roofline(task, offer, target) / prediction.busy,
+        "array_us": prediction.busy * 1e6,
+        "array_limit": max(("compute", "stream", "ddr"), key=lambda part: getattr(prediction, part)),
+        "tera_per_second": operations / prediction.seconds / 1e12 if operations else None,
         "megabytes": counters.ddr_bytes / 1e6,
         "transfers": counters.transfers,
         "family": offer.family,
@@ -177,10 +177,10 @@ def _nbytes(operand: HostOperand) -> int:
 
 
 def _met(arch: str, row: dict[str, Any]) -> bool | None:
-    asked = TARGETS.get((arch, f"{row['kernel']} {row['dtype']} {row['shape']}"))
-    if asked is None or row["predicted_us"] is None:
+    target = TARGETS.get((arch, f"{row['kernel']} {row['dtype']} {row['shape']}"))
+    if target is None or row["predicted_us"] is None:
         return None
-    return bool((row["tera_per_second"] or 0) >= asked.tera and row["roofline_fraction"] >= asked.fraction)
+    return bool((row["tera_per_second"] or 0) >= target.tera and row["roofline_fraction"] >= target.fraction)
 
 
 def _kernels_table(arch: str, columns: int, rows: list[dict[str, Any]]) -> Table:

@@ -129,23 +129,23 @@ def _row(case: Case, effort: Effort, device: str | None) -> dict[str, Any]:
     with recorded(bindings.pyxrt()) as calls:
         result = case.call()
     del result
-    made = Counter(name for name, _ in calls)
+    count = Counter(name for name, _ in calls)
     contenders = {"ours": case.call}
     if device is None:
         # The arguments are then those of the recorded plan; as nothing runs, nobody sees them.
         again = [call for _, call in calls]
         contenders["driver"] = lambda: [call() for call in again]
     seconds = medians(contenders, effort)
-    each = {name: round(found * 1e6 / case.kernels, 3) for name, found in seconds.items()}
+    each = {name: round(value * 1e6 / case.kernels, 3) for name, value in seconds.items()}
     return {
         "what": case.what,
         "kernels": case.kernels,
         "contexts": case.contexts,
         "us": each["ours"],
         "driver_us": each.get("driver"),
-        "set_args": made["run.set_arg"],
-        "syncs": made["bo.sync"],
-        "submissions": made["run.start"] + made["runlist.execute"],
+        "set_args": count["run.set_arg"],
+        "syncs": count["bo.sync"],
+        "submissions": count["run.start"] + count["runlist.execute"],
         "asked_us": case.asked if device is None else None,
         "met": each["ours"] <= case.asked if device is None else None,
     }
@@ -176,8 +176,8 @@ def main(device: str | None, quick: bool) -> Outcome:
     what = f"launch: microseconds per launch on {device or 'a stand-in'}; calls of pyxrt per plan"
     times = ("in all = us:,.2f", "of it the stand-in = driver_us:,.2f", "asked = asked_us:,.2f")
     calls = ("set_arg = set_args", "sync = syncs", "submissions")
-    found = table(what, rows, "what", *times, "met", *calls)
-    return Outcome({"device": device or "stand-in", "rows": rows}, [found], [] if device else [remark])
+    text = table(what, rows, "what", *times, "met", *calls)
+    return Outcome({"device": device or "stand-in", "rows": rows}, [text], [] if device else [remark])
 
 
 if __name__ == "__main__":

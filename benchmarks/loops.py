@@ -55,7 +55,7 @@ def _decode(library: Any, tokens: Any, query: Any, key: Any, value: Any, *, grow
     length, width = tokens.shape
     positions = library.arange(length)
     keys, values = (library.zeros(0 if grows else length, width) for _ in range(2))
-    found = []
+    results = []
     for position, token in enumerate(tokens):
         if grows:
             keys = library.cat([keys, (token @ key)[None]])
@@ -65,20 +65,20 @@ def _decode(library: Any, tokens: Any, query: Any, key: Any, value: Any, *, grow
         scores = keys @ (token @ query) / math.sqrt(width)
         if not grows:
             scores = library.where(positions <= position, scores, -math.inf)
-        found.append((library.softmax(scores, -1) @ values).tolist())
-    return found
+        results.append((library.softmax(scores, -1) @ values).tolist())
+    return results
 
 
 def _attend(library: Any, tokens: Any) -> Any:
     """Every token with itself and those before: keys and values are two caches that grow."""
-    found = []
+    results = []
     keys = values = tokens[:, :0]
     for position in range(tokens.shape[1]):
         token = tokens[:, position : position + 1]
         keys, values = library.cat([keys, token], dim=1), library.cat([values, token], dim=1)
         scores = token @ keys.transpose(1, 2) / math.sqrt(tokens.shape[2])
-        found.append((library.softmax(scores, -1) @ values).tolist())
-    return found
+        results.append((library.softmax(scores, -1) @ values).tolist())
+    return results
 
 
 def _regression(library: Any, inputs: Any, labels: Any, *, steps: int, reads: bool) -> Any:

@@ -63,13 +63,13 @@ def measure(elements: int, dtype: str) -> dict[str, Any]:
         f"import json; from {__package__}.memory import peak; print(json.dumps(peak({elements}, {dtype!r})))"
     )
     finished = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=PIPE, text=True, check=True)
-    found = json.loads(finished.stdout)
-    total = found["inputs"] + found["added"]
-    asked = found["inputs"] + found["output"] + ASKED_OVERHEAD
+    counts = json.loads(finished.stdout)
+    total = counts["inputs"] + counts["added"]
+    asked = counts["inputs"] + counts["output"] + ASKED_OVERHEAD
     return {
         "dtype": dtype,
         "elements": elements,
-        **found,
+        **counts,
         "total": total,
         "asked": asked,
         "met": total <= asked,

@@ -115,9 +115,9 @@ class ModelCase(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Input and parameters read once, and the result written once."""
-        found = MODELS[self.title].input
-        read = found.size + sum(parameter.size for parameter in PORTABLE[self.title].parameters())
-        return (read + math.prod(PORTABLE[self.title].result(found.shape))) * ITEMSIZE[self.dtype]
+        first = MODELS[self.title].input
+        read = first.size + sum(parameter.size for parameter in PORTABLE[self.title].parameters())
+        return (read + math.prod(PORTABLE[self.title].result(first.shape))) * ITEMSIZE[self.dtype]
 
     def expected(self) -> np.ndarray:
         """The result in float64, of the portable description."""

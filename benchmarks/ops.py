@@ -140,24 +140,25 @@ def _batch(case: Case) -> Call:
 def contenders(case: Case) -> dict[str, Call]:
     """By name: ours, jit (the one op inside nt.jit), peer, and out and jit_batch where they apply."""
     peer = PyTorch(nt.get_num_threads())
-    found: dict[str, Call] = {
+    calls: dict[str, Call] = {
         "ours": case.contender(NpuTensor())(),
         "peer": case.contender(peer)(),
         "jit": case.contender(Jitted())(),
     }
     if into := INTO.get(case.workload.name):
-        found["out"] = partial(into, *case.operands(peer), torch.empty_like(found["peer"]()))
+        calls["out"] = partial(into, *case.operands(peer), torch.empty_like(calls["peer"]()))
     if not _large(case):
-        found["jit_batch"] = _batch(case)
-    return found
+        calls["jit_batch"] = _batch(case)
+    return calls
 
 
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
     """One row. Times are microseconds per op, speedups the peer's time over ours."""
     calls = contenders(case)
-    found = disagreement(NpuTensor().values(calls["ours"]()), PyTorch(nt.get_num_threads()).values(calls["peer"]()))
-    if found > TOLERANCE[case.dtype]:
-        raise AssertionError(f"{case.title} {case.dtype} {case.size}: results differ by {found:.1e}")
+    expected = PyTorch(nt.get_num_threads()).values(calls["peer"]())
+    difference = disagreement(NpuTensor().values(calls["ours"]()), expected)
+    if difference > TOLERANCE[case.dtype]:
+        raise AssertionError(f"{case.title} {case.dtype} {case.size}: results differ by {difference:.1e}")
     seconds = medians(calls, effort, dict.fromkeys(("peer", "out"), torch.inference_mode))
     if "jit_batch" in seconds:
         seconds["jit_batch"] /= BATCH
@@ -166,7 +167,7 @@ def measure(case: Case, effort: Effort) -> dict[str, Any]:
         "dtype": case.dtype,
         "size": case.size,
         "large": _large(case),
-        "disagreement": found,
+        "disagreement": difference,
         **{f"{name}_us": round(value * 1e6, 3) for name, value in seconds.items()},
         "speedup": seconds["peer"] / seconds["ours"],
     }
@@ -181,18 +182,18 @@ def measure(case: Case, effort: Effort) -> dict[str, Any]:
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """For every goal that the rows bear on: what, value, asked, met."""
     rows = list(rows)
-    found = {}
+    result = {}
     for goal in GOALS:
         values = [row[goal.column] for row in rows if row["large"] == goal.large and goal.column in row]
         if values:
             value = goal.combine(values)
-            found[goal.key] = {
+            result[goal.key] = {
                 "what": goal.what,
                 "value": value,
                 "asked": goal.asked,
                 "met": value >= goal.asked,
             }
-    return found
+    return result
 
 
 COLUMNS: Final = (
@@ -226,10 +227,10 @@ def main(peer: str, only: str | None, quick: bool) -> Outcome:
     chosen = (case for suite in SUITES for case in cases(names, sizes, suite))
     with nt.default_device("cpu"):
         rows = [measure(case, effort) for case in track(chosen, "measuring", total=None)]
-    found = summary(rows)
+    speedups = summary(rows)
     times = table(f"npu_tensor and {peer}", rows, *COLUMNS)
-    goals = table("summary (speedups)", found.values(), "what", "value:.2f", "asked:.2f", "met")
-    return Outcome({"peer": peer, "rows": rows, "summary": found}, [times, goals])
+    goals = table("summary (speedups)", speedups.values(), "what", "value:.2f", "asked:.2f", "met")
+    return Outcome({"peer": peer, "rows": rows, "summary": speedups}, [times, goals])
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ def _beside_rules(graphs: int) -> list[dict[str, Any]]:
         ratios: list[dict[str, float]] = []
         for size, seed in itertools.product(LARGE, range(graphs)):
             graph = random_graph(family, size, seed)
-            found = place(*graph).weight
-            ratios.append({name: found / other for name, other in rules(graph).items()})
+            reached = place(*graph).weight
+            ratios.append({name: reached / other for name, other in rules(graph).items()})
         worst = max(max(ratio.values()) for ratio in ratios)
         medians = {name: statistics.median(ratio[name] for ratio in ratios) for name in ratios[0]}
         rows.append(
@@ -80,19 +80,19 @@ def _planning(graphs: int) -> list[dict[str, Any]]:
     """What finding a placement takes, by number of jobs: microseconds per job."""
     rows = []
     for devices, size in itertools.product(SMALL, TIMED):
-        found = []
+        times = []
         for family, seed in itertools.product(FAMILIES, range(graphs)):
             graph = random_graph(family, size, seed, devices)
-            found.append(min(_seconds(graph) for _ in range(REPEATS)) / size * 1e6)
-        found.sort()
-        median = statistics.median(found)
+            times.append(min(_seconds(graph) for _ in range(REPEATS)) / size * 1e6)
+        times.sort()
+        median = statistics.median(times)
         rows.append(
             {
                 "jobs": size,
                 "npus": devices,
-                "graphs": len(found),
+                "graphs": len(times),
                 "median_us": median,
-                "p90_us": found[len(found) * 9 // 10],
+                "p90_us": times[len(times) * 9 // 10],
                 "asked": ASKED_MICROSECONDS if devices == 1 else None,
                 "met": median <= ASKED_MICROSECONDS if devices == 1 else None,
             }

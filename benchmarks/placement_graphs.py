@@ -69,8 +69,8 @@ class _Graph:
 
     def add(self, kind: str, *inputs: int) -> int:
         """A job that reads these values and makes one, which is returned."""
-        made = self._value()
-        elements = self.sizes[made]
+        output = self._value()
+        elements = self.sizes[output]
         streamed = elements + sum(self.sizes[value] for value in inputs)
         answers: list[Answer | None] = []
         context: Hashable = kind
@@ -89,10 +89,10 @@ class _Graph:
         left = Movement(packed, "padded") if self.random.random() < 0.05 else Movement(sync)
         reads = [self._read(value, kind == "product" and number == 1) for number, value in enumerate(inputs)]
         for launch, needed in zip(self.machine.launches, seconds, strict=True):
-            taken = kind != "data" and self.random.random() >= self.refused
-            answers.append(Answer(launch + needed, context, tuple(reads), (left,)) if taken else None)
-        self.jobs.append(Job(inputs, (made,), (*answers, Answer(3e-6 + alone))))
-        return made
+            accepts = kind != "data" and self.random.random() >= self.refused
+            answers.append(Answer(launch + needed, context, tuple(reads), (left,)) if accepts else None)
+        self.jobs.append(Job(inputs, (output,), (*answers, Answer(3e-6 + alone))))
+        return output
 
     def _sync(self, elements: float) -> float:
         return elements * BYTES * SYNC_PER_BYTE

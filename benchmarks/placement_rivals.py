@@ -14,21 +14,21 @@ __all__ = ["best_weight", "rules"]
 
 def best_weight(graph: Graph) -> float:
     """The least weight of all placements, by trying all."""
-    jobs, switches, wanted, resident = graph
+    jobs, switches, results, resident = graph
     free = [0.0] * len(switches)
-    found = []
+    bounds = []
     choices = [[device for device, answer in enumerate(job.answers) if answer is not None] for job in jobs]
     for devices in itertools.product(*choices):
-        own = weight(jobs, free, devices, range(len(jobs)), wanted, resident)
+        own = weight(jobs, free, devices, range(len(jobs)), results, resident)
         contexts = [
             {_context(jobs, devices, job) for job, on in enumerate(devices) if on == device}
             for device in range(len(free))
         ]
         least = sum(s * len(used) for s, used in zip(switches, contexts, strict=True) if len(used) > 1)
-        found.append((own + least, own, devices))
-    found.sort()
-    best = found[0][1] + _least_switches(jobs, switches, found[0][2])
-    for bound, own, devices in found[1:]:
+        bounds.append((own + least, own, devices))
+    bounds.sort()
+    best = bounds[0][1] + _least_switches(jobs, switches, bounds[0][2])
+    for bound, own, devices in bounds[1:]:
         if bound >= best:
             break
         best = min(best, own + _least_switches(jobs, switches, devices))
@@ -52,11 +52,11 @@ def _least_switches(jobs: Sequence[Job], switches: Sequence[float], devices: Seq
     states: dict[tuple[int, tuple[Hashable, ...], tuple[Hashable, ...]], float] = {(0, nothing, nothing): 0.0}
     for _ in jobs:
         following: dict[tuple[int, tuple[Hashable, ...], tuple[Hashable, ...]], float] = {}
-        for (done, first, last), taken in states.items():
+        for (done, first, last), spent in states.items():
             for number, needed in enumerate(needs):
                 if done >> number & 1 or needed & ~done:
                     continue
-                device, now, begun, ended = devices[number], taken, first, last
+                device, now, begun, ended = devices[number], spent, first, last
                 if device < len(switches):
                     context = _context(jobs, devices, number)
                     if last[device] is None:
@@ -68,8 +68,8 @@ def _least_switches(jobs: Sequence[Job], switches: Sequence[float], devices: Seq
                 following[state] = min(now, following.get(state, now))
         states = following
     return min(
-        taken + sum(s for s, one, other in zip(switches, first, last, strict=True) if one != other)
-        for (_, first, last), taken in states.items()
+        spent + sum(s for s, one, other in zip(switches, first, last, strict=True) if one != other)
+        for (_, first, last), spent in states.items()
     )
 
 
@@ -77,14 +77,15 @@ def rules(graph: Graph) -> dict[str, float]:
     """The weights that simple rules reach, in the better of two orders: the one of the jobs, and one that switches only
     when everything left needs it.
     """
-    jobs, switches, wanted, resident = graph
-    found = {"processor": [len(switches)] * len(jobs), "npu": [_first(job) for job in jobs], "greedy": _greedy(graph)}
+    jobs, switches, results, resident = graph
+    npu, greedy = [_first(job) for job in jobs], _greedy(graph)
+    placements = {"processor": [len(switches)] * len(jobs), "npu": npu, "greedy": greedy}
     return {
         name: min(
-            weight(jobs, switches, devices, order, wanted, resident)
+            weight(jobs, switches, devices, order, results, resident)
             for order in (range(len(jobs)), _grouped(jobs, devices))
         )
-        for name, devices in found.items()
+        for name, devices in placements.items()
     }
 
 
@@ -99,7 +100,7 @@ def _greedy(graph: Graph) -> list[int]:
     last: dict[int, Hashable] = {}
     chosen: list[int] = []
     for job in jobs:
-        found = []
+        offers = []
         for device, answer in enumerate(job.answers):
             if answer is None:
                 continue
@@ -111,8 +112,8 @@ def _greedy(graph: Graph) -> list[int]:
                 read = answer.reads[number] if answer.reads else Movement(0.0)
                 if (lies_at, how.form, read.form) != (device, None, None):
                     takes += how.weight + read.weight
-            found.append((takes, device))
-        device = min(found)[1]
+            offers.append((takes, device))
+        device = min(offers)[1]
         chosen.append(device)
         if device < len(switches):
             answer = job.answers[device]

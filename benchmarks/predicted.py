@@ -53,18 +53,18 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     new = {tensor._node for tensor in fresh}
     persistent = frozenset(item for item, leaf in graph.leaves if leaf not in new)
     answers = [device.claim(task) for task in tasks]
-    taken = [not isinstance(answer, Refusal) for answer in answers]
+    on_npu = [not isinstance(answer, Refusal) for answer in answers]
     work = _work(tasks)
-    if 2 * sum(compress(work, taken)) < sum(work) or not any(taken):
+    if 2 * sum(compress(work, on_npu)) < sum(work) or not any(on_npu):
         reasons = dict.fromkeys(answer.reason for answer in answers if isinstance(answer, Refusal))
         return "; ".join(reasons) or "nothing is computed"
     jobs = [
         job(task, [answer], host_kernel(task), MEASURES["latency"], persistent)
         for task, answer in zip(tasks, answers, strict=True)
     ]
-    places = [NPU if there else CPU for there in taken]
+    places = [NPU if there else CPU for there in on_npu]
     seconds = weight(jobs, (device.switch.seconds,), places, range(len(jobs)), kept)
-    return Prediction(seconds, f"kernels on the NPU: {sum(taken)} of {len(taken)}")
+    return Prediction(seconds, f"kernels on the NPU: {sum(on_npu)} of {len(on_npu)}")
 
 
 def predicted_on_cpu(result: nt.Tensor) -> float:

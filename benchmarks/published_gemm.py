@@ -110,11 +110,11 @@ def _kernel_cycles(row: Published) -> float:
 
 def comparison() -> list[dict[str, Any]]:
     """One row per measurement: published and predicted milliseconds, their ratio and what limits the model."""
-    found = []
+    rows = []
     for row in PUBLISHED:
         model = predicted(row)
         ratio = model.busy / row.seconds
-        found.append(
+        rows.append(
             {
                 "arch": row.arch,
                 "dtype": f"{row.operand} -> {row.result}",
@@ -128,4 +128,4 @@ def comparison() -> list[dict[str, Any]]:
                 "remark": row.remark,
             }
         )
-    return found
+    return rows

@@ -101,9 +101,9 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
-    asked = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    command = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
     try:
-        git = ["git", "--no-optional-locks", "-C", str(root), *asked]
+        git = ["git", "--no-optional-locks", "-C", str(root), *command]
         return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

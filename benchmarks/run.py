@@ -125,8 +125,8 @@ def measured(chosen: Sequence[str], options: Options) -> dict[str, Any]:
     left_out = [LeftOut(reason, contender=name) for name, reason in absent.items()]
     for name in chosen:
         try:
-            for found in _announced(name, SUITES[name], task):
-                (rows if isinstance(found, Row) else left_out).append(found)  # type: ignore[arg-type]
+            for entry in _announced(name, SUITES[name], task):
+                (rows if isinstance(entry, Row) else left_out).append(entry)  # type: ignore[arg-type]
         except nt.NpuTensorError as error:  # What was measured before is kept, and the other suites run.
             left_out.append(LeftOut(f"the suite ended early: {error}", name, contender=NAME, failed=True))
     content = {
@@ -160,8 +160,8 @@ def _contenders(options: Options) -> tuple[list[Library], tuple[str, ...], dict[
     timed = [uri for uri in devices if uri not in simulators]
     ours = [library(uri) for uri in timed for library in (NpuTensor, Jitted)]
     peers = [name for name in options.peers if name != "none"]  # On the processor, wherever npu_tensor computes.
-    found, absent = peer_modules.load(peers, nt.get_num_threads())
-    return [*ours, *found], simulators, absent
+    present, absent = peer_modules.load(peers, nt.get_num_threads())
+    return [*ours, *present], simulators, absent
 
 
 def _loaded(path: Path) -> dict[str, Any]:
@@ -223,11 +223,11 @@ def _show_left_out(left_out: Sequence[Mapping[str, Any]]) -> None:
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any], threshold: float) -> bool:
     for line in differences(old, new):
         click.echo(f"Warning: not the same machine or session: {line}", err=True)
-    found = list(changes(old, new))
-    slower = regressions(found, threshold)
+    compared = list(changes(old, new))
+    slower = regressions(compared, threshold)
     missing = list(lost(old, new))
     which = ("case", "dtype", "size", "device", "contender", "kind")
-    print(f"{len(found)} figures of npu_tensor in both files; slower than {threshold:g} x: {len(slower)}")
+    print(f"{len(compared)} figures of npu_tensor in both files; slower than {threshold:g} x: {len(slower)}")
     if slower:
         show(
             "slower",

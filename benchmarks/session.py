@@ -178,14 +178,14 @@ def _on_device(call: Call) -> str:
 
 def _least(call: Call, enough: float) -> float:
     """Seconds of the first call that takes no longer than `enough`, or the least of TRIES."""
-    found = math.inf
+    fastest = math.inf
     for _ in range(TRIES):
         start = time.perf_counter()
         call()
-        found = min(found, time.perf_counter() - start)
-        if found <= enough:
+        fastest = min(fastest, time.perf_counter() - start)
+        if fastest <= enough:
             break
-    return found
+    return fastest
 
 
 TRIES: Final = 3
@@ -216,8 +216,8 @@ def simulated(contest: Contest, uri: str) -> Found:
         return left_out(contest, reason, uri, library.name)
     except Exception as error:
         return left_out(contest, _reason(library, error), uri, library.name)
-    found = row(contest, uri, library.name, "simulated", sum(seconds))
-    return found._replace(disagreement=difference, note=KERNELS_ONLY)
+    result = row(contest, uri, library.name, "simulated", sum(seconds))
+    return result._replace(disagreement=difference, note=KERNELS_ONLY)
 
 
 KERNELS_ONLY: Final = "kernels only: no copies, no context switches, nothing of the CPU"

@@ -40,7 +40,7 @@ def workloads() -> dict[str, tuple[Callable[[], nt.Tensor], float | None]]:
 
 def measure(uri: str, runs: int) -> list[dict[str, Any]]:
     """Seconds of the first run, which compiles unless the cache has it, and the median of the others."""
-    found = []
+    rows = []
     for name, (compute, asked) in workloads().items():
         with nt.default_device(uri):
             seconds = []
@@ -53,7 +53,7 @@ def measure(uri: str, runs: int) -> list[dict[str, Any]]:
             raise click.ClickException(f"{name} does not run on {uri}: {row.why}")
         assert row.predicted is not None
         median = statistics.median(seconds[1:])
-        found.append(
+        rows.append(
             {
                 "device": uri,
                 "workload": name,
@@ -64,7 +64,7 @@ def measure(uri: str, runs: int) -> list[dict[str, Any]]:
                 "predicted_us": row.predicted * 1e6,
             }
         )
-    return found
+    return rows
 
 
 @benchmark("One run: to see that it works.")

@@ -62,30 +62,30 @@ def _predictions(contest: Contest) -> Iterator[Found]:
     except nt.NpuTensorError as error:
         yield left_out(contest, Failed(f"no prediction: {error}"), "", NAME)
         return
-    taken = False
-    for generation, found in answers.items():
-        if isinstance(found, str):
-            yield left_out(contest, Lacking(found), generation, NAME)
+    has_rows = False
+    for generation, answer in answers.items():
+        if isinstance(answer, str):
+            yield left_out(contest, Lacking(answer), generation, NAME)
         else:
-            taken = True
-            yield row(contest, generation, NAME, "predicted", found.seconds)._replace(note=found.note)
-    if taken:
+            has_rows = True
+            yield row(contest, generation, NAME, "predicted", answer.seconds)._replace(note=answer.note)
+    if has_rows:
         yield row(contest, "cpu", NAME, "predicted", on_cpu)
 
 
 def _cases(suite: str, what: str, for_npus: bool = True) -> Suite:
-    def found(task: Task) -> Iterable[Contest]:
+    def own(task: Task) -> Iterable[Contest]:
         return cases(only=task.only, suite=suite, quick=task.quick)
 
     names = dict.fromkeys(workload.name for group in GROUPS if group.suite == suite for workload in group.workloads)
-    return Suite(what, tuple(names), partial(_contests, found, for_npus))
+    return Suite(what, tuple(names), partial(_contests, own, for_npus))
 
 
 def _models(suite: str, what: str) -> Suite:
-    def found(task: Task) -> Iterable[Contest]:
+    def own(task: Task) -> Iterable[Contest]:
         return (case for case in model_cases(suite) if not task.only or case.title in task.only)
 
-    return Suite(what, tuple(dict.fromkeys(case.title for case in model_cases(suite))), partial(_contests, found, True))
+    return Suite(what, tuple(dict.fromkeys(case.title for case in model_cases(suite))), partial(_contests, own, True))
 
 
 LOOKUPS: Final = 100
@@ -104,37 +104,37 @@ def _cache(task: Task) -> Iterator[Found]:
         tempfile.TemporaryDirectory() as ready,
         nt.config.scope(cache_path=empty),
     ):
-        found = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
-    for place, samples in found.looked_up.items():
+        times = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
+    for place, samples in times.looked_up.items():
         if not task.only or place in task.only:
             yield Row(
                 "cache", place, "bfloat16", [[4096]], "4096", cache.DEVICE, NAME, "measured",
-                *percentiles(samples), cold=found.build, iterations=len(samples), note="cold: built",
+                *percentiles(samples), cold=times.build, iterations=len(samples), note="cold: built",
             )  # fmt: skip
 
 
-def _title(found: published_gemm.Published) -> str:
-    return f"{found.arch} {found.operand} to {found.result}, tile {'x'.join(map(str, found.tile))}"
+def _title(published: published_gemm.Published) -> str:
+    return f"{published.arch} {published.operand} to {published.result}, tile {'x'.join(map(str, published.tile))}"
 
 
 def _kernel_model(task: Task) -> Iterator[Found]:
     """The cost model beside published times of matrix products, on the tiles of the publication."""
-    for found in published_gemm.PUBLISHED:
-        title = _title(found)
+    for published in published_gemm.PUBLISHED:
+        title = _title(published)
         if task.only and title not in task.only:
             continue
-        m, k, n = found.size
+        m, k, n = published.size
         shapes, size = [[m, k], [k, n]], f"{m}x{k}"
-        device = {"aie2": "npu1", "aie2p": "npu2"}[found.arch]
-        model = published_gemm.predicted(found)
+        device = {"aie2": "npu1", "aie2p": "npu2"}[published.arch]
+        model = published_gemm.predicted(published)
         figures: tuple[tuple[str, Kind, float], ...] = (
-            (published_gemm.SOURCE, "published", found.seconds),
+            (published_gemm.SOURCE, "published", published.seconds),
             (NAME, "predicted", model.busy),
         )
         for contender, kind, seconds in figures:
             yield Row(
-                "kernel_model", title, found.operand, shapes, size, device, contender, kind,
-                seconds, flops=2 * m * k * n, note=found.remark,
+                "kernel_model", title, published.operand, shapes, size, device, contender, kind,
+                seconds, flops=2 * m * k * n, note=published.remark,
             )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def interleaved(
 
 def medians(contenders: Mapping[str, Call], effort: Effort, around: Around | None = None) -> dict[str, float]:
     """Median seconds per call of every contender, interleaved. Raises CallFailed."""
-    return {name: statistics.median(found) for name, found in interleaved(contenders, effort, around).items()}
+    return {name: statistics.median(times) for name, times in interleaved(contenders, effort, around).items()}
 
 
 def after_pauses(
@@ -119,7 +119,7 @@ def after_pauses(
                 with _turn(name, around):
                     time.sleep(pauses[name])
                     samples[name].append(block(call, 1))
-    return {name: statistics.median(found) for name, found in samples.items()}
+    return {name: statistics.median(times) for name, times in samples.items()}
 
 
 class Percentiles(NamedTuple):

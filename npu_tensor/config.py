@@ -499,7 +499,7 @@ def user_temporary_path() -> Path:
         import tempfile
 
         place = tempfile.gettempdir()
-    except FileNotFoundError:  # None can be written; whoever needs this one finds that out, and may do without.
+    except FileNotFoundError:  # No directory is writable: the error comes when a file is written there.
         place = "/tmp"
     return Path(place, f"npu_tensor-{os.getuid()}")
 

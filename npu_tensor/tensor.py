@@ -384,8 +384,8 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             several = f"; pass several as {function}(*tensors)" if isinstance(tensor, (tuple, list)) else ""
-            given = f"{type(tensor).__name__} {printing.brief(tensor)}"
-            raise ArgumentError(f"{function} takes tensors, not {given}{several}")
+            argument = f"{type(tensor).__name__} {printing.brief(tensor)}"
+            raise ArgumentError(f"{function} takes tensors, not {argument}{several}")
         if tensor._node.value is None:
             nodes.append(tensor._node)
     return tuple(nodes)

@@ -25,15 +25,15 @@ def load(names: Iterable[str], threads: int) -> tuple[list[Library], dict[str, s
     """The peers that can be had, on so many threads, and why the others cannot, by name."""
     # Libraries read these once, when they are loaded: JAX and tinygrad.
     os.environ.update(NPROC=str(threads), NUM_CPU_THREADS=str(threads))
-    found: list[Library] = []
+    libraries: list[Library] = []
     missing: dict[str, str] = {}
     for name in names:
         try:
             module = importlib.import_module(f".{name}", __package__)
-            found.append(getattr(module, PEERS[name])(threads))
+            libraries.append(getattr(module, PEERS[name])(threads))
         except Exception as error:  # A library may fail in any way when it is loaded; the others are measured.
             missing[name] = f"{type(error).__name__}: {first_line(error)}"
-    return found, missing
+    return libraries, missing
 
 
 def first_line(error: BaseException | None) -> str:

@@ -71,8 +71,8 @@ class TinyGrad(Library):
         return Tensor(values, device=DEVICE).cast(getattr(dtypes, dtype)).contiguous().realize()
 
     def values(self, result: Any) -> np.ndarray:
-        found: np.ndarray = result.float().numpy()
-        return found
+        values: np.ndarray = result.float().numpy()
+        return values
 
     def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
         function = TinyJit(lambda *operands: partial(compute, self)(*operands).realize())

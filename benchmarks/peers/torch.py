@@ -54,5 +54,5 @@ class PyTorch(Library):
         return torch.from_numpy(values.copy()).to(getattr(torch, dtype))
 
     def values(self, result: Any) -> np.ndarray:
-        found: np.ndarray = (result if result.dtype == torch.int32 else result.float()).numpy()
-        return found
+        values: np.ndarray = (result if result.dtype == torch.int32 else result.float()).numpy()
+        return values

@@ -55,12 +55,12 @@ def write_report(
 
 def content(results: Mapping[str, Any]) -> dict[str, Any]:
     """What the template shows of one session."""
-    found = rows.read(results)
-    pairs = rows.pairs(found)
-    on_roof = roofline.points(found)
-    sweep = crossover.points(found)
+    measurements = rows.read(results)
+    pairs = rows.pairs(measurements)
+    on_roof = roofline.points(measurements)
+    sweep = crossover.points(measurements)
     crossings = crossover.crossings(sweep)
-    decided = decisions.decisions(found)
+    decided = decisions.decisions(measurements)
     return {
         "machine": results["machine"],
         "contenders": results["contenders"],
@@ -81,9 +81,9 @@ def content(results: Mapping[str, Any]) -> dict[str, Any]:
         "without_npu": crossover.without_npu(results["left_out"]) if sweep else [],
         "decisions": {name: decisions.plot(part) for name, part in decided.items()},
         "decision_kinds": kinds([row for part in decided.values() for decision in part for row in decision]),
-        "measured": [row for row in found if row.kind == "measured"],
-        "pauses": sorted({row.idle_seconds for row in found if row.idle_seconds is not None}),
-        "others": [row for row in found if row.kind != "measured"],
+        "measured": [row for row in measurements if row.kind == "measured"],
+        "pauses": sorted({row.idle_seconds for row in measurements if row.idle_seconds is not None}),
+        "others": [row for row in measurements if row.kind != "measured"],
     }
 
 
@@ -91,18 +91,18 @@ def comparison(results: Mapping[str, Any], before: Mapping[str, Any] | None, thr
     """What the template shows of two sessions."""
     if before is None:
         return {"before": None}
-    found = list(changes(before, results))
+    figures = list(changes(before, results))
     return {
         "before": before["machine"],
         "threshold": threshold,
         "differences": differences(before, results),
-        "compared": len(found),
+        "compared": len(figures),
         "lost": list(lost(before, results)),
-        "regressions": regressions(found, threshold),
-        "improvements": sum(change.ratio < 1 / threshold for change in found),
+        "regressions": regressions(figures, threshold),
+        "improvements": sum(change.ratio < 1 / threshold for change in figures),
     }
 
 
-def kinds(found: list[Row]) -> list[str]:
+def kinds(rows: list[Row]) -> list[str]:
     """How the figures of the rows came about, each word once."""
-    return list(dict.fromkeys(row.kind for row in found))
+    return list(dict.fromkeys(row.kind for row in rows))

@@ -63,24 +63,24 @@ def crossings(rows: Sequence[Row]) -> list[Crossing]:
     for row in rows:
         if row.contender in OURS:
             times.setdefault((row.dtype, row.contender, row.device, row.kind), {})[_size(row)] = row.p50
-    found = []
+    result = []
     for (dtype, contender, device, kind), npu in times.items():
         if device == "cpu":
             continue
-        wanted = (contender,) if kind == "measured" else (JITTED, NAME)
-        cpu = next((name for name in wanted if (dtype, name, "cpu", "measured") in times), None)
+        names = (contender,) if kind == "measured" else (JITTED, NAME)
+        cpu = next((name for name in names if (dtype, name, "cpu", "measured") in times), None)
         if cpu is not None and (where := overtakes(times[dtype, cpu, "cpu", "measured"], npu)) is not None:
-            found.append(Crossing(dtype, contender, device, kind, cpu, *where))
-    return found
+            result.append(Crossing(dtype, contender, device, kind, cpu, *where))
+    return result
 
 
 def without_npu(left_out: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str], str]]:
     """Dtype, devices and reason of what the sweep has on no NPU. left_out: as in schema.json."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
     for entry in left_out:
         if entry["suite"] == SWEEP and entry["device"] not in ("", "cpu"):
-            found.setdefault((entry["dtype"], entry["reason"]), {})[entry["device"]] = None
-    return [(dtype, list(devices), reason) for (dtype, reason), devices in found.items()]
+            reasons.setdefault((entry["dtype"], entry["reason"]), {})[entry["device"]] = None
+    return [(dtype, list(devices), reason) for (dtype, reason), devices in reasons.items()]
 
 
 def overtakes(slower: Mapping[int, float], faster: Mapping[int, float]) -> tuple[float, float] | None:
@@ -99,8 +99,8 @@ def overtakes(slower: Mapping[int, float], faster: Mapping[int, float]) -> tuple
     return None
 
 
-def plot(rows: Sequence[Row], found: Sequence[Crossing]) -> go.Figure:
-    """A panel per dtype. rows: as from `points`. found: their `crossings`, each marked with a star."""
+def plot(rows: Sequence[Row], stars: Sequence[Crossing]) -> go.Figure:
+    """A panel per dtype. rows: as from `points`. stars: their `crossings`, each marked with a star."""
     dtypes = list(dict.fromkeys(row.dtype for row in rows))
     lines: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in sorted(rows, key=_size):
@@ -108,7 +108,7 @@ def plot(rows: Sequence[Row], found: Sequence[Crossing]) -> go.Figure:
     figure = panels(dtypes, 400)
     for (dtype, contender, device, kind), members in lines.items():
         figure.add_trace(_line(contender, device, kind, members), *place(dtypes.index(dtype)))
-    for crossing in found:
+    for crossing in stars:
         figure.add_trace(_star(crossing), *place(dtypes.index(crossing.dtype)))
     sizes = sorted(set(map(_size, rows)))
     figure.update_xaxes(type="log", tickvals=sizes, ticktext=list(map(str, sizes)), title_text="n of n x n by n x n")

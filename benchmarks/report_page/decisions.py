@@ -51,22 +51,22 @@ def decisions(rows: Sequence[Row]) -> dict[str, list[Decision]]:
         for row in rows:
             if (row.device, row.kind, row.contender) == ("cpu", kind, contender):
                 cpu.setdefault(_work(row), row)
-    found: dict[str, list[Decision]] = {}
+    by_device: dict[str, list[Decision]] = {}
     for row in rows:
         if row.kind == "predicted" and row.device != "cpu" and _work(row) in cpu:
-            found.setdefault(row.device, []).append(Decision(row, cpu[_work(row)]))
-    return found
+            by_device.setdefault(row.device, []).append(Decision(row, cpu[_work(row)]))
+    return by_device
 
 
 def _work(row: Row) -> object:
     return row.suite, row.case, row.dtype, str(row.shapes)
 
 
-def plot(found: Sequence[Decision]) -> go.Figure:
-    """Workloads from top to bottom, sizes of the first operand from left to right. found: of one generation."""
-    workloads = list(dict.fromkeys(decision.workload for decision in found))
-    sizes = list(dict.fromkeys(decision.npu.size for decision in sorted(found, key=_elements)))
-    at = {(decision.workload, decision.npu.size): decision for decision in found}
+def plot(rows: Sequence[Decision]) -> go.Figure:
+    """Workloads from top to bottom, sizes of the first operand from left to right. rows: of one generation."""
+    workloads = list(dict.fromkeys(decision.workload for decision in rows))
+    sizes = list(dict.fromkeys(decision.npu.size for decision in sorted(rows, key=_elements)))
+    at = {(decision.workload, decision.npu.size): decision for decision in rows}
     cells = [[at.get((workload, size)) for size in sizes] for workload in workloads]
     figure = blank(ROW_PIXELS * len(workloads) + REST_PIXELS)
     figure.add_heatmap(

@@ -35,8 +35,8 @@ def plot(rows: Sequence[Row], ceilings: Sequence[Mapping[str, Any]]) -> go.Figur
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.dtype, row.device, row.contender, row.kind), []).append(row)
-    for (dtype, device, contender, kind), found in groups.items():
-        figure.add_trace(_points(device, contender, kind, found), *place(dtypes.index(dtype)))
+    for (dtype, device, contender, kind), members in groups.items():
+        figure.add_trace(_points(device, contender, kind, members), *place(dtypes.index(dtype)))
     figure.update_xaxes(type="log", dtick=1, range=x, title_text="arithmetic intensity (FLOP per byte)")
     figure.update_yaxes(type="log", dtick=1, range=y, title_text="GFLOP/s")
     one_legend(figure)

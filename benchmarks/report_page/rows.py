@@ -57,9 +57,9 @@ def pairs(rows: Iterable[Row]) -> list[Pair]:
             by_work.setdefault((row.suite, row.case, row.dtype, str(row.shapes)), []).append(row)
     return [
         Pair(ours, peer)
-        for found in by_work.values()
-        for ours in found
+        for members in by_work.values()
+        for ours in members
         if ours.contender in OURS
-        for peer in found
+        for peer in members
         if peer.contender not in OURS
     ]

@@ -123,4 +123,4 @@ def means(pairs: Sequence[Pair]) -> list[tuple[str, str, float, float, int]]:
     groups: dict[tuple[str, str], list[float]] = {}
     for pair in pairs:
         groups.setdefault((entrant(pair.ours), pair.peer.contender), []).append(pair.ratio)
-    return [(*names, statistics.geometric_mean(found), min(found), len(found)) for names, found in groups.items()]
+    return [(*names, statistics.geometric_mean(ratios), min(ratios), len(ratios)) for names, ratios in groups.items()]

@@ -113,8 +113,8 @@ def one_legend(figure: go.Figure) -> None:
 
 def log_range(values: Iterable[float], margin: float = 1.15) -> list[float]:
     """The range of a logarithmic axis around positive values, as plotly takes it: exponents of ten."""
-    found = list(values)
-    return [math.log10(min(found) / margin), math.log10(max(found) * margin)]
+    numbers = list(values)
+    return [math.log10(min(numbers) / margin), math.log10(max(numbers) * margin)]
 
 
 def octaves(smallest: float, largest: float, most: int) -> list[float]:

@@ -54,25 +54,25 @@ class _Chosen(NamedTuple):
     precision: dict[int, Precision]
 
 
-def _for_vectors(row: RowProgram, walk: RowWalk, found: Collection[int] = ()) -> _Chosen:
-    """What a walk does for every vector, but for the values `found` by an earlier one."""
+def _for_vectors(row: RowProgram, walk: RowWalk, stored: Collection[int] = ()) -> _Chosen:
+    """What a walk does for every vector, without the values in `stored`, which an earlier walk has stored."""
     varies = varying(row)
-    given = {*found, *(number for number, differs in enumerate(varies) if not differs)}
-    return _chosen(row, walk.roots, given, walk.reductions)
+    known = {*stored, *(number for number, differs in enumerate(varies) if not differs)}
+    return _chosen(row, walk.roots, known, walk.reductions)
 
 
 def _for_row(row: RowProgram, walk: RowWalk) -> _Chosen:
     """What is done once for the row after a walk."""
     number = walks(row).index(walk)
-    given = {value for values in row_values(row)[:number] for value in values} | set(walk.reductions)
-    return _chosen(row, row_values(row)[number], given, ())
+    known = {value for values in row_values(row)[:number] for value in values} | set(walk.reductions)
+    return _chosen(row, row_values(row)[number], known, ())
 
 
-def _chosen(row: RowProgram, roots: Collection[int], given: set[int], more: tuple[int, ...]) -> _Chosen:
-    order = needed(row.program, roots, given)
+def _chosen(row: RowProgram, roots: Collection[int], known: set[int], more: tuple[int, ...]) -> _Chosen:
+    order = needed(row.program, roots, known)
     precision: Precision = "half" if rough_values(row).issuperset(roots) else "full"
     return _Chosen(
-        (*(number for number in order if number not in given), *more),
+        (*(number for number in order if number not in known), *more),
         precisions(row.program, order, precision, short_loads(row)),
     )
 
@@ -91,15 +91,15 @@ def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, found: tuple[int, ...] = ()) -> WalkCost:
-    """Of one walk; `found` are values that an earlier one kept."""
+def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...] = ()) -> WalkCost:
+    """Of one walk. stored: values that an earlier walk has stored and this one loads."""
     finish = 0
     for number in walk.reductions:
         instruction = row.program.instructions[number]
         dtype = row.program.instructions[instruction.operands[0]].dtype
         dtype = "int32" if dtype == "bool" else dtype
         finish += lanes_cycles(instruction.primitive, dtype, arch)
-    vector = _cycles(row, arch, _for_vectors(row, walk, found)) + len(found) + MASK * len(walk.reductions)
+    vector = _cycles(row, arch, _for_vectors(row, walk, stored)) + len(stored) + MASK * len(walk.reductions)
     return WalkCost(max(vector, 1), _cycles(row, arch, _for_row(row, walk)) + finish)
 
 

@@ -50,7 +50,7 @@ class _Commands(CommandGroup):
 def main(context: click.Context) -> None:
     """Lazy tensors, planned as a graph and compiled for the device."""
     if context.invoked_subcommand != "profile":  # Which runs a program, whose warnings are about its lines.
-        # The file and the line are of the package and say nothing to who gave the command.
+        # The file and the line are of the package and mean nothing to a user of the command.
         warnings.showwarning = lambda message, *_, **__: click.echo(f"Warning: {message}", err=True)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # Paths may hold what the locale cannot write.

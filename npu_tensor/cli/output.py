@@ -32,7 +32,7 @@ class Command(click.Command):
                 raise
             with suppress(OSError):  # Python would write at its end what is left, and fail again.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if error.errno != errno.EPIPE:  # As `head` leaves: who reads wants no more.
+            if error.errno != errno.EPIPE:  # EPIPE: the reader, such as `head`, has ended.
                 with suppress(OSError):
                     click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
             sys.exit(1)

@@ -53,10 +53,10 @@ def _as_tensor(part: Any) -> Tensor:
 
 def _parts(index: Any, ndim: int) -> list[Any]:
     """The index as a list for all dimensions: Ellipsis spelled out, sequences and arrays as tensors."""
-    given = list(index) if isinstance(index, tuple) else [index]
+    items = list(index) if isinstance(index, tuple) else [index]
     parts: list[Any] = []
     used = 0
-    for part in given:
+    for part in items:
         if part is None or part is Ellipsis or isinstance(part, slice):
             parts.append(part)
             used += isinstance(part, slice)
@@ -99,7 +99,7 @@ def _in_range(index: int, axis: int, extent: int) -> int:
 class _Resolver:
     """Collects an _Index part by part, for a tensor of the given extents.
 
-    integers_as_tensors: a place that changes from turn to turn of a loop is an operand then, and not a new structure.
+    integers_as_tensors: integers are operands, so that those that change in every iteration make no new structure.
     """
 
     def __init__(self, extents: tuple[int, ...], integers_as_tensors: bool) -> None:
@@ -247,9 +247,9 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
     extents = broadcast_shapes(*(tensor.shape for tensor in indices))
-    kept = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
+    outer = [extent for axis, extent in enumerate(resolved.shape) if axis not in places]
     start = places[0] if places and _are_adjacent(places) else 0
-    shape = (*kept[:start], *extents, *kept[start:])
+    shape = (*outer[:start], *extents, *outer[start:])
     dims = tuple(axis for place in places if (axis := resolved.origins[place]) is not None)
     others = [len(range(*bound)) for axis, bound in enumerate(resolved.bounds) if axis not in dims]
     taken_dims = range(start, start + len(extents))

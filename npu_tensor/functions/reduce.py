@@ -225,8 +225,8 @@ def quantile(
         result = result.movedim(-1, 0)
     if not keepdim:
         return result
-    kept = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
-    return result.reshape(*rank.shape, *kept)
+    trailing = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
+    return result.reshape(*rank.shape, *trailing)
 
 
 @composite()

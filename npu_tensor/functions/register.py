@@ -68,9 +68,9 @@ def composite(
                 kwargs[synonyms[synonym]] = kwargs.pop(synonym)
             if creates and kwargs and kwargs.pop("requires_grad", False):
                 raise ArgumentError(f"{public}: {LEAVE_GRADIENTS}")
-            given = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
+            arguments = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
             try:
-                result = body(*given, **kwargs)
+                result = body(*arguments, **kwargs)
             except NpuTensorError as error:
                 raise _named(error, public, args) from error.__cause__
             except MemoryError as error:

@@ -95,9 +95,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if input.ndim < 3 or factor < 1 or input.shape[-3] % (factor * factor):
         raise ShapeError(f"needs (..., channels, height, width) with channels divisible by {factor * factor}")
     *lead, channels, height, width = input.shape
-    kept = channels // (factor * factor)
-    apart = input.reshape(math.prod(lead), kept, factor, factor, height, width).permute(0, 1, 4, 2, 5, 3)
-    return apart.reshape(*lead, kept, height * factor, width * factor)
+    depth = channels // (factor * factor)
+    apart = input.reshape(math.prod(lead), depth, factor, factor, height, width).permute(0, 1, 4, 2, 5, 3)
+    return apart.reshape(*lead, depth, height * factor, width * factor)
 
 
 @composite(method=False)

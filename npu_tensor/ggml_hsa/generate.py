@@ -215,7 +215,7 @@ class Folder:
             kernels = {**self._read(), **self._written}
             manifest = {"format": FORMAT, "kernels": dict(sorted(kernels.items()))}
             write_atomically(self.path / MANIFEST, _json(manifest))
-            lock.unlink(missing_ok=True)  # while it is held: whoever waits for it sees that, and makes another
+            lock.unlink(missing_ok=True)  # while it is held: a process that waits for it sees that, and makes another
         for exported in self._written.keys() & self._before.keys():
             for suffix in self._before[exported]["files"].keys() - self._written[exported]["files"].keys():
                 (self.path / f"{exported}{suffix}").unlink(missing_ok=True)

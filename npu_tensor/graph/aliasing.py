@@ -304,7 +304,7 @@ def _zeros(spec: Spec) -> Node:
 def _written(base: Node, view: View, value: Node) -> Node:
     """The base with the elements of a view replaced."""
     op, (_, strides, offset) = ops.write_strided.op, view.layout
-    # The offset is an operand, so that a place that changes from turn to turn of a loop is not a new structure.
+    # The offset is an operand, so that one that changes in every iteration of a loop makes no new structure.
     call = op.call((base.spec, value.spec, int), (strides,))
     return Node(call, (base, value, offset), base.spec, max(base.depth, value.depth) + 1, value.where)
 

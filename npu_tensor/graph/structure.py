@@ -106,12 +106,12 @@ def structure_of(
         operands.append(tuple(references))
         numbers[node] = next_item
         if not only_roots and (node.depth == 0 or node.tensor is not None):
-            kept = next_item
+            base = next_item
             while node in inputs_of and node.call is not None and node.call.op.kind == "view":
                 node = inputs_of[node][0]
-                kept = numbers[node]
+                base = numbers[node]
             if node in inputs_of:
-                keep.add(kept)
+                keep.add(base)
         next_item += 1
     keep.update(numbers[root] for root in roots if root in inputs_of)
     frozen = frozenset(keep)

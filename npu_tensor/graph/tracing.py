@@ -50,7 +50,8 @@ class Watch:
 def outside_change(where: tuple[CodeType, int] | None) -> CaptureError:
     """The error of a traced function that changes a handle from outside on a line."""
     return CaptureError(
-        f"a trace cannot have a change of a tensor outside the function, or of an argument{place_of(where)}. "
+        "a function that is captured cannot change its arguments or tensors from outside the function"
+        f"{place_of(where)}. "
         "Return the new value instead"
     )
 

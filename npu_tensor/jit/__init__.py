@@ -201,7 +201,7 @@ class Jitted(Generic[P, R]):
             trace = trace.planned_again()
             self._keep(key, trace, compile_replay(trace))
             if trace.plan is not None and not trace.plan.provisional:
-                self._provisional.pop(key, None)  # Last: who finds it gone finds the replay that stays.
+                self._provisional.pop(key, None)  # Last: without the entry, other threads read the final replay.
         return self._replays.get(key)
 
     def _warn_if_many(self) -> None:

@@ -130,7 +130,7 @@ def trace_call(
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
     arguments: list[tuple[int, int]] = []
     outside: list[tuple[int, Tensor]] = []
-    # Who gets such a result may change the handle that is traced, and only that; the constant stays.
+    # Callers may change the handle that such a result returns, and only that; the constant stays.
     constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
     for item, leaf in structure.leaves:
         if not isinstance(leaf, Node):

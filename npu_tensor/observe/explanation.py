@@ -33,13 +33,19 @@ MOST_HTML_ROWS: Final = 200
 class Row(NamedTuple):
     """One op.
 
-    out: dtype and shape of its result. kernel: its family, "fused into #N" on all but the last op of a kernel, or
-    "none". The rest but the line is about the whole kernel and stands on the row of its last op.
-    origin: where the kernel's code came from: "precompiled", "cache", "memory" or "built"; "none" if there is none, and
-    "" on the rows of ops that are fused into the kernel of another row.
-    predicted: seconds of a run; of a simulated device those of the real array. measured: seconds of the latest run in
-    `Explanation.measure`; of a simulated device those that the simulator took. nbytes: read and written in main memory.
-    why: this kernel, and what kept the op from the devices that are preferred. line: "file.py:12".
+    op: its name.
+    out: dtype and shape of its result.
+    device: URI of the device that runs it.
+    kernel: its family, "fused into #N" on all but the last op of a kernel, or "none".
+    origin: of the kernel's code: "precompiled", "cache", "memory" or "built"; "none" if there is no code, and "" on the
+        rows of ops that are fused into the kernel of another row.
+    predicted: seconds of a run; for a simulated device, of the real array.
+    measured: seconds of the latest run in `Explanation.measure`; for a simulated device, of the simulator.
+    nbytes: bytes of main memory that the kernel reads and writes.
+    why: why this kernel, and why none of the devices that are preferred.
+    line: where the op was recorded, as "file.py:12".
+
+    From `origin` to `why` the fields are those of the whole kernel, on the row of its last op.
     """
 
     op: str
@@ -55,10 +61,16 @@ class Row(NamedTuple):
 
 
 class Total(NamedTuple):
-    """All kernels on one device. predicted, measured: seconds of them together, None where one was not measured.
+    """All kernels on one device.
 
-    copies: seconds, predicted, of bringing every operand there and every result back; those that can stay there do.
-    switches: changes of the context from run to run; switching: seconds that these are predicted to take.
+    device: its URI.
+    kernels: how many.
+    predicted: seconds of a run of all kernels.
+    measured: seconds of the latest run of all kernels; None if one was not measured.
+    nbytes: bytes of main memory that the kernels read and write.
+    copies: predicted seconds of copying operands to the device and results back, unless they can stay there.
+    switches: changes of the context in a run.
+    switching: predicted seconds of these.
     """
 
     device: str
@@ -75,9 +87,12 @@ class Total(NamedTuple):
 class Work:
     """What an Explanation knows besides its rows. Holds no data, so values are not kept alive.
 
-    items: of the rows. leaves: boxes of values from outside, by item. edges: between items. members: rows of each
-    kernel, in the order of the plans. plans: one, or one for each part of a long graph. switching: by device, seconds
-    of a change of the context.
+    items: of the rows.
+    leaves: boxes of values from outside, by item.
+    edges: between items.
+    members: rows of each kernel, in the order of the plans.
+    plans: one, or one for each part of a long graph.
+    switching: seconds of a change of the context, by device.
     """
 
     items: Sequence[int] = ()

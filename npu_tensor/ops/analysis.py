@@ -84,10 +84,13 @@ def levels(program: Program) -> list[int]:
 
 
 class Stage(NamedTuple):
-    """One walk over a row: the reductions that it completes, the outputs that it stores, and what both read.
+    """One walk over a row.
 
-    outputs: positions among the outputs of the program. kept: values of each element that it keeps for later stages.
-    reused: those that an earlier one kept for it.
+    reductions: instructions that it completes.
+    outputs: positions among the program's outputs, of those that it stores.
+    roots: values of each element that reductions and outputs read.
+    kept: values of each element that it stores for later stages.
+    reused: values of each element that earlier stages have stored, and that it loads.
     """
 
     reductions: tuple[int, ...]

@@ -358,9 +358,9 @@ def _along_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     """Same shape out, along one dimension, in the register type of the input."""
     x = require_tensor(operands[0])
     dim = dimension(attributes["dim"], x.ndim)
-    asked = attributes.get("dtype")
-    dtype = x.dtype if asked is None else as_dtype(asked)
-    if asked is None and not dtype.is_floating_point:
+    choice = attributes.get("dtype")
+    dtype = x.dtype if choice is None else as_dtype(choice)
+    if choice is None and not dtype.is_floating_point:
         dtype = int64
     return Resolution(Spec.of(x.shape, dtype), (dtype.register,), {**attributes, "dim": dim, "dtype": dtype})
 
@@ -470,8 +470,8 @@ def _index_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     for index in indices:
         rules.index_dtype(index.dtype)
     shape = broadcast_shapes(*(index.shape for index in indices))
-    kept = x.shape[len(indices) :]
-    return Resolution(Spec.of((*shape, *kept), x.dtype), (None,) * len(operands), {})
+    rest = x.shape[len(indices) :]
+    return Resolution(Spec.of((*shape, *rest), x.dtype), (None,) * len(operands), {})
 
 
 @op(kind="data", rule=_index_rule, public=False, computes=False)
@@ -487,8 +487,8 @@ def _put_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Reso
     x, value, *indices = (require_tensor(operand) for operand in operands)
     bounds, dims = attributes["bounds"], attributes["dims"]
     places = broadcast_shapes(*(index.shape for index in indices))
-    kept = (len(range(*bound)) for axis, bound in enumerate(bounds) if axis not in dims)
-    expected = (*places, *kept)
+    rest = (len(range(*bound)) for axis, bound in enumerate(bounds) if axis not in dims)
+    expected = (*places, *rest)
     if len(indices) != len(dims) or value.shape != expected:
         raise ArgumentError(f"needs an index tensor for each of dims {dims} and a value of shape {list(expected)}")
     register = x.dtype.register if attributes["reduce"] else None

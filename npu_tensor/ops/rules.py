@@ -240,9 +240,9 @@ def reduction(result: str) -> Rule:
         dims = dimensions(attributes["dim"], x.ndim)
         if result in ("same", "int64") and x.size == 0 and any(x.shape[axis] == 0 for axis in dims):
             raise DimensionError("an empty row has no largest or smallest element")
-        asked = attributes.get("dtype")
-        dtype = x.dtype if asked is None else as_dtype(asked)
-        if result == "sum" and not dtype.is_floating_point and asked is None:
+        choice = attributes.get("dtype")
+        dtype = x.dtype if choice is None else as_dtype(choice)
+        if result == "sum" and not dtype.is_floating_point and choice is None:
             dtype = int64
         if result == "floating" and not dtype.is_floating_point:
             dtype = float32

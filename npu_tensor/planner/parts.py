@@ -40,7 +40,7 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
     nodes: list[Node] = []
     last_read: list[int] = []
     updated: list[tuple[int, int]] = []  # the numbers of what an update writes over, and of the update
-    position: dict[Any, int] = {}  # of a view, that of what it views
+    position: dict[Any, int] = {}  # in `nodes`; a view has the position of its base
     for node, operands in recorded.items():
         read = [position[operand] for operand in operands if operand in position]
         if node.call is not None and node.call.op.kind == "view":

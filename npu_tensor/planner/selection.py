@@ -92,7 +92,7 @@ def accelerators(selection: Selection) -> tuple[Accelerator, ...]:
 def _fill(selection: Selection, opened: list[Accelerator]) -> None:
     policy = selection.key.policy
     if policy == "auto":
-        # A simulated NPU is slower than the processor at everything: who asks for it wants to see it work.
+        # A simulated NPU is slower than the processor at everything: it is chosen to see it work.
         policy = "always" if all(device.uri.startswith("sim:") for device in opened) else "latency"
     selection.measure = MEASURES[policy] if opened and policy != "always" else None
     selection.accelerators = tuple(opened)

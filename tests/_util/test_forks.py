@@ -3,10 +3,8 @@
 import ast
 import os
 import re
-import signal
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -16,6 +14,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+from running import in_child
 
 import npu_tensor as nt
 from npu_tensor._util import forks
@@ -50,20 +49,12 @@ PACKAGE = Path(nt.__file__).parent
 
 
 def run_in_child(use: Callable[[], object]) -> None:
-    """Fork, and raise AssertionError if the child does not get through."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)  # ends a child that waits for a thread that it does not have
-            use()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    """Call in a forked process, where the result stays."""
+
+    def call() -> None:
+        use()
+
+    in_child(call)
 
 
 class Case(NamedTuple):

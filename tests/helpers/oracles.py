@@ -55,10 +55,12 @@ def touched(names: Iterable[str]) -> Iterator[set[str]]:
 @functools.cache
 def covered() -> set[str]:
     """All names that tests are marked to cover. That a marked test touches them is checked when it runs."""
+    sources = (path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     return {
         name.value
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        for source in sources
+        if "pytest.mark.covers" in source
+        for call in ast.walk(ast.parse(source))
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.covers"
         for name in call.args
         if isinstance(name, ast.Constant)

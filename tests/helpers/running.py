@@ -1,12 +1,18 @@
-"""Programs in processes of their own, work in other threads, the events of a block."""
+"""Programs in processes of their own, work in other threads and forked processes, interrupts, the events of a block."""
 
+import dis
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import threading
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -48,6 +54,83 @@ def in_threads(*functions: Callable[[], object]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def in_child(function: Callable[[], Any]) -> Any:
+    """What a function returns in a forked process. AssertionError, with the traceback, if it raises there."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
+        child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)  # ends a child that waits for a thread that it does not have
+            try:
+                answer = pickle.dumps((True, function()))
+            except BaseException:
+                answer = pickle.dumps((False, traceback.format_exc()))
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(answer)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"the forked process ends with {status}"
+    returned, value = pickle.loads(answer)
+    assert returned, value
+    return value
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt at the place of this number in watched functions, or counts places if that is 0.
+
+    A place is where CPython looks for signals. watches: whether a function is watched.
+    """
+
+    CHECKING = ("CALL", "RESUME", "JUMP_BACKWARD")
+    """CPython looks for signals in these instructions, once they have done their work."""
+
+    def __init__(self, watches: Callable[[CodeType], bool], number: int = 0) -> None:
+        self.watches = watches
+        self.number = number
+        self.count = 0
+        self._before: dict[FrameType, str] = {}
+        self._names: dict[CodeType, dict[int, str]] = {}
+
+    def __enter__(self) -> "Interrupter":
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        self._before.clear()
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        if not self.watches(code):
+            return None
+        if code not in self._names:
+            self._names[code] = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "return":
+            self._before.pop(frame, None)
+        if event == "exception":
+            self._before[frame] = ""  # Nobody looks for signals on the way to a handler.
+        if event != "opcode":
+            return self._step
+        before = self._before.get(frame, "")
+        self._before[frame] = self._names[frame.f_code].get(frame.f_lasti, "")
+        if before.startswith(self.CHECKING):
+            self.count += 1
+            if self.count == self.number:
+                raise KeyboardInterrupt
+        return self._step
 
 
 @contextmanager

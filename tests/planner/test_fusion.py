@@ -108,7 +108,7 @@ class RandomProgram:
         return t @ u, a @ b
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
 def test_random_graphs_match_float64(device: str, seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
@@ -259,7 +259,7 @@ def views_sum(a: Tensor, x: np.ndarray, count: int) -> tuple[Tensor, np.ndarray]
     return total, expected
 
 
-@pytest.mark.parametrize("count", [2, 40, *range(58, 68), 80, 150])
+@pytest.mark.parametrize("count", [2, 40, *range(61, 67), 80, 150])
 def test_many_views_of_one_tensor_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
     a, x = data(2, 300)
     total, expected = views_sum(a, x, count)
@@ -277,7 +277,7 @@ def test_explain_shows_the_cut_and_each_kernel_takes_what_a_launch_takes() -> No
             assert len(placed.task.inputs) + len(placed.task.outputs) <= MAX_SLOTS
 
 
-@pytest.mark.parametrize("count", [30, *range(59, 66), 90])
+@pytest.mark.parametrize("count", [30, *range(61, 66), 90])
 def test_many_results_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
     a, x = data(40)
     living, expected = [a], [x]

@@ -103,7 +103,7 @@ def unread(*tensors: nt.Tensor) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("steps", [1, 150])
+@pytest.mark.parametrize("steps", [1, 60, pytest.param(150, marks=pytest.mark.slow)])
 def test_an_unread_loop_gives_what_the_one_that_reads_gives(loop: Loop, steps: int) -> None:
     expected = [tensor.numpy() for tensor in loop(steps, nt.realize)]
     for max_depth in (4096, 50, 1):
@@ -112,7 +112,9 @@ def test_an_unread_loop_gives_what_the_one_that_reads_gives(loop: Loop, steps: i
                 np.testing.assert_allclose(tensor.numpy(), value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("loop", [regression, nested, views])
+@pytest.mark.parametrize(
+    "loop", [views, *(pytest.param(loop, marks=pytest.mark.slow) for loop in (regression, nested))]
+)
 def test_nothing_is_planned_after_the_first_iterations(loop: Loop) -> None:
     selection.reset_plans()
     planned = []

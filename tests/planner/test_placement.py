@@ -161,7 +161,7 @@ def test_large_graphs_are_placed_better_than_by_rules(devices: int) -> None:
             assert found.weight <= min(rules(graph).values()) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3])
+@pytest.mark.parametrize("devices", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_placement_says_what_it_takes_and_can_run(devices: int) -> None:
     for graph in graphs((1, 6, 40), 8, devices):
         found = place(*graph)
@@ -304,6 +304,7 @@ def test_a_context_gives_way_to_one_that_has_no_other_device() -> None:
     assert (found.devices, found.weight) == ((1, 0), 7.0)
 
 
+@pytest.mark.slow
 def test_a_long_chain() -> None:
     contexts = "aab"
     jobs = [job((number,), number + 1, 1.0, 30.0, contexts[number % 3]) for number in range(4096)]

@@ -124,6 +124,7 @@ def test_heads_between_rows_and_columns(device: str) -> None:
     fused(device, out, (x * 0.25).transpose(0, 2, 1, 3) @ y.transpose(0, 2, 3, 1), "mul+contract")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [nt.bfloat16, nt.float16, nt.float32])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("transposed", [False, True])

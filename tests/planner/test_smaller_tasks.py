@@ -100,6 +100,7 @@ def test_a_long_chain_is_cut_into_few_kernels() -> None:
     np.testing.assert_allclose(y.to(nt.float64).numpy(), expected, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_what_has_no_kernel_stays_in_one_piece_on_the_processor() -> None:
     t, a = bf16(32, 64)
     y = (t.tanh().to(nt.float64).exp() + 1).sqrt().to(nt.bfloat16).relu() * 2
@@ -118,6 +119,7 @@ def test_a_conversion_alone_is_not_worth_a_kernel() -> None:
         assert "float32 is exact on the CPU" in nt.explain(y)[-1].why
 
 
+@pytest.mark.slow
 def test_what_is_made_of_numbers_is_filled_by_the_processor() -> None:
     assert placed(nt.ones(32, 64, dtype=nt.bfloat16).exp()) == [("cpu", "fill"), (NPU, "exp")]
 

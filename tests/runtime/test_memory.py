@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import gc
 import os
 import random
@@ -13,12 +12,12 @@ import weakref
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType
 
 import ml_dtypes
 import numpy as np
 import pytest
+from running import Interrupter, in_child
 
 from npu_tensor._util import units
 from npu_tensor.runtime import memory
@@ -351,7 +350,6 @@ def test_many_threads() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 def test_fork_while_another_thread_allocates() -> None:
     allocator = Allocator(pool_bytes=0)
     shared = allocator.allocate(3 * MIB).as_array((10,), np.int64)
@@ -362,20 +360,15 @@ def test_fork_while_another_thread_allocates() -> None:
         while not stop.is_set():
             allocator.allocate(3 * MIB)
 
+    def use() -> int:
+        shared[...] = 2
+        return allocator.allocate(3 * MIB).nbytes
+
     thread = threading.Thread(target=work)
     thread.start()
     try:
         for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    shared[...] = 2
-                    status = 0 if allocator.allocate(3 * MIB).nbytes == 3 * MIB else 2
-                finally:
-                    os._exit(status)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
+            assert in_child(use) == 3 * MIB
     finally:
         stop.set()
         thread.join()
@@ -408,43 +401,8 @@ late.self = late
     assert (result.returncode, result.stderr) == (0, "")
 
 
-class Interrupter:
-    """Raises KeyboardInterrupt at the place of this number in the allocator where CPython looks for signals.
-
-    Counts places if the number is 0. In destructors too, where Python prints and forgets what is raised.
-    """
-
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
-        self.count = 0
-        self._before: dict[FrameType, str] = {}
-
-    def __enter__(self) -> Interrupter:
-        sys.settrace(self._enter)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        self._before.clear()
-
-    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename != memory.__file__:
-            return None
-        frame.f_trace_opcodes = True
-        self._before[frame] = "RESUME"  # which has called this function
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "opcode":
-            before = self._before.get(frame, "")
-            self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
-                self.count += 1
-                if self.count == self.number:
-                    raise KeyboardInterrupt
-        elif event == "exception":
-            self._before[frame] = ""  # Nobody looks for signals on the way to a handler.
-        return self._step
+def in_allocator(code: CodeType) -> bool:
+    return code.co_filename == memory.__file__
 
 
 @pytest.mark.parametrize("nbytes", [64, MIB, 3 * MIB])
@@ -454,7 +412,7 @@ def test_an_interrupt_loses_no_block_that_is_given_back(nbytes: int, monkeypatch
     number = 1
     while True:
         buffers = [allocator.allocate(nbytes) for _ in range(3)]
-        with Interrupter(number) as places:
+        with Interrupter(in_allocator, number) as places:
             buffers.clear()
         assert allocator.statistics().in_use == 0, f"after an interrupt at place {number}"
         if places.count < number:
@@ -476,7 +434,7 @@ def test_large_blocks_survive_an_interrupt_at_any_place(monkeypatch: pytest.Monk
     number, reached = 1, True
     while reached:
         allocator = Allocator(pool_bytes=7 * MIB)
-        with suppress(KeyboardInterrupt), Interrupter(number) as places:
+        with suppress(KeyboardInterrupt), Interrupter(in_allocator, number) as places:
             work()
         reached = places.count >= number
         work()

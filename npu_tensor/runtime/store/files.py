@@ -248,7 +248,7 @@ def read_entry(directory: Path, stem: str) -> dict[str, Any] | None:
 
 
 def write_entry(directory: Path, stem: str, contents: Mapping[str, bytes], sidecar: bytes) -> None:
-    """Write all files of an entry; whoever does that holds its lock. Raises OSError and leaves no entry behind."""
+    """Write all files of an entry, whose lock the caller holds. Raises OSError and leaves no entry behind."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = [directory / (stem + suffix) for suffix in (SIDECAR, *contents)]
     # Without a sidecar nobody takes the new files for the old ones, or both for an entry.

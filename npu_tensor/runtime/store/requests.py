@@ -43,7 +43,9 @@ Origin = Literal["memory", "precompiled", "cache", "built"]
 class Request(NamedTuple):
     """A kernel that is needed.
 
-    name: canonical GGML name, see `kernel_name`. tensors: descriptors as `TensorDesc` writes them, the outputs first.
+    name: canonical GGML name, see `kernel_name`.
+    design: what to build.
+    tensors: descriptors as `TensorDesc` writes them, the outputs first.
     op_params: the attributes of the ops as bytes; empty where the name says all.
     """
 
@@ -56,9 +58,13 @@ class Request(NamedTuple):
 class Artifact(NamedTuple):
     """The files of a kernel, complete and verified.
 
-    key: 64 hexadecimal digits. files: by suffix, such as ".so", ".xclbin", "_insts.bin" or ".elf"; all of one of the
-    back end's formats, perhaps among others. Another process may remove those of the cache at any time to make room:
-    ask for the kernel again if one cannot be opened. description: the JSON sidecar.
+    name: as that of the request.
+    key: 64 hexadecimal digits.
+    files: by suffix, such as ".so", ".xclbin", "_insts.bin" or ".elf"; all of one of the back end's formats, perhaps
+        among others. Another process may remove files of the cache at any time to make room: if one cannot be opened,
+        ask for the kernel again.
+    origin: the place that had it.
+    description: the JSON sidecar.
     """
 
     name: str

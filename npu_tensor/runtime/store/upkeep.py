@@ -230,7 +230,7 @@ def _evict(root: Path, items: Iterable[StoredItem], surplus: float, before: floa
 
 
 def _remove_locks(root: Path, before: float) -> None:
-    """Remove lock files that nobody holds; who opened one meanwhile sees that it is gone, and makes another."""
+    """Remove lock files that nobody holds. A process that has one open sees that it is gone, and makes another."""
     for path in (root / LOCKS).glob("*.lock"):
         match = _LOCK.fullmatch(path.name)
         if match and (_modified(path) or before) < before:

@@ -409,7 +409,7 @@ class NpuEngine:
         self.device = None
         self.pool.release()
         self.pool = self._new_pool()
-        self.faults += 1  # Who found a lease of the old pool since `_abandon` does not get it into the queue.
+        self.faults += 1  # A lease of the old pool that another thread has got since `_abandon` is refused.
 
     def keep_awake(self, seconds: float) -> None:
         """Touch the NPU while it is idle, until so long after the last launch."""
@@ -457,7 +457,7 @@ class NpuEngine:
         try:
             for batch in tuple(self._batches):
                 self.wait(batch)
-        finally:  # Who waits may lose patience.
+        finally:  # A wait may be interrupted.
             with lock:
                 self._abandon()
                 self._let_go()

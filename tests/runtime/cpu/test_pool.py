@@ -18,6 +18,7 @@ from typing import Any
 import llvmlite.binding
 import numpy as np
 import pytest
+from running import in_child
 
 import npu_tensor
 from npu_tensor._util.affinity import available_cores
@@ -388,18 +389,13 @@ def test_workers_work_where_the_system_refuses_to_move_them(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_child_computes_in_parallel(native: Native) -> None:
     assert (count_items(native, 1000, 10) == 1).all()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            before = native.pool.started_workers
-            right = (count_items(native, 1000, 10, rounds=100) == 100).all()
-            workers = native.pool.started_workers
-            status = 0 if right and before == 0 and workers == native.pool.threads - 1 else 2
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+
+    def compute() -> None:
+        assert native.pool.started_workers == 0
+        assert (count_items(native, 1000, 10, rounds=100) == 100).all()
+        assert native.pool.started_workers == native.pool.threads - 1
+
+    in_child(compute)
     assert (count_items(native, 1000, 10) == 1).all()
 
 
@@ -415,15 +411,7 @@ def test_fork_while_another_thread_runs_loops(native: Native) -> None:
     thread.start()
     try:
         for _ in range(5):
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    status = 0 if (count_items(native, 1000, 10, rounds=20) == 20).all() else 2
-                finally:
-                    os._exit(status)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
+            assert in_child(lambda: (count_items(native, 1000, 10, rounds=20) == 20).all())
     finally:
         stop.set()
         thread.join()

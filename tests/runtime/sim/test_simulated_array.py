@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from running import in_child
 from sim_designs import SOURCE, copy_design, functions, load, run
 
 from npu_tensor.dataflow.array import ARRAYS, Tile
@@ -329,17 +329,7 @@ def test_the_thread_of_an_array_ends_with_it() -> None:
 def test_a_forked_process_starts_the_design_anew() -> None:
     loaded = load(copy_design(2))
     run(loaded, VALUES[:32])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _, (_, found) = run(loaded, VALUES[32:64])
-            code = 0 if found.tolist() == VALUES[32:64].tolist() else 2
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+    assert in_child(lambda: run(loaded, VALUES[32:64])[1][1].tolist()) == VALUES[32:64].tolist()
     _, (_, found) = run(loaded, VALUES[64:96])
     assert found.tolist() == VALUES[64:96].tolist()
 

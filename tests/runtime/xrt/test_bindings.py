@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import sysconfig
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from running import in_child
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
@@ -323,32 +322,19 @@ def test_other_errors_come_at_once(opener: Opener, said: str, code: str) -> None
     assert opener.opened == [3]
 
 
-def in_child() -> tuple[str, str]:
-    """What a forked child gets when it asks for a device."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Of Python 3.12, if there are other threads.
-        child = os.fork()
-    if not child:
-        signal.alarm(20)  # instead of waiting for a lock for ever
-        try:
-            open_device(0)
-            said = "opened\n"
-        except DeviceError as error:
-            said = f"{error.code}\n{error}"
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with open(reading) as file:
-        code, _, text = file.read().partition("\n")
-    os.waitpid(child, 0)
-    return code, text
+def opened() -> tuple[str, str]:
+    """The error's code and text when a device is opened; "opened" if there is none."""
+    try:
+        open_device(0)
+        return "opened", ""
+    except DeviceError as error:
+        return str(error.code), str(error)
 
 
 def test_a_forked_child_is_refused_once_a_device_is_open(opener: Opener) -> None:
-    assert in_child()[0] == "opened"
+    assert in_child(opened)[0] == "opened"
     open_device(0)
-    code, text = in_child()
+    code, text = in_child(opened)
     assert code == "UNAVAILABLE"
     assert f"process {os.getpid()} opened it and then forked" in text
     assert 'multiprocessing.get_context("spawn")' in text
@@ -359,7 +345,7 @@ def test_a_forked_child_may_open_what_could_not_be_opened_before(opener: Opener)
     opener.answers = ["err=-13"]
     with pytest.raises(DeviceError):
         open_device(0)
-    assert in_child()[0] == "opened"
+    assert in_child(opened)[0] == "opened"
 
 
 def test_a_fork_while_another_thread_looks(opener: Opener) -> None:
@@ -375,7 +361,7 @@ def test_a_fork_while_another_thread_looks(opener: Opener) -> None:
     thread.start()
     held.wait()
     try:
-        assert in_child()[0] == "opened"
+        assert in_child(opened)[0] == "opened"
     finally:
         done.set()
         thread.join()

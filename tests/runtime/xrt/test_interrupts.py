@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import gc
 import os
 import random
@@ -13,14 +12,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType
 
 import ml_dtypes
 import numpy as np
 import pytest
 from interrupts import interrupts
 from machine import Fault, Machine
+from running import Interrupter
 from soak import end_hung
 
 import npu_tensor as nt
@@ -38,63 +37,21 @@ PLACES = 100_000 if ALL else 60
 """Of each kind of work; there are some hundred."""
 
 RUNTIME = (str(Path(engines.__file__).parent), str(notices.__file__))
-CHECKING = ("CALL", "RESUME", "JUMP_BACKWARD")
-"""CPython looks for signals in these instructions, once they have done their work."""
 
 
-class Interrupter:
-    """Raises KeyboardInterrupt at the place of this number in the runtime, or counts places if that is 0.
-
-    Destructors are left out: what is raised there Python prints and forgets.
-    """
-
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
-        self.count = 0
-        self._before: dict[FrameType, str] = {}
-        self._names: dict[CodeType, dict[int, str]] = {}
-
-    def __enter__(self) -> Interrupter:
-        sys.settrace(self._enter)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        self._before.clear()
-
-    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        code = frame.f_code
-        if not code.co_filename.startswith(RUNTIME) or code.co_name == "__del__":
-            return None
-        if code not in self._names:
-            self._names[code] = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
-        frame.f_trace_opcodes = True
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "return":
-            self._before.pop(frame, None)
-        if event == "exception":
-            self._before[frame] = ""  # Nobody looks for signals on the way to a handler.
-        if event != "opcode":
-            return self._step
-        before = self._before.get(frame, "")
-        self._before[frame] = self._names[frame.f_code].get(frame.f_lasti, "")
-        if before.startswith(CHECKING):
-            self.count += 1
-            if self.count == self.number:
-                raise KeyboardInterrupt
-        return self._step
+def in_runtime(code: CodeType) -> bool:
+    """Not in destructors: what is raised there Python prints and forgets."""
+    return code.co_filename.startswith(RUNTIME) and code.co_name != "__del__"
 
 
 def test_the_interrupter_raises_once_at_each_place(machine: Machine) -> None:
     with nt.default_device("npu"):
         x = nt.from_numpy(np.ones(32, ml_dtypes.bfloat16))
         (x + x).numpy()
-        with Interrupter() as places:
+        with Interrupter(in_runtime) as places:
             (x + x).numpy()
         assert places.count > 50
-        with pytest.raises(KeyboardInterrupt), Interrupter(places.count):
+        with pytest.raises(KeyboardInterrupt), Interrupter(in_runtime, places.count):
             (x + x).numpy()
 
 
@@ -245,7 +202,7 @@ def attempt(work: Work, prepare: Fixture, number: int) -> int:
     prepare(machine)
     where: list[str] = []
     try:
-        with Interrupter(number) as places:
+        with Interrupter(in_runtime, number) as places:
             work.run()
     except KeyboardInterrupt as interrupt:
         where = [f"{entry.name}:{entry.lineno}" for entry in traceback.extract_tb(interrupt.__traceback__)]
