@@ -37,7 +37,7 @@ _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
 _LEAST_ROWS = 4
-_THIN_ROWS = 16
+_THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
 # (rows, columns) of a tile in the inner form by the rows of A: as many accumulators as pay for the loads.
 _INNER_TILES = ((1, 8), (2, 8), (3, 8), (4, 6))
@@ -186,7 +186,7 @@ def direct_tile(
     if isinstance(a, Computed) or isinstance(b, Computed):
         return None
     thin = m <= _THIN_ROWS
-    if not thin and m * n * k > _SMALL_PRODUCT:
+    if not thin and m * n * k * unit.count > _SMALL_PRODUCT:
         return None
     (a_line, a_k), (b_k, b_line) = _strides(a)[-2:], _strides(b)[-2:]
     size_a, size_b = ELEMENT_SIZE[a.dtype], ELEMENT_SIZE[b.dtype]
@@ -200,7 +200,7 @@ def direct_tile(
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
     if (b_line != 1 and n > 1) or not in_units:
         return None
-    rows = tile_rows(m, 8)
+    rows = tile_rows(m, 8 if unit.count < 4 else 5)
     vectors = min(8, 24 // rows, -(-n // lanes))
     vectors = max(1, vectors // unit.count) * unit.count
     sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
@@ -224,7 +224,7 @@ def _batch_offsets(batch: tuple[int, ...], operand: Matrix) -> NDArray[np.int64]
 class _Loop(NamedTuple):
     """A kernel bound to its meta array: the leading arguments of `launch`."""
 
-    kernel: Address
+    kernel: Address | None
     meta_address: int
     items: int
     grain: int
@@ -272,7 +272,9 @@ class Gemm:
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
 
+    empty     whether there is nothing to compute
     packings  how A and B are packed before; empty if they are read where they are
+    multiply  the loop whose arguments are A and B, packed or not, the outputs and the operands
 
     Raises DTypeError if the dtypes have no product.
     """
@@ -294,8 +296,9 @@ class Gemm:
         self._engine = engine
         self._target = target
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
-        self._empty = problem.empty
+        self.empty = problem.empty
         self.packings: tuple[()] | tuple[Packing, Packing] = ()
+        self.multiply = _Loop(None, 0, 0, 1)
         if not problem.empty:
             self._bind(problem.with_batch_as_rows(), epilogue)
 
@@ -326,7 +329,7 @@ class Gemm:
             epilogue or _store_sum(unit.accumulate, problem.outputs),
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
         )
-        self._multiply = self._loop(
+        self.multiply = self._loop(
             multiply_module("multiply", spec, self._target),
             "multiply",
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
@@ -394,5 +397,5 @@ class Gemm:
         If there are `packings`, a and b are the addresses of what these have made. An output may be the memory of an
         operand of the epilogue with the same strides.
         """
-        if not self._empty:
-            launch(*self._multiply, *a, *b, *outputs, *operands)
+        if not self.empty:
+            launch(*self.multiply, *a, *b, *outputs, *operands)
