@@ -37,10 +37,14 @@ _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
 _LEAST_ROWS = 4
+# Products of so few rows, or of so few multiplications of units, read their operands where they are. Measured on a
+# Zen 4: with more, packing pays even if it is done each time (rows), or if one operand stays packed (multiplications).
 _THIN_ROWS = 8
 _SMALL_PRODUCT = 128**3
-# (rows, columns) of a tile in the inner form by the rows of A: as many accumulators as pay for the loads.
-_INNER_TILES = ((1, 8), (2, 8), (3, 8), (4, 6))
+# By the vector registers of the processor. Tiles of the inner form, (rows, columns) by the rows of A. Of the outer
+# form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
+_INNER_TILES = {32: ((1, 8), (2, 8), (3, 8), (4, 6)), 16: ((1, 8), (2, 4), (3, 3), (4, 2))}
+_OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
 
 
 class Matrix(NamedTuple):
@@ -193,15 +197,18 @@ def direct_tile(
     sizes = {"a_line_bytes": a_line * size_a}
     lanes = unit_lanes(unit, target)
     if thin and a_k == 1 == b_k and k >= lanes:
-        rows, columns = _INNER_TILES[min(m, len(_INNER_TILES)) - 1]
+        tiles = _INNER_TILES[target.vector_registers]
+        rows, columns = tiles[min(m, len(tiles)) - 1]
         steps, rest = divmod(k, lanes * unit.count)
         sizes |= {"b_line_bytes": b_line * size_b, "steps": steps, "rest": rest}
         return TileSpec(unit, "inner", rows, columns, a.dtype, b.dtype), sizes
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
     if (b_line != 1 and n > 1) or not in_units:
         return None
-    rows = tile_rows(m, 8 if unit.count < 4 else 5)
-    vectors = min(8, 24 // rows, -(-n // lanes))
+    most_rows, vectors, accumulators = _OUTER_TILES[target.vector_registers]
+    # Vectors come in groups of `unit.count`, and int8_quad has a row of accumulators more.
+    rows = tile_rows(m, min(most_rows, accumulators // unit.count - (unit.count == 4)))
+    vectors = min(vectors, accumulators // rows, -(-n // lanes))
     vectors = max(1, vectors // unit.count) * unit.count
     sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
     return TileSpec(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype), sizes

@@ -41,7 +41,7 @@ _QUAD_OF_128 = -0x7F7F7F80
 _FLIP_SIGNS = -0x7F7F7F80
 
 # Steps that the outer form reads ahead: the rows of B are on different pages, which no processor foresees.
-_AHEAD = 16
+_AHEAD = 32
 _CACHE_LINE = 64
 
 

@@ -86,6 +86,11 @@ class CpuTarget:
         return 8 if "avx2" in self.features else 4
 
     @cached_property
+    def vector_registers(self) -> int:
+        """How many there are."""
+        return 32 if self.has_avx512 or self.is_aarch64 else 16
+
+    @cached_property
     def has_fma(self) -> bool:
         return self.is_aarch64 or "fma" in self.features or self.has_avx512
 
