@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape
+from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape, unit_lanes
 from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, multiply_module
-from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 
-__all__ = ["Computed", "Gemm", "Matrix", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "Scattered", "tile_rows"]
 
 # Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
 _BLOCK_BYTES = 384 << 10
@@ -34,6 +35,11 @@ _OVERHEAD_CYCLES = 500
 _LEAST_ROWS = 4
 # Of packed panels, in bytes.
 _ALIGNMENT = 64
+# Where panels of B are packed when they are needed: the least panels of A that each is multiplied with, the strips per
+# thread that there should be at least, and the memory for panels of all threads.
+_LEAST_BLOCK = 5
+_STRIPS = 24
+_STRIP_BYTES = 2 << 20
 
 
 class Matrix(NamedTuple):
@@ -41,6 +47,15 @@ class Matrix(NamedTuple):
 
     dtype: str
     strides: tuple[int, ...] | None = None  # in elements: per batch dimension (0 repeats a matrix), of rows, of columns
+
+
+class Scattered(NamedTuple):
+    """A matrix in memory whose lines and elements of K may be several dimensions each, as windows of images are."""
+
+    dtype: str
+    batch: tuple[Layout, ...]  # one for each batch dimension
+    rows: Layout
+    columns: Layout
 
 
 class Computed(NamedTuple):
@@ -59,8 +74,8 @@ class _Problem(NamedTuple):
 
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
-    a: Matrix | Computed
-    b: Matrix | Computed
+    a: Matrix | Computed | Scattered
+    b: Matrix | Computed | Scattered
     outputs: tuple[Matrix, ...]
     operands: tuple[Matrix, ...]
 
@@ -80,7 +95,7 @@ class _Problem(NamedTuple):
         A stack of small products with the same weights becomes one with full tiles.
         """
         problem = self
-        while problem.batch:
+        while problem.batch and not isinstance(problem.a, Scattered) and not isinstance(problem.b, Scattered):
             m, n, k = problem.shape
             size = problem.batch[-1]
             followed = [_strides(operand) for operand in (*_matrices(problem.a), *problem.tensors)]
@@ -152,9 +167,22 @@ def _vector_access(operand: Matrix, axis: int, extent: int) -> str:
     return {0: "splat", 1: "vector"}.get(operand.strides[axis] if extent > 1 else 1, "")
 
 
-def _pack_spec(operand: Matrix | Computed, unit: Unit, width: int, k_axis: int, k: int, lines: int) -> PackSpec:
+def _lines_and_k(operand: Scattered, k_axis: int) -> tuple[Layout, Layout]:
+    return (operand.rows, operand.columns) if k_axis == -1 else (operand.columns, operand.rows)
+
+
+def _line_distance(operand: Scattered, k_axis: int) -> int:
+    """Elements between most neighbouring lines."""
+    lines, _ = _lines_and_k(operand, k_axis)
+    return lines.strides[-1] if lines.strides else 1
+
+
+def _pack_spec(operand: Matrix | Computed | Scattered, unit: Unit, width: int, k_axis: int, k: int, lines: int) -> PackSpec:
     """How A or B is packed, whose stride number `k_axis` is the one along K."""
     line_axis = -3 - k_axis
+    if isinstance(operand, Scattered):
+        distance = _line_distance(operand, k_axis)
+        return PackSpec(operand.dtype, unit, "scattered", width, line_elements=distance, rest=k % unit.count)
     if isinstance(operand, Computed):
         along_k = all(_vector_access(x, k_axis, k) for x in operand.inputs)
         axis, extent = (k_axis, k) if along_k else (line_axis, lines)
@@ -177,12 +205,34 @@ def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
     return Program((Instruction("load", (), accumulate, 0), *casts), tuple(range(1, 1 + len(casts))))
 
 
-def _batch_offsets(batch: tuple[int, ...], operand: Matrix) -> NDArray[np.int64]:
-    """The byte offset of the operand's matrix in every product of the batch."""
+def _offsets(dtype: str, *layouts: Layout) -> NDArray[np.int64]:
+    """The byte offsets of all elements of several dimensions, in row-major order."""
     offsets = np.zeros(1, np.int64)
-    for size, stride in zip(batch, _strides(operand), strict=False):
-        offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
-    return offsets * ELEMENT_SIZE[operand.dtype]
+    for layout in layouts:
+        for size, stride in zip(layout.shape, layout.strides, strict=False):
+            offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
+    return offsets * ELEMENT_SIZE[dtype]
+
+
+def _batch_offsets(batch: tuple[int, ...], operand: Matrix | Scattered) -> NDArray[np.int64]:
+    """The byte offset of the operand's matrix in every product of the batch."""
+    layouts = operand.batch if isinstance(operand, Scattered) else [Layout(batch, _strides(operand))]
+    return _offsets(operand.dtype, *layouts)
+
+
+def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -> tuple[NDArray[np.int64], Segment]:
+    """The number of the first segment of every panel and of all segments, and the segments; see `gemm_pack`.
+
+    lines: offsets. distance: between the lines of a segment.
+    """
+    numbers = np.arange(lines.size)
+    places = numbers % width
+    jumps = np.diff(lines, prepend=lines[:1]) != distance
+    starts = np.flatnonzero(jumps | (places % lanes == 0))
+    ends = np.append(starts[1:], lines.size)
+    begin = places[starts] % lanes
+    panels = np.searchsorted(starts, np.arange(0, lines.size + width, width))
+    return panels, Segment(places[starts] - begin, begin, begin + ends - starts, lines[starts] - begin * distance)
 
 
 class _Loop(NamedTuple):
@@ -218,13 +268,14 @@ class Gemm:
     engine    compiles the kernels
     target    of the engine
     shape     (m, n, k) of every product
-    a, b      m x k and k x n matrices with any strides, or `Computed` ones. float32, bfloat16 and float16,
+    a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones. float32, bfloat16 and float16,
               mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64
               and int64 in their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
+    threads   that will work on it
 
     Raises DTypeError if the dtypes have no product.
     """
@@ -235,12 +286,13 @@ class Gemm:
         target: CpuTarget,
         shape: tuple[int, int, int],
         *,
-        a: Matrix | Computed,
-        b: Matrix | Computed,
+        a: Matrix | Computed | Scattered,
+        b: Matrix | Computed | Scattered,
         outputs: Sequence[Matrix],
         epilogue: Program | None = None,
         operands: Sequence[Matrix] = (),
         batch: tuple[int, ...] = (),
+        threads: int = 1,
     ) -> None:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
         self._engine = engine
@@ -248,9 +300,9 @@ class Gemm:
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
         self._empty = problem.empty
         if not problem.empty:
-            self._bind(problem.with_batch_as_rows(), epilogue)
+            self._bind(problem.with_batch_as_rows(), epilogue, threads)
 
-    def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
+    def _bind(self, problem: _Problem, epilogue: Program | None, threads: int) -> None:
         m, n, k = problem.shape
         unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
         most_rows, columns = tile_shape(unit, self._target)
@@ -261,13 +313,20 @@ class Gemm:
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
         self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
         self._offset_b = pack_a.bytes
-        self._scratch_bytes = pack_a.bytes + pack_b.bytes + _ALIGNMENT
-
-        blocks = -(-pack_a.panels * pack_a.panel_bytes // _BLOCK_BYTES)
+        products = len(pack_a.matrices)
+        self._strips = isinstance(problem.b, Scattered)
+        if self._strips:
+            blocks = min(-(-pack_a.panels // _LEAST_BLOCK), -(-_STRIPS * threads // (products * pack_b.panels)))
+        else:
+            blocks = -(-pack_a.panels * pack_a.panel_bytes // _BLOCK_BYTES)
         block_panels = -(-pack_a.panels // blocks)
         blocks = -(-pack_a.panels // block_panels)
+        strips = products * blocks * pack_b.panels
+        pieces = min(strips, threads * max(1, _STRIP_BYTES // (threads * pack_b.panel_bytes)))
+        self._scratch_bytes = _ALIGNMENT + pack_a.bytes
+        self._scratch_bytes += pieces * pack_b.panel_bytes if self._strips else pack_b.bytes
         header = [m, n, steps, pack_a.panels, pack_b.panels, block_panels, blocks]
-        header += [pack_a.panel_bytes, pack_b.panel_bytes]
+        header += [pack_a.panel_bytes, pack_b.panel_bytes, strips, pieces, pack_b.loop.kernel, pack_b.loop.meta_address]
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
         table = [pack_a.offsets, pack_b.offsets]
         table += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
@@ -280,19 +339,20 @@ class Gemm:
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
+            int(self._strips),
         )
         self._multiply = self._loop(
             multiply_module("multiply", spec, self._target),
             "multiply",
             np.concatenate([np.array(header, np.int64), np.stack(table, axis=1).ravel()]),
-            len(table[0]) * blocks * pack_b.panels * block_panels,
-            _PIECE_CYCLES // tile_cycles,
+            pieces if self._strips else strips * block_panels,
+            1 if self._strips else _PIECE_CYCLES // tile_cycles,
         )
 
     def _packing(
         self,
         spec: PackSpec,
-        operand: Matrix | Computed,
+        operand: Matrix | Computed | Scattered,
         batch: tuple[int, ...],
         k: int,
         steps: int,
@@ -300,7 +360,8 @@ class Gemm:
         *,
         k_axis: int,
     ) -> _Packing:
-        line_axis, matrices = -3 - k_axis, _matrices(operand)
+        line_axis = -3 - k_axis
+        matrices = [operand] if isinstance(operand, Scattered) else _matrices(operand)
         # Products that read the same matrices share a packed one.
         every = np.stack([_batch_offsets(batch, matrix) for matrix in matrices], axis=1)
         offsets, index = np.unique(every, axis=0, return_inverse=True)
@@ -309,6 +370,13 @@ class Gemm:
         if isinstance(operand, Computed):
             across = line_axis if spec.layout == "along_k" else k_axis
             strides, outer = [0, 0], [_strides(x)[across] * ELEMENT_SIZE[x.dtype] for x in matrices]
+        elif isinstance(operand, Scattered):
+            size, (along_lines, along_k) = ELEMENT_SIZE[operand.dtype], _lines_and_k(operand, k_axis)
+            distance, lanes = spec.line_elements * size, unit_lanes(spec.unit, self._target)
+            firsts, segments = _segments(_offsets(operand.dtype, along_lines), distance, spec.width, lanes)
+            tables = [_offsets(operand.dtype, along_k), firsts, np.stack(segments, axis=1)]
+            self._metas += tables
+            strides, outer = [0, 0], [table.ctypes.data for table in tables]
         else:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
@@ -341,5 +409,8 @@ class Gemm:
         packed_a = -(-scratch.address // _ALIGNMENT) * _ALIGNMENT
         packed_b = packed_a + self._offset_b
         launch(*self._pack_a, packed_a, *a)
-        launch(*self._pack_b, packed_b, *b)
-        launch(*self._multiply, packed_a, packed_b, *outputs, *operands)
+        if self._strips:
+            launch(*self._multiply, packed_a, packed_b, *outputs, *operands, *b)
+        else:
+            launch(*self._pack_b, packed_b, *b)
+            launch(*self._multiply, packed_a, packed_b, *outputs, *operands)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,7 +24,10 @@ __all__ = ["MULTIPLY_META", "GemmSpec", "multiply_module"]
 # The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and
 # tensor operands, and for every product of the batch the offsets of packed A, packed B, outputs and tensor
 # operands. All sizes, strides and offsets of memory are in bytes.
-MULTIPLY_META = ("m", "n", "steps", "a_panels", "b_panels", "block_panels", "blocks", "a_panel_bytes", "b_panel_bytes")
+MULTIPLY_META = (
+    *("m", "n", "steps", "a_panels", "b_panels", "block_panels", "blocks", "a_panel_bytes", "b_panel_bytes"),
+    *("strips", "pieces", "pack", "pack_meta"),  # of a product that packs B panel by panel: see `_compute_strips`
+)
 
 
 class GemmSpec(NamedTuple):
@@ -39,6 +43,7 @@ class GemmSpec(NamedTuple):
     outputs: tuple[str, ...]  # memory dtypes
     epilogue: Program
     operands: tuple[tuple[str, str], ...]  # (memory dtype, access)
+    packs: int = 0  # how many pointers of B there are, if its panels are packed when they are needed
 
 
 class _MultiplyWriter:
@@ -64,7 +69,7 @@ class _MultiplyWriter:
         emitter = self.emitter
         tile_bytes = self.spec.rows * self.columns * self.unit.bytes
         self.tile = emitter.assign("ptr", f"alloca [{tile_bytes} x i8], align 64")
-        packed_a, packed_b = (load_value(emitter, "ptr", self.pointers, slot) for slot in range(2))
+        self.matrices = [load_value(emitter, "ptr", self.pointers, slot) for slot in range(2)]
 
         def compute_item(index: Value, _: list[Value]) -> None:
             rest, in_block = self._divide(index, "block_panels")
@@ -77,16 +82,61 @@ class _MultiplyWriter:
         def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
             row_of_table = emitter.mul(product, 8 * (2 + len(self.memory)))
             self.table = byte_offset(emitter, self.offsets, row_of_table)
-            a = byte_offset(emitter, packed_a, load_value(emitter, "i64", self.table, 0))
-            b = byte_offset(emitter, packed_b, load_value(emitter, "i64", self.table, 1))
+            a, b = (
+                byte_offset(emitter, matrix, load_value(emitter, "i64", self.table, position))
+                for position, matrix in enumerate(self.matrices)
+            )
             a = byte_offset(emitter, a, emitter.mul(a_panel, self.meta["a_panel_bytes"]))
             b = byte_offset(emitter, b, emitter.mul(b_panel, self.meta["b_panel_bytes"]))
             emit_tile(emitter, self.unit, self.spec.rows, a, b, self.meta["steps"], self.tile)
             self._store_tile(emitter.mul(a_panel, self.spec.rows), emitter.mul(b_panel, self.columns))
 
-        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
+        if self.spec.packs:
+            self._compute_strips(compute_tile)
+        else:
+            emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
         signature = f"@{name}(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"
         return emitter.module(emitter.function(signature))
+
+    def _compute_strips(self, compute_tile: Callable[[Value, Value, Value], None]) -> None:
+        """Compute the products of blocks of panels of A with one panel of B each, which is packed before.
+
+        An item is a piece of these strips. Each piece has memory for one panel, which stays in the level-2 cache.
+        """
+        emitter, panel_bytes, memory = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
+        first_input = 2 + len(self.spec.outputs) + len(self.spec.operands)
+        pointers = emitter.assign("ptr", f"alloca [{1 + self.spec.packs} x ptr], align 8")
+
+        def put(position: int, pointer: Value) -> None:
+            emitter.statement(f"store ptr {pointer.name}, ptr {byte_offset(emitter, pointers, 8 * position).name}")
+
+        for number in range(self.spec.packs):
+            put(1 + number, load_value(emitter, "ptr", self.pointers, first_input + number))
+        kernel, meta = (emitter.assign("ptr", f"inttoptr i64 {self.meta[x].name} to ptr") for x in ("pack", "pack_meta"))
+
+        def compute_piece(piece: Value, _: list[Value]) -> None:
+            panel = byte_offset(emitter, memory, emitter.mul(piece, panel_bytes))
+
+            def compute_strip(strip: Value, _: list[Value]) -> None:
+                rest, b_panel = self._divide(strip, "b_panels")
+                product, block = self._divide(rest, "blocks")
+                offset = emitter.mul(product, 8 * (2 + len(self.memory)))
+                matrix = load_value(emitter, "i64", byte_offset(emitter, self.offsets, offset), 1)
+                number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
+                # Where packed B would begin if all of it were packed.
+                self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
+                put(0, self.matrices[1])
+                arguments = f"ptr {pointers.name}, ptr {meta.name}, i64 {number.name}, i64 {emitter.add(number, 1).name}"
+                emitter.statement(f"call void {kernel.name}({arguments})")
+                first = emitter.mul(block, self.meta["block_panels"])
+                last = emitter.smaller(emitter.add(first, self.meta["block_panels"]), self.meta["a_panels"])
+                emitter.loop(first, last, 1, (), lambda a_panel, _: compute_tile(product, a_panel, b_panel))
+
+            ends = (emitter.mul(emitter.add(piece, i), self.meta["strips"]) for i in (0, 1))
+            first, last = (emitter.op("udiv", end, self.meta["pieces"]) for end in ends)
+            emitter.loop(first, last, 1, (), compute_strip)
+
+        emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_piece)
 
     def _divide(self, index: Value, field: str) -> tuple[Value, Value]:
         quotient = self.emitter.op("udiv", index, self.meta[field])
@@ -155,7 +205,7 @@ class _MultiplyWriter:
 def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
-    pointers  [packed A, packed B, outputs..., epilogue operands...]
+    pointers  [packed A, packed B or memory for its panels, outputs..., epilogue operands..., B...]
     meta      `MULTIPLY_META` and what its comment says
     """
     return _MultiplyWriter(spec, target).module(name)

@@ -10,11 +10,12 @@ from typing import Any, Final
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
+from npu_tensor.ops.layouts import factored
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import Composed
-from npu_tensor.runtime.cpu.gemm import Computed, Matrix
+from npu_tensor.runtime.cpu.gemm import Computed, Matrix, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
@@ -129,7 +130,8 @@ class ProductKernel(CpuKernel):
         packed = 2 + len(task.outputs)
         program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - packed - len(rest))
         numbers = number_types(program)
-        (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right))
+        shapes = [(*batch, m, task.depth), (*batch, task.depth, n)]
+        (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right), shapes)
         gemm = owner.product(
             (m, n, task.depth),
             a=a,
@@ -141,6 +143,7 @@ class ProductKernel(CpuKernel):
                 *(_number(type(number)) for number in fixed),
             ),
             batch=tuple(batch),
+            threads=owner.pool.threads,
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate
         operands = _arguments(rest, numbers, 1, fixed)
@@ -222,10 +225,19 @@ def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[Step, Input]
     return step, source._replace(item=item, layout=whole)
 
 
-def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> tuple[Matrix | Computed, list[_Argument]]:
-    """Operand A or B, and the arguments of the kernel that packs it."""
+def _factor(
+    prologue: Prologue | None, inputs: Sequence[Input], shape: tuple[int, ...]
+) -> tuple[Matrix | Computed | Scattered, list[_Argument]]:
+    """Operand A or B of the given shape, and the arguments of the kernel that packs it."""
     if prologue is None:
-        return _matrix(inputs[0]), _arguments(inputs, {}, 0)
+        (source,) = inputs
+        assert source.layout is not None
+        assert source.dtype is not None
+        *batch, rows, columns = parts = factored(source.layout, shape)
+        strides = tuple(part.strides[0] if part.strides else 0 for part in parts)
+        scattered = any(len(part.shape) > 1 for part in parts)
+        matrix = Scattered(source.dtype.name, tuple(batch), rows, columns) if scattered else Matrix(source.dtype.name, strides)
+        return matrix, _arguments(inputs, {}, 0)
     program, fixed = with_fixed_numbers(prologue.program, len(inputs), MAX_SLOTS - 1 - len(inputs))
     numbers = number_types(program)
     matrices = [_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs)]

@@ -11,7 +11,7 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Scattered
 from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
@@ -53,7 +53,13 @@ class Processor:
         return processor_rates(self.target.lanes)
 
     def product(
-        self, shape: tuple[int, int, int], *, a: Matrix | Computed, b: Matrix | Computed, epilogue: Program, **more: Any
+        self,
+        shape: tuple[int, int, int],
+        *,
+        a: Matrix | Computed | Scattered,
+        b: Matrix | Computed | Scattered,
+        epilogue: Program,
+        **more: Any,
     ) -> Gemm:
         """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
         programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
