@@ -35,10 +35,7 @@ _OVERHEAD_CYCLES = 500
 _LEAST_ROWS = 4
 # Of packed panels, in bytes.
 _ALIGNMENT = 64
-# Where panels of B are packed when they are needed: the least panels of A that each is multiplied with, the strips per
-# thread that there should be at least, and the memory for panels of all threads.
-_LEAST_BLOCK = 5
-_STRIPS = 24
+# Memory for the panels of B of all threads, if these are packed when they are needed.
 _STRIP_BYTES = 2 << 20
 
 
@@ -235,6 +232,18 @@ def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -
     return panels, Segment(places[starts] - begin, begin, begin + ends - starts, lines[starts] - begin * distance)
 
 
+def _strip_blocks(a_panels: int, b_panels: int, threads: int) -> int:
+    """Into how many blocks to cut A such that all threads are done early, if each packs the panels of B that it reads.
+
+    Packing a panel of B takes about half as long as multiplying it by one of A.
+    """
+
+    def longest(blocks: int) -> int:
+        return -(-blocks * b_panels // threads) * (2 * -(-a_panels // blocks) + 1)
+
+    return min(range(1, a_panels + 1), key=longest)
+
+
 class _Loop(NamedTuple):
     """A kernel bound to its meta array: the leading arguments of `launch`."""
 
@@ -314,9 +323,10 @@ class Gemm:
         self._pack_a, self._pack_b = pack_a.loop, pack_b.loop
         self._offset_b = pack_a.bytes
         products = len(pack_a.matrices)
-        self._strips = isinstance(problem.b, Scattered)
+        self._strips = not isinstance(problem.b, Computed) and pack_a.panels < pack_b.panels
+        self._strips |= isinstance(problem.b, Scattered)
         if self._strips:
-            blocks = min(-(-pack_a.panels // _LEAST_BLOCK), -(-_STRIPS * threads // (products * pack_b.panels)))
+            blocks = _strip_blocks(pack_a.panels, products * pack_b.panels, threads)
         else:
             blocks = -(-pack_a.panels * pack_a.panel_bytes // _BLOCK_BYTES)
         block_panels = -(-pack_a.panels // blocks)
@@ -339,7 +349,7 @@ class Gemm:
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
-            int(self._strips),
+            self._strips,
         )
         self._multiply = self._loop(
             multiply_module("multiply", spec, self._target),

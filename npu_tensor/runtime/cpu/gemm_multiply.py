@@ -43,7 +43,7 @@ class GemmSpec(NamedTuple):
     outputs: tuple[str, ...]  # memory dtypes
     epilogue: Program
     operands: tuple[tuple[str, str], ...]  # (memory dtype, access)
-    packs: int = 0  # how many pointers of B there are, if its panels are packed when they are needed
+    strips: bool = False  # panels of B are packed when they are needed
 
 
 class _MultiplyWriter:
@@ -91,7 +91,7 @@ class _MultiplyWriter:
             emit_tile(emitter, self.unit, self.spec.rows, a, b, self.meta["steps"], self.tile)
             self._store_tile(emitter.mul(a_panel, self.spec.rows), emitter.mul(b_panel, self.columns))
 
-        if self.spec.packs:
+        if self.spec.strips:
             self._compute_strips(compute_tile)
         else:
             emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)
@@ -104,14 +104,9 @@ class _MultiplyWriter:
         An item is a piece of these strips. Each piece has memory for one panel, which stays in the level-2 cache.
         """
         emitter, panel_bytes, memory = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
-        first_input = 2 + len(self.spec.outputs) + len(self.spec.operands)
-        pointers = emitter.assign("ptr", f"alloca [{1 + self.spec.packs} x ptr], align 8")
-
-        def put(position: int, pointer: Value) -> None:
-            emitter.statement(f"store ptr {pointer.name}, ptr {byte_offset(emitter, pointers, 8 * position).name}")
-
-        for number in range(self.spec.packs):
-            put(1 + number, load_value(emitter, "ptr", self.pointers, first_input + number))
+        operand = load_value(emitter, "ptr", self.pointers, 2 + len(self.spec.outputs) + len(self.spec.operands))
+        pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
+        emitter.statement(f"store ptr {operand.name}, ptr {byte_offset(emitter, pointers, 8).name}")
         kernel, meta = (emitter.assign("ptr", f"inttoptr i64 {self.meta[x].name} to ptr") for x in ("pack", "pack_meta"))
 
         def compute_piece(piece: Value, _: list[Value]) -> None:
@@ -125,7 +120,7 @@ class _MultiplyWriter:
                 number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
                 # Where packed B would begin if all of it were packed.
                 self.matrices[1] = byte_offset(emitter, panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
-                put(0, self.matrices[1])
+                emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
                 arguments = f"ptr {pointers.name}, ptr {meta.name}, i64 {number.name}, i64 {emitter.add(number, 1).name}"
                 emitter.statement(f"call void {kernel.name}({arguments})")
                 first = emitter.mul(block, self.meta["block_panels"])
@@ -205,7 +200,7 @@ class _MultiplyWriter:
 def multiply_module(name: str, spec: GemmSpec, target: CpuTarget) -> str:
     """The module of `void name(ptr pointers, ptr meta, i64 begin, i64 end)`, which computes some tiles.
 
-    pointers  [packed A, packed B or memory for its panels, outputs..., epilogue operands..., B...]
+    pointers  [packed A, packed B or memory for its panels, outputs..., epilogue operands..., B in strips]
     meta      `MULTIPLY_META` and what its comment says
     """
     return _MultiplyWriter(spec, target).module(name)

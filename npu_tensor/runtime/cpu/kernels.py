@@ -127,8 +127,8 @@ class ProductKernel(CpuKernel):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
                 copy, rest[number] = _bind_copy(owner, source, _last_item(task) + 1 + number)
                 copies.append(copy)
-        packed = 2 + len(task.outputs)
-        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - packed - len(rest))
+        slots = MAX_SLOTS - len(task.outputs) - len(rest) - 3  # for A, B, and the memory of panels of B
+        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), slots)
         numbers = number_types(program)
         shapes = [(*batch, m, task.depth), (*batch, task.depth, n)]
         (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right), shapes)
