@@ -101,6 +101,8 @@ class Task(NamedTuple):
     The inputs of a matmul task are in this order: the inputs of operand A; the inputs of operand B, laid out over the
     batch and B's own rows and columns; the inputs of the program, whose slot 0 is the sum of products and slot i its
     own input i. An operand is its one input, or what its prologue computes from several; `split` tells them apart.
+    An operand without a prologue may lie over several dimensions in place of each of batch, rows and columns, whose
+    extents are their products: what windows of an image meet is no matrix with strides. See `ops.layouts.factored`.
     """
 
     kind: Literal["map", "row", "matmul", "data"]

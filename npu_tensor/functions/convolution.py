@@ -8,7 +8,6 @@ other: of few elements as the maximum or the sum of such slices, of many as a re
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -49,13 +48,6 @@ class _Framed(NamedTuple):
     counts: tuple[int, ...]
 
 
-class _Windows(NamedTuple):
-    """What a kernel sees. parts: for each of its elements what that meets; counts: how many positions it has."""
-
-    parts: list[Tensor]
-    counts: tuple[int, ...]
-
-
 def _framed(
     input: Tensor,
     kernel: Sequence[int],
@@ -78,22 +70,15 @@ def _framed(
     return _Framed(pad(input, widths[::-1], value=fill) if any(widths) else input, counts)
 
 
-def _windows(
-    input: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    dilation: Sequence[int],
-) -> _Windows:
-    """The windows of a kernel over the input with zeros around it."""
-    padded, counts = _framed(input, kernel, stride, padding, dilation)
-    lead = [(0, extent, 1) for extent in input.shape[: -len(kernel)]]
-    parts = []
-    for position in itertools.product(*map(range, kernel)):
-        starts = (number * step for number, step in zip(position, dilation, strict=True))
-        bounds = [_bounds(*place) for place in zip(starts, counts, stride, strict=True)]
-        parts.append(ops.slice_(padded, (*lead, *bounds)))
-    return _Windows(parts, counts)
+def _windows(framed: _Framed, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
+    """What each element of a kernel meets at each of its positions: a view (*lead, *kernel, *counts)."""
+    view = framed.tensor
+    places = len(kernel)
+    lead = view.ndim - places
+    for dim, place in enumerate(zip(framed.counts, kernel, stride, dilation, strict=True), lead):
+        view = ops.windows(view, dim, *place)
+    dims = range(view.ndim)
+    return ops.permute(view, *dims[:lead], *dims[lead + places :], *dims[lead : lead + places])
 
 
 def _bounds(start: int, count: int, step: int) -> tuple[int, int, int]:
@@ -129,17 +114,18 @@ def _convolved(
     if groups < 1 or channels != per_group * groups or outputs % groups:
         raise ShapeError(f"{groups} groups of {per_group} channels do not make {outputs} outputs of {channels}")
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
-    batch, elements, positions = math.prod(lead), math.prod(kernel), math.prod(counts)
-    columns = joined([part.reshape(batch, groups, per_group, 1, *counts) for part in parts], 3)
+    batch, elements = math.prod(lead), math.prod(kernel)
+    grouped = input.reshape(batch, groups, per_group, *input.shape[-places:])
+    framed = _framed(grouped, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    columns = _windows(framed, kernel, steps, dilations)
     products = ops.contract(
         weight.reshape(groups, outputs // groups, per_group * elements),
-        columns.reshape(batch, groups, per_group * elements, positions),
+        columns.reshape(batch, groups, per_group * elements, math.prod(framed.counts)),
         "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None,
     )
-    result = products.reshape(*lead, outputs, *counts)
+    result = products.reshape(*lead, outputs, *framed.counts)
     if bias is not None:
-        result = result + wide(bias).reshape(outputs, *(1 for _ in counts))
+        result = result + wide(bias).reshape(outputs, *(1 for _ in kernel))
     return result.to(input.dtype)
 
 
@@ -199,10 +185,10 @@ def unfold(
     require_places(input, 2)
     kernel, steps = each_place("kernel_size", kernel_size, 2), each_place("stride", stride, 2)
     dilations = each_place("dilation", dilation, 2)
-    parts, counts = _windows(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
+    framed = _framed(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     *lead, channels = input.shape[:-2]
-    columns = joined([part.reshape(*lead, channels, 1, *counts) for part in parts], len(lead) + 1)
-    return columns.reshape(*lead, channels * len(parts), math.prod(counts))
+    columns = _windows(framed, kernel, steps, dilations)
+    return columns.reshape(*lead, channels * math.prod(kernel), math.prod(framed.counts))
 
 
 # --- pooling

@@ -1,12 +1,14 @@
-"""Iteration domains and layouts with as few dimensions as possible."""
+"""Iteration domains and layouts with fewer dimensions, or with others."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
 
-__all__ = ["joined", "merged"]
+__all__ = ["factored", "joined", "merged", "reshaped"]
 
 
 def merged(
@@ -34,3 +36,55 @@ def joined(layout: Layout) -> Layout:
     """The same elements in the same order with as few dimensions as possible, one at least."""
     shape, (strides,) = merged(layout.shape, [layout.strides])
     return Layout(shape, strides, layout.offset) if shape else Layout((1,), (1,), layout.offset)
+
+
+def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
+    """Strides of the new shape over the same memory, or None where elements would have to move.
+
+    Splits both shapes into the smallest groups of dimensions with equal products; a group needs evenly spaced memory.
+    """
+    if math.prod(shape) == 0:
+        return Layout(shape, contiguous_strides(shape), layout.offset)
+    old = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent != 1]
+    strides = [0] * len(shape)
+    position = len(old) - 1
+    axis = len(shape) - 1
+    while axis >= 0:
+        if shape[axis] == 1:
+            axis -= 1
+            continue
+        extent, stride = old[position]
+        covered = extent
+        position -= 1
+        filled = 1
+        while True:
+            while covered < filled * shape[axis]:
+                outer_extent, outer_stride = old[position]
+                if outer_stride != stride * covered:
+                    return None
+                covered *= outer_extent
+                position -= 1
+            strides[axis] = stride * filled
+            filled *= shape[axis]
+            axis -= 1
+            while axis >= 0 and shape[axis] == 1:
+                axis -= 1
+            if filled == covered:
+                break
+    return Layout(shape, tuple(strides), layout.offset)
+
+
+def factored(layout: Layout, shape: Sequence[int]) -> list[Layout]:
+    """A layout for each extent of `shape`, over neighbouring dimensions of `layout`, whose product the extent is.
+
+    They have as few dimensions as possible; the offset is left out.
+    """
+    dims = iter([pair for pair in zip(layout.shape, layout.strides, strict=True) if pair[0] != 1])
+    parts = []
+    for extent in shape:
+        part: list[tuple[int, int]] = []
+        while math.prod(size for size, _ in part) != extent:
+            part.append(next(dims))
+        extents, (strides,) = merged([size for size, _ in part], [[stride for _, stride in part]])
+        parts.append(Layout(extents, strides))
+    return parts

@@ -14,9 +14,10 @@ from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Layout, Operand, Resolution
+from npu_tensor.ops.layouts import reshaped
 from npu_tensor.ops.registry import op
 from npu_tensor.ops.rules import dimension, require_tensor
-from npu_tensor.spec import Spec, broadcast_shapes, contiguous_strides
+from npu_tensor.spec import Spec, broadcast_shapes
 
 # --- views
 
@@ -43,39 +44,7 @@ def _reshape_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> 
 
 
 def _reshape_layout(layout: Layout, shape: tuple[int, ...], attributes: dict[str, Any]) -> Layout | None:
-    """Strides of the new shape over the same memory, or None where elements would have to move.
-
-    Splits both shapes into the smallest groups of dimensions with equal products; a group needs evenly spaced memory.
-    """
-    if math.prod(shape) == 0:
-        return Layout(shape, contiguous_strides(shape), layout.offset)
-    old = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent != 1]
-    strides = [0] * len(shape)
-    position = len(old) - 1
-    axis = len(shape) - 1
-    while axis >= 0:
-        if shape[axis] == 1:
-            axis -= 1
-            continue
-        extent, stride = old[position]
-        covered = extent
-        position -= 1
-        filled = 1
-        while True:
-            while covered < filled * shape[axis]:
-                outer_extent, outer_stride = old[position]
-                if outer_stride != stride * covered:
-                    return None
-                covered *= outer_extent
-                position -= 1
-            strides[axis] = stride * filled
-            filled *= shape[axis]
-            axis -= 1
-            while axis >= 0 and shape[axis] == 1:
-                axis -= 1
-            if filled == covered:
-                break
-    return Layout(shape, tuple(strides), layout.offset)
+    return reshaped(layout, shape)
 
 
 @op(kind="view", rule=_reshape_rule, ggml="RESHAPE", layout=_reshape_layout)

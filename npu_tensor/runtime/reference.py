@@ -21,6 +21,7 @@ from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, processor_rates
+from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Fusion, Kernel, Output, Prologue, Refusal, Step, Task
 
 __all__ = ["ReferenceDevice", "ReferenceKernel", "evaluate", "evaluate_call", "from_register", "located", "to_register"]
@@ -211,9 +212,12 @@ class ReferenceKernel:
         assert call is not None
         assert program is not None
         *factors, rest = self.task.split(operands)
+        batch, specs = self.task.shape[:-2], [spec for spec in call.operands if isinstance(spec, Spec)]
         a, b = (
-            to_register(_factor(prologue, inputs), register)
-            for prologue, inputs, register in zip(self.task.prologues, factors, call.registers, strict=True)
+            to_register(_factor(prologue, inputs), register).reshape(*batch, *spec.shape[-2:])
+            for prologue, inputs, register, spec in zip(
+                self.task.prologues, factors, call.registers, specs, strict=True
+            )
         )
         for value, result in zip(evaluate(program, [np.matmul(a, b), *rest], 0), results, strict=True):
             result[...] = value.astype(result.dtype)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import reshaped
 from npu_tensor.planner.fuse.lower import Domain, Kind, Lowered
 from npu_tensor.planner.fuse.prologues import prologue_of
 from npu_tensor.planner.fuse.strides import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
@@ -42,8 +44,10 @@ class Group:
 
     def operands_over(self, item: int, domain: Domain) -> list[tuple[int, Layout | None]]:
         """The operands of a member over the group's shape."""
-        if not self.members[item] or domain.shape == self.shape:
+        if domain.shape == self.shape:
             return list(domain.operands)
+        if not self.members[item]:
+            return [(source, layout and reshaped(layout, self.shape)) for source, layout in domain.operands]
         return [(source, layout and lifted(layout, self.shape, self.dims)) for source, layout in domain.operands]
 
 
@@ -164,13 +168,15 @@ class Grouper:
         return True
 
     def _join_product(self, op: Candidate, group: Group) -> bool | None:
-        """A matrix product, whose epilogue the group becomes."""
-        if op.domain.shape != group.shape or not op.is_read_as(full_layout(group.shape)):
+        """A matrix product, whose epilogue the group becomes, which may see its elements in another shape."""
+        joined = replace(group, kind="matmul", shape=op.domain.shape, members={**group.members, op.item: False})
+        if math.prod(op.domain.shape) != math.prod(group.shape) or not op.is_read_as(full_layout(group.shape)):
             return None
-        if self.items[op.item]["keep"] or not (self.fusion.residuals or self._reads_only_vectors(group, op.item)):
+        if not all(self._can_be_read(member, joined) for member in group.members):
+            return None
+        if self.items[op.item]["keep"] or not (self.fusion.residuals or self._reads_only_vectors(joined, op.item)):
             return False
-        group.kind, group.contraction = "matmul", op.item
-        group.members[op.item] = False
+        vars(group).update(vars(replace(joined, contraction=op.item)))
         return True
 
     def _join_reduction(self, op: Candidate, group: Group) -> bool | None:
@@ -236,6 +242,12 @@ class Grouper:
                     candidates.append(layout)
         return candidates
 
+    def _can_be_read(self, member: int, group: Group) -> bool:
+        """Whether the operands of a member have layouts over the shape of a group."""
+        domain = self.items[member]["domain"]
+        pairs = zip(domain.operands, group.operands_over(member, domain), strict=True)
+        return all((own is None) == (layout is None) for (_, own), (_, layout) in pairs)
+
     def _streams(self, op: Candidate, group: Group, dims: tuple[int, ...]) -> int:
         """How many operands would differ from row to row if an op over the group's shape joined; 0 without rows."""
         if not dims:
@@ -257,7 +269,8 @@ class Grouper:
 
     def _reads_only_vectors(self, group: Group, product: int) -> bool:
         """Whether the operands of a group, but for the product, vary along one of the last two dimensions at most."""
-        operands = [operand for member in group.members for operand in self.items[member]["domain"].operands]
+        members = [member for member in group.members if member != product]
+        operands = [operand for each in members for operand in group.operands_over(each, self.items[each]["domain"])]
         for source, layout in operands:
             if source == product or source in group.members or layout is None:
                 continue

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
+from npu_tensor.ops.declare import Layout
 from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
-from npu_tensor.planner.fuse.strides import full_layout, same_positions
+from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positions
 
-__all__ = ["prologue_of"]
+__all__ = ["prologue_of", "uncopied"]
+
+VECTOR_STRIDES: Final = (1, 2)
+"""Of rows of A and columns of B: between elements that are packed as a vector."""
 
 
 def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tuple[int, set[int]] | None:
@@ -16,10 +21,12 @@ def prologue_of(graph: Mapping[int, Lowered], item: int, contraction: int) -> tu
 
     None if it cannot be computed by packing, or better by what produces the inputs of these ops.
     """
-    if graph[item]["readers"] != [contraction] or not _is_allowed(graph, item):
+    if graph[item]["readers"] != [contraction]:
         return None
-    items = _items(graph, item)
     number = next(n for n, (source, _) in enumerate(graph[contraction]["domain"].operands) if source == item)
+    if "copy" in graph[item]:
+        return None if graph[item]["keep"] or uncopied(graph, contraction, number) is None else (number, {item})
+    items = _items(graph, item) if _is_allowed(graph, item) else None
     if items is None or not _can_be_packed(graph, contraction, number, items):
         return None
     return number, items
@@ -77,3 +84,32 @@ def _can_be_packed(graph: Mapping[int, Lowered], contraction: int, number: int, 
         all(x is not None and (x.shape[axis] == 1 or x.strides[axis] in (0, 1)) for x in layouts)
         for axis in (-1, -2)
     )
+
+
+def uncopied(graph: Mapping[int, Lowered], contraction: int, number: int) -> Layout | None:
+    """How an operand of a matrix product that is a copy lies in what it was copied from.
+
+    Over the batch, and the rows and columns of the operand, each of which may be several dimensions, as those of the
+    windows of a convolution are. None if it is part of the copy only, or if packing could not read it by vectors.
+    """
+    source, reading = graph[contraction]["domain"].operands[number]
+    assert reading is not None
+    batch, (_, layout) = graph[contraction]["call"].spec.shape[:-2], graph[source]["copy"]
+    reading = broadcast(reading, (*batch, *reading.shape[-2:]))
+    if reading.offset or 0 in reading.shape:
+        return None
+    steps = full_layout(layout.shape).strides
+    dims = [dim for dim in zip(steps, layout.shape, layout.strides, strict=True) if dim[1] != 1]
+    pairs: list[tuple[int, int]] = []
+    for axis, (extent, step) in enumerate(zip(reading.shape, reading.strides, strict=True), -len(batch)):
+        if extent == 1 or not step:
+            pairs.append((extent, 0))
+            continue
+        run = [dim for dim in dims if step <= dim[0] < step * extent]
+        if not run or run[-1][0] != step or math.prod(size for _, size, _ in run) != extent:
+            return None
+        if axis == number and run[-1][2] not in VECTOR_STRIDES:
+            return None
+        pairs += [(size, stride) for _, size, stride in run]
+    shape, strides = zip(*pairs, strict=True)
+    return Layout(shape, strides, layout.offset)

@@ -11,6 +11,7 @@ from npu_tensor.ops.expression import ProgramBuilder, Symbol, as_parameter
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.planner.fuse.groups import Group
 from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
+from npu_tensor.planner.fuse.prologues import uncopied
 from npu_tensor.planner.fuse.strides import broadcast, full_layout, permuted, row_layout
 from npu_tensor.spec import Spec
 from npu_tensor.task import Input, Output, Prologue, Task
@@ -137,7 +138,10 @@ class TaskMaker:
         return list(inputs)
 
     def _factor(self, group: Group, number: int) -> tuple[list[Input], Prologue | None]:
-        """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue."""
+        """An operand of the matrix product: its inputs, over the batch and its rows and columns, and its prologue.
+
+        A copy is read where it would be copied from.
+        """
         assert group.contraction is not None
         contraction = group.contraction
         source, reading = self.items[contraction]["domain"].operands[number]
@@ -147,6 +151,8 @@ class TaskMaker:
         items = group.prologues.get(number)
         if items is None:
             return [Input(source, dtype, broadcast(reading, matrix))], None
+        if "copy" in self.items[source]:
+            return [Input(self.items[source]["copy"][0], dtype, uncopied(self.items, contraction, number))], None
 
         def over(item: int) -> list[tuple[int, Layout | None]]:
             inputs = []

@@ -152,8 +152,8 @@ def product_work(task: Task, target: CpuTarget) -> ProductWork:
         m, products, matrices[0] = m * products, 1, 1
     most, columns = tile_shape(unit, target)
     rows, direct = tile_rows(m, most), None
-    if not any(task.prologues):
-        strides = [source.layout.strides for source in (left[0], right[0]) if source.layout]
+    strides = [source.layout.strides for source in (left[0], right[0]) if source.layout]
+    if not any(task.prologues) and all(len(each) == len(task.shape) for each in strides):
         a, b = map(Matrix, dtypes, strides)
         direct = direct_tile((m, n, task.depth), a, b, unit, target)
     if direct is not None:

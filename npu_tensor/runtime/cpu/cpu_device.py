@@ -19,7 +19,7 @@ class CpuDevice(Processor):
     """The processor of this machine."""
 
     uri = "cpu"
-    fusion = Fusion(arguments=MAX_SLOTS - 2)  # Those of a product are two more: its factors, packed.
+    fusion = Fusion(arguments=MAX_SLOTS - 3)  # A product has three more: its factors, packed, and B again.
 
     def prepare(self, kernels: Sequence[Kernel]) -> None:
         """Nothing takes long: LLVM compiles in milliseconds, one module at a time."""

@@ -13,7 +13,7 @@ import numpy as np
 from npu_tensor.dtypes import float32, float64
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import Program, ProgramBuilder
+from npu_tensor.ops.expression import Program, ProgramBuilder, as_parameter
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Task
 
@@ -160,7 +160,33 @@ _PRODUCTS: Final = _program(5, lambda own, other, cosine, sine, sign: own * cosi
 _COPY: Final = _program(1, lambda x: x)
 
 
+def _padding(task: Task) -> Composed | Refusal:
+    """The op `pad_widths` with a constant: everything is filled, then the operand copied into it."""
+    (source,), (output,) = task.inputs, task.outputs
+    assert task.call is not None
+    assert source.layout is not None
+    attributes = task.call.attributes
+    if attributes["mode"] != "constant":
+        return Refusal("compiled for constants only")
+    builder = ProgramBuilder()
+    fill = builder.program([builder.constant(as_parameter(attributes["value"]), output.dtype.register)])
+    builder = ProgramBuilder()
+    copy = builder.program([builder.load(0, output.dtype.register)])
+    widths = attributes["widths"]
+    shape = tuple(n + min(b, 0) + min(a, 0) for n, (b, a) in zip(source.layout.shape, widths, strict=True))
+    part, place = (
+        Layout(shape, strides, offset + sum(max(sign * b, 0) * s for s, (b, _) in zip(strides, widths, strict=True)))
+        for (_, strides, offset), sign in ((source.layout, -1), (output.layout, 1))
+    )
+    copied = output._replace(layout=place, donor=output.item)
+    tasks = (
+        _map_task(task, task.shape, [], [output], fill),
+        _map_task(task, shape, [source._replace(layout=part)], [copied], copy),
+    )
+    return Composed(tasks, {})
+
+
 COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingProxyType(
-    {"arange_from": _sequence, "rotate": _rotation}
+    {"arange_from": _sequence, "pad_widths": _padding, "rotate": _rotation}
 )
 """By the name of the op."""

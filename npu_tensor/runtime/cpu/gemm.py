@@ -15,17 +15,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape, unit_lanes
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, multiply_module
-from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.gemm_tile import TileSpec
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "Matrix", "Packing", "direct_tile", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "Packing", "Scattered", "direct_tile", "tile_rows"]
 
 Launch = Callable[..., None]
 
@@ -45,6 +46,8 @@ _SMALL_PRODUCT = 128**3
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_TILES = {32: ((1, 8), (2, 8), (3, 8), (4, 6)), 16: ((1, 8), (2, 4), (3, 3), (4, 2))}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
+# Memory for the panels of B of all threads, if these are packed when they are needed.
+_STRIP_BYTES = 2 << 20
 
 
 class Matrix(NamedTuple):
@@ -52,6 +55,15 @@ class Matrix(NamedTuple):
 
     dtype: str
     strides: tuple[int, ...] | None = None  # in elements: per batch dimension (0 repeats a matrix), of rows, of columns
+
+
+class Scattered(NamedTuple):
+    """A matrix in memory whose lines and elements of K may be several dimensions each, as windows of images are."""
+
+    dtype: str
+    batch: tuple[Layout, ...]  # one for each batch dimension
+    rows: Layout
+    columns: Layout
 
 
 class Computed(NamedTuple):
@@ -70,8 +82,8 @@ class _Problem(NamedTuple):
 
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
-    a: Matrix | Computed
-    b: Matrix | Computed
+    a: Matrix | Computed | Scattered
+    b: Matrix | Computed | Scattered
     outputs: tuple[Matrix, ...]
     operands: tuple[Matrix, ...]
 
@@ -91,7 +103,7 @@ class _Problem(NamedTuple):
         A stack of small products with the same weights becomes one with full tiles.
         """
         problem = self
-        while problem.batch:
+        while problem.batch and not isinstance(problem.a, Scattered) and not isinstance(problem.b, Scattered):
             m, n, k = problem.shape
             size = problem.batch[-1]
             followed = [_strides(operand) for operand in (*_matrices(problem.a), *problem.tensors)]
@@ -163,9 +175,24 @@ def _vector_access(operand: Matrix, axis: int, extent: int) -> str:
     return {0: "splat", 1: "vector"}.get(operand.strides[axis] if extent > 1 else 1, "")
 
 
-def _pack_spec(operand: Matrix | Computed, unit: Unit, width: int, k_axis: int, k: int, lines: int) -> PackSpec:
+def _lines_and_k(operand: Scattered, k_axis: int) -> tuple[Layout, Layout]:
+    return (operand.rows, operand.columns) if k_axis == -1 else (operand.columns, operand.rows)
+
+
+def _line_distance(operand: Scattered, k_axis: int) -> int:
+    """Elements between most neighbouring lines."""
+    lines, _ = _lines_and_k(operand, k_axis)
+    return lines.strides[-1] if lines.strides else 1
+
+
+def _pack_spec(
+    operand: Matrix | Computed | Scattered, unit: Unit, width: int, k_axis: int, k: int, lines: int
+) -> PackSpec:
     """How A or B is packed, whose stride number `k_axis` is the one along K."""
     line_axis = -3 - k_axis
+    if isinstance(operand, Scattered):
+        distance = _line_distance(operand, k_axis)
+        return PackSpec(operand.dtype, unit, "scattered", width, line_elements=distance, rest=k % unit.count)
     if isinstance(operand, Computed):
         along_k = all(_vector_access(x, k_axis, k) for x in operand.inputs)
         axis, extent = (k_axis, k) if along_k else (line_axis, lines)
@@ -183,11 +210,15 @@ def _pack_spec(operand: Matrix | Computed, unit: Unit, width: int, k_axis: int, 
 
 
 def direct_tile(
-    shape: tuple[int, int, int], a: Matrix | Computed, b: Matrix | Computed, unit: Unit, target: CpuTarget
+    shape: tuple[int, int, int],
+    a: Matrix | Computed | Scattered,
+    b: Matrix | Computed | Scattered,
+    unit: Unit,
+    target: CpuTarget,
 ) -> tuple[TileSpec, dict[str, int]] | None:
     """The tile and the sizes of a product that reads A and B where they are; None if it should pack them."""
     m, n, k = shape
-    if isinstance(a, Computed) or isinstance(b, Computed):
+    if not isinstance(a, Matrix) or not isinstance(b, Matrix):
         return None
     thin = m <= _THIN_ROWS
     if not thin and m * n * k * unit.count > _SMALL_PRODUCT:
@@ -220,12 +251,46 @@ def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
     return Program((Instruction("load", (), accumulate, 0), *casts), tuple(range(1, 1 + len(casts))))
 
 
-def _batch_offsets(batch: tuple[int, ...], operand: Matrix) -> NDArray[np.int64]:
-    """The byte offset of the operand's matrix in every product of the batch."""
+def _offsets(dtype: str, *layouts: Layout) -> NDArray[np.int64]:
+    """The byte offsets of all elements of several dimensions, in row-major order."""
     offsets = np.zeros(1, np.int64)
-    for size, stride in zip(batch, _strides(operand), strict=False):
-        offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
-    return offsets * ELEMENT_SIZE[operand.dtype]
+    for layout in layouts:
+        for size, stride in zip(layout.shape, layout.strides, strict=False):
+            offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
+    return offsets * ELEMENT_SIZE[dtype]
+
+
+def _batch_offsets(batch: tuple[int, ...], operand: Matrix | Scattered) -> NDArray[np.int64]:
+    """The byte offset of the operand's matrix in every product of the batch."""
+    layouts = operand.batch if isinstance(operand, Scattered) else [Layout(batch, _strides(operand))]
+    return _offsets(operand.dtype, *layouts)
+
+
+def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -> tuple[NDArray[np.int64], Segment]:
+    """The number of the first segment of every panel and of all segments, and the segments; see `gemm_pack`.
+
+    lines: offsets. distance: between the lines of a segment.
+    """
+    numbers = np.arange(lines.size)
+    places = numbers % width
+    jumps = np.diff(lines, prepend=lines[:1]) != distance
+    starts = np.flatnonzero(jumps | (places % lanes == 0))
+    ends = np.append(starts[1:], lines.size)
+    begin = places[starts] % lanes
+    panels = np.searchsorted(starts, np.arange(0, lines.size + width, width))
+    return panels, Segment(places[starts] - begin, begin, begin + ends - starts, lines[starts] - begin * distance)
+
+
+def _strip_blocks(a_panels: int, b_panels: int, threads: int) -> int:
+    """Into how many blocks to cut A such that all threads are done early, if each packs the panels of B that it reads.
+
+    Packing a panel of B takes about half as long as multiplying it by one of A.
+    """
+
+    def longest(blocks: int) -> int:
+        return -(-blocks * b_panels // threads) * (2 * -(-a_panels // blocks) + 1)
+
+    return min(range(1, a_panels + 1), key=longest)
 
 
 class _Loop(NamedTuple):
@@ -240,7 +305,7 @@ class _Loop(NamedTuple):
 class Packing(NamedTuple):
     """How one operand is packed; `matrices` numbers the packed matrix of every product of the batch.
 
-    key: the same for packings that make the same of the same memory; None for a `Computed` operand.
+    key: the same for packings that make the same of the same memory; None for other operands than matrices.
     """
 
     key: Hashable
@@ -271,16 +336,19 @@ class Gemm:
     engine    compiles the kernels
     target    of the engine
     shape     (m, n, k) of every product
-    a, b      m x k and k x n matrices with any strides, or `Computed` ones. float32, bfloat16 and float16,
-              mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64
-              and int64 in their own dtype
+    a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones. float32, bfloat16 and
+              float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping);
+              float64 and int64 in their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
+    threads   that will work on it
 
     empty     whether there is nothing to compute
     packings  how A and B are packed before; empty if they are read where they are
+    strip_bytes  of the memory for panels of B that are packed when they are needed, if B is `Scattered`; there is no
+              packing of B then
     multiply  the loop whose arguments are A and B, packed or not, the outputs and the operands
 
     Raises DTypeError if the dtypes have no product.
@@ -292,35 +360,38 @@ class Gemm:
         target: CpuTarget,
         shape: tuple[int, int, int],
         *,
-        a: Matrix | Computed,
-        b: Matrix | Computed,
+        a: Matrix | Computed | Scattered,
+        b: Matrix | Computed | Scattered,
         outputs: Sequence[Matrix],
         epilogue: Program | None = None,
         operands: Sequence[Matrix] = (),
         batch: tuple[int, ...] = (),
+        threads: int = 1,
     ) -> None:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
         self._engine = engine
         self._target = target
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
         self.empty = problem.empty
-        self.packings: tuple[()] | tuple[Packing, Packing] = ()
+        self.packings: tuple[Packing, ...] = ()
+        self.strip_bytes = 0
         self.multiply = _Loop(None, 0, 0, 1)
         if not problem.empty:
-            self._bind(problem.with_batch_as_rows(), epilogue)
+            self._bind(problem.with_batch_as_rows(), epilogue, threads)
 
-    def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
+    def _bind(self, problem: _Problem, epilogue: Program | None, threads: int) -> None:
         unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
         direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target)
         if direct is None:
-            tile, sizes, offsets = self._packed(problem, unit)
+            tile, sizes, offsets = self._packed(problem, unit, threads)
         else:
             tile, sizes = direct
-            matrices = [*_matrices(problem.a), *_matrices(problem.b)]
-            offsets = [_batch_offsets(problem.batch, matrix) for matrix in matrices]
+            offsets = [
+                _batch_offsets(problem.batch, matrix) for matrix in (problem.a, problem.b) if isinstance(matrix, Matrix)
+            ]
         m, n, _ = problem.shape
         a_panels, b_panels = -(-m // tile.rows), -(-n // tile.columns)
-        blocks = max(1, -(-a_panels * sizes.get("a_panel_bytes", 0) // _BLOCK_BYTES))
+        blocks = sizes.get("blocks") or max(1, -(-a_panels * sizes.get("a_panel_bytes", 0) // _BLOCK_BYTES))
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)
         sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}
@@ -335,16 +406,20 @@ class Gemm:
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
             tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
+            self.strip_bytes > 0,
         )
+        tiles = len(offsets[0]) * blocks * b_panels * block_panels
         self.multiply = self._loop(
             multiply_module("multiply", spec, self._target),
             "multiply",
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
-            len(offsets[0]) * blocks * b_panels * block_panels,
-            _PIECE_CYCLES // tile_cycles,
+            sizes.get("pieces", tiles),
+            1 if self.strip_bytes else _PIECE_CYCLES // tile_cycles,
         )
 
-    def _packed(self, problem: _Problem, unit: Unit) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
+    def _packed(
+        self, problem: _Problem, unit: Unit, threads: int
+    ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
         """The tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape
         most_rows, columns = tile_shape(unit, self._target)
@@ -353,14 +428,27 @@ class Gemm:
         spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)
         pack_a = self._packing(spec_a, problem.a, problem.batch, k, steps, m, k_axis=-1)
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, steps, n, k_axis=-2)
-        self.packings = (pack_a, pack_b)
         sizes = {"steps": steps, "a_panel_bytes": pack_a.panel_bytes, "b_panel_bytes": pack_b.panel_bytes}
-        return TileSpec(unit, "packed", rows, columns), sizes, [pack_a.offsets, pack_b.offsets]
+        tile = TileSpec(unit, "packed", rows, columns)
+        offsets = [pack_a.offsets, pack_b.offsets]
+        if not isinstance(problem.b, Scattered):
+            self.packings = (pack_a, pack_b)
+            return tile, sizes, offsets
+        self.packings = (pack_a,)
+        blocks = _strip_blocks(pack_a.panels, len(offsets[0]) * pack_b.panels, threads)
+        blocks = -(-pack_a.panels // -(-pack_a.panels // blocks))
+        strips = len(offsets[0]) * blocks * pack_b.panels
+        pieces = min(strips, threads * max(1, _STRIP_BYTES // (threads * pack_b.panel_bytes)))
+        self.strip_bytes = pieces * pack_b.panel_bytes
+        sizes |= {"blocks": blocks, "strips": strips, "pieces": pieces}
+        self._pack = pack_b.loop.kernel  # keeps the code
+        sizes |= {"pack": int(pack_b.loop.kernel or 0), "pack_meta": pack_b.loop.meta_address}
+        return tile, sizes, offsets
 
     def _packing(
         self,
         spec: PackSpec,
-        operand: Matrix | Computed,
+        operand: Matrix | Computed | Scattered,
         batch: tuple[int, ...],
         k: int,
         steps: int,
@@ -368,22 +456,31 @@ class Gemm:
         *,
         k_axis: int,
     ) -> Packing:
-        line_axis, matrices = -3 - k_axis, _matrices(operand)
+        line_axis = -3 - k_axis
+        matrices = [] if isinstance(operand, Scattered) else _matrices(operand)
         # Products that read the same matrices share a packed one.
-        every = np.stack([_batch_offsets(batch, matrix) for matrix in matrices], axis=1)
+        sources = [operand] if isinstance(operand, Scattered) else matrices
+        every = np.stack([_batch_offsets(batch, source) for source in sources], axis=1)
         offsets, index = np.unique(every, axis=0, return_inverse=True)
         panels = -(-lines // spec.width)
         bytes_ = panel_bytes(spec, steps, self._target)
         if isinstance(operand, Computed):
             across = line_axis if spec.layout == "along_k" else k_axis
             strides, outer = [0, 0], [_strides(x)[across] * ELEMENT_SIZE[x.dtype] for x in matrices]
+        elif isinstance(operand, Scattered):
+            size, (along_lines, along_k) = ELEMENT_SIZE[operand.dtype], _lines_and_k(operand, k_axis)
+            distance, lanes = spec.line_elements * size, unit_lanes(spec.unit, self._target)
+            firsts, segments = _segments(_offsets(operand.dtype, along_lines), distance, spec.width, lanes)
+            tables = [_offsets(operand.dtype, along_k), firsts, np.stack(segments, axis=1)]
+            self._metas += tables
+            strides, outer = [0, 0], [table.ctypes.data for table in tables]
         else:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
         module = pack_module("pack", spec, self._target)
         loop = self._loop(module, "pack", meta, panels * len(offsets), _PIECE_BYTES // bytes_)
-        key = None if isinstance(operand, Computed) else (spec, meta.tobytes())
+        key = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
     def _loop(self, module: str, name: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
@@ -401,7 +498,8 @@ class Gemm:
     ) -> None:
         """Compute the product of operands that are addresses and numbers.
 
-        If there are `packings`, a and b are the addresses of what these have made. An output may be the memory of an
+        If there are `packings`, a and b are the addresses of what these have made; b is that of `strip_bytes` of memory
+        where there are any, and the last operand the address of B. An output may be the memory of an
         operand of the epilogue with the same strides.
         """
         if not self.empty:

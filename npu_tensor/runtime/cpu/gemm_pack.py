@@ -10,9 +10,9 @@ each block is copied in the same ways.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import (
@@ -29,7 +29,17 @@ from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = ["LAYOUTS", "PACK_META", "Block", "PackPrologue", "PackSpec", "emit_block", "pack_module", "panel_bytes"]
+__all__ = [
+    "LAYOUTS",
+    "PACK_META",
+    "Block",
+    "PackPrologue",
+    "PackSpec",
+    "Segment",
+    "emit_block",
+    "pack_module",
+    "panel_bytes",
+]
 
 
 class PackPrologue(NamedTuple):
@@ -115,17 +125,32 @@ def emit_block(
     emitter.loop(0, block.outer, 1, (), evaluate_line)
 
 
-# The stride that is one element: along K, across lines, or neither.
-LAYOUTS = ("along_k", "across_lines", "strided")
+# The stride that is one element: along K, across lines, or neither. Scattered lines and elements of K are where tables
+# say; parts of some vectors of lines are evenly spaced.
+LAYOUTS = ("along_k", "across_lines", "strided", "scattered")
 
 # The leading int64 numbers of a pack kernel's meta array; strides and offsets are in bytes. The offset of
 # each matrix inside the operand follows. With a prologue, the strides here are not used; there follow, for each
 # of its tensors, the stride across its vectors, and then for every matrix the offset inside each of these tensors.
+# Of a scattered operand there follow, before the offsets, the addresses of three tables: the offset of every k; the
+# number of the first segment of every panel, and of all segments; the fields of every segment, see `Segment`.
 PACK_META = ("k", "steps", "lines", "panels", "line_stride", "k_stride", "panel_bytes")
 
 _CACHE_LINE = 64  # bytes, and the size of the largest vector register
 # What a prologue computes at a time: it stays in the level-1 cache beside its inputs and a part of the panel.
 _SCRATCH_BYTES = 8 << 10
+
+
+class Segment(NamedTuple):
+    """Evenly spaced lines that are lanes `begin` to `end` of a vector. Tables hold arrays of each field.
+
+    line: of lane 0 in the panel. offset: where the element of lane 0 would be, in bytes.
+    """
+
+    line: Any
+    begin: Any
+    end: Any
+    offset: Any
 
 
 class PackSpec(NamedTuple):
@@ -137,6 +162,8 @@ class PackSpec(NamedTuple):
     width: int  # lines per panel
     flip_sign: bool = False  # add 128 to int8 elements: A of an unsigned x signed product
     correct: bool = False  # begin each panel with -128 times the sum of each line: B of such a product
+    line_elements: int = 1  # between the lines of a segment, of a scattered operand
+    rest: int = 0  # elements of K in the last unit, if that is not full, of a scattered operand
     prologue: PackPrologue | None = None  # computes the operand as if stored as `dtype`, with vectors along `layout`
 
 
@@ -186,6 +213,9 @@ class _PackWriter:
         emitter = self.emitter
         packed, operand = (load_value(emitter, "ptr", Value("%pointers", "ptr"), slot) for slot in range(2))
         self.table = table = byte_offset(emitter, Value("%meta", "ptr"), 8 * len(PACK_META))
+        if self.spec.layout == "scattered":
+            self.k_offsets, self.firsts, self.segments = (load_value(emitter, "ptr", table, i) for i in range(3))
+            table = byte_offset(emitter, table, 8 * 3)
         if self.spec.prologue is not None:
             self.scratch = emitter.assign("ptr", f"alloca [{_SCRATCH_BYTES} x i8], align 64")
 
@@ -201,8 +231,11 @@ class _PackWriter:
             else:
                 offset = load_value(emitter, "i64", emitter.address(table, matrix, "int64"))
                 self.source = byte_offset(emitter, operand, offset)
-                self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
-                self._copy()
+                if self.spec.layout == "scattered":
+                    self._copy_segments(emitter.op("urem", index, self.meta["panels"]))
+                else:
+                    self.source = byte_offset(emitter, self.source, emitter.mul(first, self.meta["line_stride"]))
+                    self._copy()
             if self.spec.correct:
                 self._store_correction(destination)
 
@@ -344,6 +377,99 @@ class _PackWriter:
 
         emitter.loop(0, stop, 1, (), copy_step)
         return stop
+
+    def _copy_segments(self, panel: Value) -> None:
+        """Copy the segments of a panel one after the other, by vectors whose other lanes stay as they are."""
+        emitter = self.emitter
+        def copy_segment(number: Value, _: list[Value]) -> None:
+            fields = byte_offset(emitter, self.segments, emitter.mul(number, 8 * len(Segment._fields)))
+            segment = Segment(*(load_value(emitter, "i64", fields, i) for i in range(len(Segment._fields))))
+            source = byte_offset(emitter, self.source, segment.offset)
+            length = emitter.sub(segment.end, segment.begin)
+
+            def part() -> None:
+                if not self.masked:
+                    self._copy_lanes(source, segment)
+                    return
+                self._copy_vectors(source, segment.line, lambda lanes: self._within(segment, lanes))
+
+            whole = emitter.compare("eq", length, self.lanes)
+            emitter.branch(whole, lambda: self._copy_vectors(source, segment.line, None), part)
+
+        places = (emitter.address(self.firsts, emitter.add(panel, i), "int64") for i in (0, 1))
+        first, last = (load_value(emitter, "i64", place) for place in places)
+        emitter.loop(first, last, 1, (), copy_segment)
+
+    def _within(self, segment: Segment, lanes: Sequence[int]) -> Value:
+        """Which of some lanes of a vector belong to a segment."""
+        emitter = self.emitter
+        numbers = emitter.literals(lanes, "i8")
+        begin, end = (
+            emitter.shuffle(
+                emitter.assign(numbers.type, f"insertelement {numbers.type} poison, i8 {limit.name}, i64 0"),
+                [0] * len(lanes),
+            )
+            for limit in (emitter.convert("trunc", x, "i8") for x in (segment.begin, segment.end))
+        )
+        return emitter.op("and", emitter.compare("sge", numbers, begin), emitter.compare("slt", numbers, end))
+
+    def _copy_vectors(self, source: Value, line: Value, within: Callable[[Sequence[int]], Value] | None) -> None:
+        """Copy evenly spaced lines, for all k. within: which lanes exist, of those that are in a loaded vector."""
+        emitter, lanes, count, stride = self.emitter, self.lanes, self.unit.count, self.spec.line_elements
+        # Vectors that are loaded: the first element of each, and the lanes that its elements are, -1 for none. The
+        # second one of two begins one element early and so ends with the last element that is wanted.
+        starts = [0] if stride == 1 else [0, lanes - 1]
+        places = [[start + i for i in range(lanes)] for start in starts]
+        numbers = [[place // stride if place % stride == 0 else -1 for place in each] for each in places]
+        masks = [within(each) if within else None for each in numbers]
+        order = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
+        mask = within(range(lanes)) if within else None
+
+        def load_row(k: Value) -> Value:
+            offset = load_value(emitter, "i64", emitter.address(self.k_offsets, k, "int64"))
+            address = byte_offset(emitter, source, offset)
+            parts = [
+                self.elements.load(lanes, byte_offset(emitter, address, start * self.element_bytes), each)
+                for start, each in zip(starts, masks, strict=True)
+            ]
+            return parts[0] if stride == 1 else emitter.shuffle(parts[0], order, parts[1])
+
+        def copy_step(step: Value, existing: int) -> None:
+            k = emitter.mul(step, count)
+            rows = [load_row(emitter.add(k, i)) for i in range(existing)]
+            rows += [Value("zeroinitializer", rows[0].type)] * (count - existing)
+            units, address = self.elements.interleave(rows), self._unit_address(step, line)
+            if mask:
+                units = emitter.select(mask, units, load_value(emitter, units.type, address, align=self.unit.bytes))
+            self._store(units, address)
+
+        stop = emitter.op("udiv", self.meta["k"], count)
+        emitter.loop(0, stop, 1, (), lambda step, _: copy_step(step, count))
+        if self.spec.rest:
+            copy_step(stop, self.spec.rest)
+
+    def _copy_lanes(self, source: Value, segment: Segment) -> None:
+        """Copy a segment element by element."""
+        emitter, count = self.emitter, self.unit.count
+        k_end = emitter.mul(self.meta["steps"], count)
+
+        def copy_lane(lane: Value, _: list[Value]) -> None:
+            start = byte_offset(emitter, source, emitter.mul(lane, self.spec.line_elements * self.element_bytes))
+
+            def store(k: Value, value: Value) -> None:
+                address = self._unit_address(emitter.op("udiv", k, count), emitter.add(segment.line, lane))
+                part = emitter.mul(emitter.op("urem", k, count), self.unit.bytes // count)
+                self._store(value, byte_offset(emitter, address, part))
+
+            def copy_element(k: Value, _: list[Value]) -> None:
+                offset = load_value(emitter, "i64", emitter.address(self.k_offsets, k, "int64"))
+                store(k, self.elements.load(1, byte_offset(emitter, start, offset)))
+
+            emitter.loop(0, self.meta["k"], 1, (), copy_element)
+            zero = Value("zeroinitializer", self.unit.element)
+            emitter.loop(self.meta["k"], k_end, 1, (), lambda k, _: store(k, zero))
+
+        emitter.loop(segment.begin, segment.end, 1, (), copy_lane)
 
     def _readable_k(self) -> Value:
         """How many k can be read over the panel's full width without passing the last element of the matrix.

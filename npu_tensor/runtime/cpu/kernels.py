@@ -11,11 +11,12 @@ from weakref import ref
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
+from npu_tensor.ops.layouts import factored
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import Composed
-from npu_tensor.runtime.cpu.gemm import Computed, Matrix, Packing
+from npu_tensor.runtime.cpu.gemm import Computed, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
@@ -127,10 +128,11 @@ class ProductKernel(CpuKernel):
             if source.layout is not None and n > 1 and source.layout.strides[-1] not in (0, 1):
                 copy, rest[number] = _bind_copy(owner, source, _last_item(task) + 1 + number)
                 copies.append(copy)
-        slots = 2 + len(task.outputs)
-        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), MAX_SLOTS - slots - len(rest))
+        slots = MAX_SLOTS - len(task.outputs) - len(rest) - 3  # for A, B, and the memory of panels of B
+        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), slots)
         numbers = number_types(program)
-        (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right))
+        shapes = [(*batch, m, task.depth), (*batch, task.depth, n)]
+        (a, from_a), (b, from_b) = map(_factor, task.prologues, (left, right), shapes)
         gemm = owner.product(
             (m, n, task.depth),
             a=a,
@@ -142,24 +144,23 @@ class ProductKernel(CpuKernel):
                 *(_number(type(number)) for number in fixed),
             ),
             batch=tuple(batch),
+            threads=owner.pool.threads,
         )
         launch, allocate = owner.pool.launch, owner.allocator.allocate
-        operands = _arguments(rest, numbers, 1, fixed)
+        factors = (from_a, from_b)
+        arguments = _arguments(rest, numbers, 1, fixed) + (from_b if gemm.strip_bytes else [])
         packings = [
-            _packed(owner, packing, inputs[0].item, arguments)
-            for packing, inputs, arguments in zip(gemm.packings, (left, right), (from_a, from_b), strict=False)
+            _packed(owner, packing, inputs[0].item, sources)
+            for packing, inputs, sources in zip(gemm.packings, (left, right), factors, strict=False)
         ]
 
         def run(values: list[Any]) -> None:
             buffers = [allocate(output.nbytes) for output in task.outputs]
             packed = [packing(values) for packing in packings]
-            gemm(
-                launch,
-                [buffer.address for buffer in buffers],
-                [packed[0].address] if packed else _all(values, from_a),
-                [packed[1].address] if packed else _all(values, from_b),
-                *_all(values, operands),
-            )
+            if gemm.strip_bytes:
+                packed.append(allocate(gemm.strip_bytes))
+            first, second = ([each.address] for each in packed) if packed else (_all(values, each) for each in factors)
+            gemm(launch, [buffer.address for buffer in buffers], first, second, *_all(values, arguments))
             for output, buffer in zip(task.outputs, buffers, strict=True):
                 values[output.item] = buffer
 
@@ -171,7 +172,7 @@ class ProductKernel(CpuKernel):
             values[out] = buffer = new_buffer()
             launch(*loop, values[a_item].address + a_offset, values[b_item].address + b_offset, buffer.address)
 
-        if not gemm.empty and not gemm.packings and not operands and len(task.outputs) == 1:
+        if not gemm.empty and not gemm.packings and not arguments and len(task.outputs) == 1:
             return run_small  # What follows from the lists above, in half the time.
         return _in_sequence([*copies, run], _last_item(task) + len(rest), task.outputs)
 
@@ -237,10 +238,20 @@ def _bind_copy(owner: Processor, source: Input, item: int) -> tuple[Step, Input]
     return step, source._replace(item=item, layout=whole)
 
 
-def _factor(prologue: Prologue | None, inputs: Sequence[Input]) -> tuple[Matrix | Computed, list[_Argument]]:
-    """Operand A or B, and the arguments of the kernel that packs it."""
+def _factor(
+    prologue: Prologue | None, inputs: Sequence[Input], shape: tuple[int, ...]
+) -> tuple[Matrix | Computed | Scattered, list[_Argument]]:
+    """Operand A or B of the given shape, and the arguments of the kernel that packs it."""
     if prologue is None:
-        return _matrix(inputs[0]), _arguments(inputs, {}, 0)
+        (source,) = inputs
+        assert source.layout is not None
+        assert source.dtype is not None
+        *batch, rows, columns = parts = factored(source.layout, shape)
+        strides = tuple(part.strides[0] if part.strides else 0 for part in parts)
+        arguments = _arguments(inputs, {}, 0)
+        if any(len(part.shape) > 1 for part in parts):
+            return Scattered(source.dtype.name, tuple(batch), rows, columns), arguments
+        return Matrix(source.dtype.name, strides), arguments
     program, fixed = with_fixed_numbers(prologue.program, len(inputs), MAX_SLOTS - 1 - len(inputs))
     numbers = number_types(program)
     matrices = [_matrix(source, numbers.get(slot)) for slot, source in enumerate(inputs)]
@@ -269,7 +280,10 @@ _Argument = Callable[[list[Any]], int | float]
 def _packed(
     owner: Processor, packing: Packing, item: int, arguments: Sequence[_Argument]
 ) -> Callable[[list[Any]], Buffer]:
-    """`Processor.packed` of an item; short for the value of the run before."""
+    """How the item of an operand is packed in a run; it stays packed, if it is a matrix, see `Processor.packed`."""
+    if packing.key is None:
+        return lambda values: packing.run(owner.pool.launch, owner.allocator.allocate, _all(values, arguments))
+    # The common case, a value that was packed in the run before, without a look-up.
     last: tuple[Callable[[], Buffer | None], ...] = (lambda: None, lambda: None)
 
     def packed(values: list[Any]) -> Buffer:

@@ -11,7 +11,7 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
@@ -53,7 +53,13 @@ class Processor:
         return processor_rates(self.target.lanes)
 
     def product(
-        self, shape: tuple[int, int, int], *, a: Matrix | Computed, b: Matrix | Computed, epilogue: Program, **more: Any
+        self,
+        shape: tuple[int, int, int],
+        *,
+        a: Matrix | Computed | Scattered,
+        b: Matrix | Computed | Scattered,
+        epilogue: Program,
+        **more: Any,
     ) -> Gemm:
         """The matrix product, bound to its shape and strides; arguments as those of `Gemm`, in tuples."""
         programs = [epilogue, *(factor.program for factor in (a, b) if isinstance(factor, Computed))]
@@ -64,9 +70,7 @@ class Processor:
         return Gemm(self.engine, self.target, shape, **more)
 
     def packed(self, packing: Packing, value: Buffer, sources: Sequence[int | float]) -> Buffer:
-        """An operand of a product, packed; of a value that was packed before it is kept while the value lives."""
-        if packing.key is None:
-            return packing.run(self.pool.launch, self.allocator.allocate, sources)
+        """A matrix, packed for a product; of a value that was packed before it is kept while the value lives."""
         key = packing.key, sources[0] - value.address
         layouts = self.allocator.layouts.setdefault(value, {})
         packed = layouts.get(key)
