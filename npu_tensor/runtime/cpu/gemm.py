@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape
+from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, Blocking, Unit
 from npu_tensor.runtime.cpu.gemm_multiply import GemmSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -31,7 +31,6 @@ _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
-_LEAST_ROWS = 4
 # Of packed panels, in bytes.
 _ALIGNMENT = 64
 
@@ -104,12 +103,9 @@ class _Problem(NamedTuple):
 
 
 def tile_rows(m: int, most: int) -> int:
-    """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size.
-
-    Fewer than `_LEAST_ROWS` do not occupy the multipliers and would only add kernels to compile.
-    """
+    """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size."""
     tiles = max(1, -(-m // most))
-    return max(_LEAST_ROWS, -(-m // tiles))
+    return max(LEAST_ROWS, -(-m // tiles))
 
 
 def _strides(operand: Matrix) -> tuple[int, ...]:
@@ -217,6 +213,7 @@ class Gemm:
 
     engine    compiles the kernels
     target    of the engine
+    blocking  in which the products are computed, for the dtypes of a and b
     shape     (m, n, k) of every product
     a, b      m x k and k x n matrices with any strides, or `Computed` ones. float32, bfloat16 and float16,
               mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping); float64
@@ -225,14 +222,13 @@ class Gemm:
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
     batch     sizes of the batch dimensions that the strides of all matrices begin with
-
-    Raises DTypeError if the dtypes have no product.
     """
 
     def __init__(
         self,
         engine: Engine,
         target: CpuTarget,
+        blocking: Blocking,
         shape: tuple[int, int, int],
         *,
         a: Matrix | Computed,
@@ -248,12 +244,11 @@ class Gemm:
         self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
         self._empty = problem.empty
         if not problem.empty:
-            self._bind(problem.with_batch_as_rows(), epilogue)
+            self._bind(problem.with_batch_as_rows(), blocking, epilogue)
 
-    def _bind(self, problem: _Problem, epilogue: Program | None) -> None:
+    def _bind(self, problem: _Problem, blocking: Blocking, epilogue: Program | None) -> None:
         m, n, k = problem.shape
-        unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
-        most_rows, columns = tile_shape(unit, self._target)
+        unit, most_rows, columns = blocking
         rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
         spec_a = _pack_spec(problem.a, unit, rows, -1, k, m)._replace(flip_sign=quads)
         spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)

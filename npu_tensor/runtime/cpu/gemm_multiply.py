@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import (
+    Blocking,
     Unit,
     byte_offset,
     emit_tile,
@@ -81,7 +82,8 @@ class _MultiplyWriter:
             b = byte_offset(emitter, packed_b, load_value(emitter, "i64", self.table, 1))
             a = byte_offset(emitter, a, emitter.mul(a_panel, self.meta["a_panel_bytes"]))
             b = byte_offset(emitter, b, emitter.mul(b_panel, self.meta["b_panel_bytes"]))
-            emit_tile(emitter, self.unit, self.spec.rows, a, b, self.meta["steps"], self.tile)
+            blocking = Blocking(self.unit, self.spec.rows, self.columns)
+            emit_tile(emitter, blocking, a, b, self.meta["steps"], self.tile)
             self._store_tile(emitter.mul(a_panel, self.spec.rows), emitter.mul(b_panel, self.columns))
 
         emitter.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, (), compute_item)

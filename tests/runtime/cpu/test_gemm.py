@@ -25,7 +25,7 @@ from npu_tensor.errors import DTypeError
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
-from npu_tensor.runtime.cpu.gemm_micro import choose_unit
+from npu_tensor.runtime.cpu.gemm_micro import Blocking, choose_unit, usual_blocking
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
@@ -47,6 +47,10 @@ def machine(level: str) -> Machine:
     target = host_target(level)
     engine = Engine(target.create_target_machine(), target.feature_string, None)
     return Machine(target, engine, Pool(engine))
+
+
+def usual(dtype_a: str, dtype_b: str, target: CpuTarget) -> Blocking:
+    return usual_blocking(choose_unit(dtype_a, dtype_b, target), target)
 
 
 class Scratch:
@@ -104,6 +108,7 @@ def multiply(
     outputs: Sequence[str],
     epilogue: Program | None = None,
     operands: Sequence[np.ndarray | float] = (),
+    blocking: Blocking | None = None,
 ) -> list[np.ndarray]:
     """Run a product; all arrays have the same leading batch dimensions (strides may be 0)."""
     target, engine, pool = machine(level)
@@ -119,6 +124,7 @@ def multiply(
     gemm = Gemm(
         engine,
         target,
+        blocking or usual(dtype_name(a), dtype_name(b), target),
         (m, n, k),
         a=describe(a),
         b=describe(b),
@@ -331,7 +337,7 @@ def multiply_computed(
 
     a, b = (describe(matrices) for matrices in inputs)
     out = Matrix("float32", element_strides(result))
-    gemm = Gemm(engine, target, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
+    gemm = Gemm(engine, target, usual(dtype, dtype, target), (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
     arguments = [[x.ctypes.data if isinstance(x, np.ndarray) else x for x in matrices] for matrices in inputs]
     gemm(pool.launch, Scratch, [result.ctypes.data], *arguments)
     return result
@@ -490,14 +496,12 @@ def test_output_may_be_the_memory_of_an_operand() -> None:
     rng = np.random.default_rng(12)
     a, b = (random_matrix(rng, (90, 90), "float32") for _ in range(2))
     square = Matrix("float32", (90, 1))
-    gemm = Gemm(engine, target, (90, 90, 90), a=square, b=square, outputs=[square])
+    gemm = Gemm(engine, target, usual("float32", "float32", target), (90, 90, 90), a=square, b=square, outputs=[square])
     result = a.copy()
     gemm(pool.launch, Scratch, [result.ctypes.data], [result.ctypes.data], [b.ctypes.data])
     check_floats(result, a, b)
 
 
 def test_dtypes_without_a_product_are_refused() -> None:
-    target, engine, _ = machine("")
-    good = Matrix("float32", (4, 1))
     with pytest.raises(DTypeError, match="float32 and int8"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=Matrix("int8", (4, 1)), outputs=[good])
+        choose_unit("float32", "int8", machine("").target)
