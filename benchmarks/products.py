@@ -30,8 +30,8 @@ __all__ = ["GROUPS", "main", "rows_of", "summary"]
 
 PEERS: Final = ("numpy", "torch", "jax")
 
-LARGE: Final = 1 << 32
-"""Flops from which on a call takes so long that fewer of them say as much: between 1024 and 2048 square."""
+LARGE: Final = 1 << 35
+"""Flops from which on a call takes so long that fewer of them say as much: between 2048 and 4096 square."""
 
 FULL_AMOUNT: Final = QUICK_AMOUNT._replace(effort=FULL_EFFORT, slowest=10.0)
 LARGE_AMOUNT: Final = FULL_AMOUNT._replace(effort=FULL_EFFORT._replace(rounds=5))

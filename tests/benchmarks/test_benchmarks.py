@@ -3,6 +3,8 @@
 import json
 import math
 import sys
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,22 @@ def test_contenders_take_turns_and_every_round_counts() -> None:
     assert {name: len(found) for name, found in samples.items()} == {"a": 4, "b": 4}
     changes = [name for name, previous in zip(turns, [None, *turns], strict=False) if name != previous]
     assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
+
+
+def test_nothing_is_timed_while_threads_of_another_contender_are_busy() -> None:
+    ended = threading.Event()
+
+    def spin() -> None:
+        while time.thread_time() < 0.06:
+            pass
+        ended.set()
+
+    found = []
+    thread = threading.Thread(target=spin)
+    thread.start()
+    interleaved({"a": lambda: found.append(ended.is_set())}, Effort(rounds=1, block_seconds=1e-6))
+    thread.join()
+    assert found[-1]
 
 
 def test_summary_of_known_rows() -> None:
