@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -18,16 +18,22 @@ from .peers.numpy import Reference
 from .timing import Call
 
 __all__ = [
+    "FLOATS",
     "GROUPS",
     "ITEMSIZE",
+    "LINEAR",
+    "MATMUL",
+    "MATMUL_INT8",
     "SIDE",
     "TOLERANCE",
     "Case",
     "Group",
+    "Shape",
     "Workload",
     "cases",
     "disagreement",
     "size_name",
+    "square",
 ]
 
 Shape = tuple[int, ...]
@@ -164,7 +170,8 @@ def _flat(operands: int, *sizes: int) -> tuple[tuple[Shape, ...], ...]:
     return tuple(((n,),) * operands for n in sizes)
 
 
-def _square(*sizes: int) -> tuple[tuple[Shape, ...], ...]:
+def square(*sizes: int) -> tuple[tuple[Shape, ...], ...]:
+    """Of two operands."""
     return tuple(((n, n),) * 2 for n in sizes)
 
 
@@ -173,12 +180,12 @@ GROUPS: Final = (
     Group("ops", (_conversion("bfloat16"), _conversion("float16")), ("float32",), _flat(1, M, 16 * M), 1),
     Group("ops", (_conversion("float32"),), ("bfloat16", "float16"), _flat(1, M, 16 * M), 1),
     Group("ops", ROWS, FLOATS, (((4096, 1024),),), 1),
-    Group("ops", (MATMUL,), FLOATS, _square(256, 1024, 2048), 1),
-    Group("ops", (MATMUL_INT8,), ("int8",), _square(1024), 1),
+    Group("ops", (MATMUL,), FLOATS, square(256, 1024, 2048), 1),
+    Group("ops", (MATMUL_INT8,), ("int8",), square(1024), 1),
     Group("ops", (MATVEC,), FLOATS, (((4096, 4096), (4096,)),), 1),
     Group("chains", CHAINS, FLOATS, _flat(4, M, K, 16 * M), 1),
-    Group("chains", ROW_CHAINS, FLOATS, _square(1024, 4096), 1),
-    Group("matmul", (LINEAR,), FLOATS, _square(64, 128, 256, 512, 1024, 384, 768, 1536, 2048, 4096), 5),
+    Group("chains", ROW_CHAINS, FLOATS, square(1024, 4096), 1),
+    Group("matmul", (LINEAR,), FLOATS, square(64, 128, 256, 512, 1024, 384, 768, 1536, 2048, 4096), 5),
     Group("dispatch", DISPATCH, ("float32",), (((SIDE, SIDE),) * 3,), 1),
 )
 
@@ -255,13 +262,17 @@ SPREAD: Final = {"dispatch": 0.25}
 
 
 def cases(
-    only: Collection[str] = (), sizes: Collection[str] = (), suite: str = "", quick: bool = False
+    only: Collection[str] = (),
+    sizes: Collection[str] = (),
+    suite: str = "",
+    quick: bool = False,
+    groups: Iterable[Group] = GROUPS,
 ) -> Iterator[Case]:
-    """The cases of one suite, or of all; with the named workloads and sizes, as in Case.size, if any are named.
+    """The cases of one suite, or of all of the groups; with the named workloads and sizes (Case.size), if any are.
 
     Operands are made once per size and dtype.
     """
-    for group in GROUPS:
+    for group in groups:
         workloads = [workload for workload in group.workloads if not only or workload.name in only]
         if suite not in ("", group.suite) or not workloads:
             continue

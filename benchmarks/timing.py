@@ -50,15 +50,21 @@ class Effort(NamedTuple):
 FULL_EFFORT = Effort(rounds=15, block_seconds=400e-6)
 QUICK_EFFORT = Effort(rounds=3, block_seconds=50e-6)
 
-# OpenMP's threads, idle after a call of PyTorch, watch for work for 8 ms of processor time and take a core
-# meanwhile: before a block, the calling thread sleeps until they have given up. Then untimed calls bring the
-# contender's own threads, caches and clock to where a loop of the user's would find them.
+# Idle threads watch for work and take a core meanwhile: OpenMP's after a call of PyTorch for 8 ms of processor time,
+# OpenBLAS's after one of NumPy for 0.11 s. Before a block, the calling thread sleeps until they have given up. Then
+# untimed calls bring the contender's own threads, caches and clock to where a loop of the user's would find them.
 REST_SECONDS = 12e-3
+MOST_RESTS = 40
+IDLE = 0.1  # Of a rest: what this process may compute meanwhile.
 WARM_UP_SECONDS = 3e-3
 
 
 def _settle(call: Call) -> None:
-    time.sleep(REST_SECONDS)
+    for _ in range(MOST_RESTS):
+        start = time.process_time()
+        time.sleep(REST_SECONDS)
+        if time.process_time() - start < IDLE * REST_SECONDS:
+            break
     end = time.perf_counter() + WARM_UP_SECONDS
     while time.perf_counter() < end:
         call()

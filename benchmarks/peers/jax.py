@@ -21,6 +21,7 @@ class JAX(Library):
 
     name = "jax"
     version = jax.__version__
+    dtypes = frozenset({"float32", "bfloat16", "float16", "int8"})
 
     exp = staticmethod(jnp.exp)
     tanh = staticmethod(jnp.tanh)
@@ -40,8 +41,18 @@ class JAX(Library):
         return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + epsilon)).astype(x.dtype)
 
     @staticmethod
-    def linear(x: Any, weights: Any) -> Any:
-        return x @ weights.T
+    def linear(x: Any, weights: Any, bias: Any = 0) -> Any:
+        return x @ weights.T + bias
+
+    @staticmethod
+    def linear_int8(x: Any, weights: Any) -> Any:
+        return jnp.matmul(x, weights.T, preferred_element_type=jnp.int32)
+
+    @staticmethod
+    def conv2d(x: Any, weights: Any, stride: int, padding: int, groups: int) -> Any:
+        return jax.lax.conv_general_dilated(
+            x, weights, (stride, stride), [(padding, padding)] * 2, feature_group_count=groups
+        )
 
     @staticmethod
     def to(x: Any, dtype: str) -> Any:
@@ -57,7 +68,7 @@ class JAX(Library):
         return jax.device_put(jnp.asarray(values, dtype), self.processor)
 
     def values(self, result: Any) -> np.ndarray:
-        return np.asarray(result.astype(jnp.float32))
+        return np.asarray(result if result.dtype == jnp.int32 else result.astype(jnp.float32))
 
     def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
         function = jax.jit(partial(compute, self))

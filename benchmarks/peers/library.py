@@ -26,7 +26,8 @@ class Library(ABC):
 
     Functions of one tensor: exp, tanh, gelu (with tanh), gelu_erf, relu, silu, softmax(x) and rms_norm(x, epsilon) of
     the last dimension, to(x, dtype), swapped(x, axis, axis). Of several: matmul; linear(x, weights), whose weights have
-    a row per output; linear_int8, the same from int8 to int32; concatenated along the last dimension.
+    a row per output, and linear(x, weights, bias); linear_int8, the former from int8 to int32; concatenated along the
+    last dimension; conv2d(x, weights, stride=, padding=, groups=).
     """
 
     name: ClassVar[str]

@@ -41,6 +41,8 @@ class NpuTensor(Library):
     softmax = staticmethod(partial(nt.softmax, dim=-1))
     matmul = staticmethod(nt.matmul)
     linear = staticmethod(nt.linear)
+    swapped = staticmethod(nt.swapaxes)
+    conv2d = staticmethod(nt.conv2d)
 
     @staticmethod
     def rms_norm(x: nt.Tensor, epsilon: float) -> nt.Tensor:

@@ -51,8 +51,8 @@ class NumPy(Library):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon)
 
     @staticmethod
-    def linear(x: Any, weights: Any) -> Any:
-        return x @ weights.T
+    def linear(x: Any, weights: Any, bias: Any = None) -> Any:
+        return x @ weights.T if bias is None else x @ weights.T + bias
 
     @staticmethod
     def concatenated(*parts: Any) -> Any:
@@ -84,6 +84,13 @@ class Reference(NumPy):
     @staticmethod
     def linear_int8(x: Any, weights: Any) -> Any:
         return x @ weights.T  # exact in float64 for rows of up to 2^39 elements
+
+    @staticmethod
+    def conv2d(x: Any, weights: Any, stride: int, padding: int, groups: int) -> Any:
+        padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], (2, 3))
+        parts = zip(np.split(windows[:, :, ::stride, ::stride], groups, 1), np.split(weights, groups), strict=True)
+        return np.concatenate([np.tensordot(x, w, ((1, 4, 5), (1, 2, 3))) for x, w in parts], 3).transpose(0, 3, 1, 2)
 
     def operand(self, values: np.ndarray, dtype: str) -> np.ndarray:
         return _rounded(values, dtype)

@@ -30,6 +30,8 @@ class PyTorch(Library):
     softmax = staticmethod(partial(torch.softmax, dim=-1))
     matmul = staticmethod(torch.matmul)
     linear = staticmethod(functional.linear)
+    swapped = staticmethod(torch.swapaxes)
+    conv2d = staticmethod(functional.conv2d)
 
     def __init__(self, threads: int) -> None:
         torch.set_num_threads(threads)

@@ -73,8 +73,10 @@ def calibrate(device: str, quick: bool, as_json: bool) -> None:
         print_table(f"{one.uri}: kept in {one.path}", ("rate", "prior", "measured"), rows)
 
 
-def _in_units(name: str, value: float) -> str:
+def _in_units(name: str, value: float | None) -> str:
     """The value of a figure as people read it."""
+    if value is None:
+        return ""
     if value >= UNLIMITED:
         return "no limit"
     unit = next((unit for part, unit in UNITS.items() if part in name), None)

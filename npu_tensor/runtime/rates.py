@@ -34,6 +34,7 @@ __all__ = [
     "Level",
     "NpuRates",
     "ProcessorRates",
+    "TileShape",
     "calibration_path",
     "forget",
     "npu_rates",
@@ -48,7 +49,7 @@ MAX_LAUNCH_SECONDS: Final = 0.5
 """The longest predicted launch that is made. The driver's watchdog ends one after 2 s (amd/xdna-driver#1083), and a
 prediction may be wrong by some factor."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of calibration files; those of another format are not read."""
 
 
@@ -63,6 +64,14 @@ class Level:
 
 
 @dataclass(frozen=True)
+class TileShape:
+    """Of a part of a matrix product, whose sums are in registers."""
+
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
 class ProcessorRates:
     """What the CPU device's kernels reach. Rates are per second and, if nothing else is said, of one thread."""
 
@@ -73,6 +82,7 @@ class ProcessorRates:
     flops: float  # operations of element-wise float32 programs as `PRIMITIVES` counts them
     row_seconds: float  # of a row for each reduction, besides its elements
     macs: Mapping[str, float]  # multiply-accumulates by `gemm_micro.Unit`
+    tiles: Mapping[str, TileShape]  # the fastest ones, by unit; none if nothing was measured
     tile_seconds: float  # of a tile of a product, besides its multiply-accumulates
     packed_bytes: float  # operands of a product, put in the order in which it reads them
     scattered_elements: float  # that are read or written one by one
@@ -210,11 +220,17 @@ def _of_kind(kind: str, content: object) -> ProcessorRates | NpuRates:
     levels = tuple(Level(**level) for level in rates["levels"])
     if any(small.nbytes >= large.nbytes for small, large in pairwise(levels)):
         raise ArgumentError("the sizes of levels do not grow")
-    return ProcessorRates(**rates | {"levels": levels})
+    tiles = {unit: TileShape(int(tile["rows"]), int(tile["columns"])) for unit, tile in rates["tiles"].items()}
+    return ProcessorRates(**rates | {"levels": levels, "tiles": tiles})
 
 
 def _checked(name: str, value: object, prior: object) -> Any:
-    """A JSON value of the same form as a prior. ArgumentError otherwise, and unless numbers are positive."""
+    """A JSON value of the same form as a prior. ArgumentError otherwise, and unless numbers are positive.
+
+    The priors have no tiles; there may be those of any unit.
+    """
+    if name == "tiles" and isinstance(value, Mapping):
+        prior = {unit: {"rows": 1, "columns": 1} for unit in value}
     if isinstance(prior, Mapping):
         if not isinstance(value, Mapping) or set(value) != set(prior):
             raise ArgumentError(f"{name} has not just the entries {', '.join(sorted(prior))}")

@@ -3,6 +3,9 @@
 import json
 import math
 import sys
+import threading
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,14 @@ pytest.importorskip("torch", reason="the benchmarks compare with PyTorch")
 
 import click
 import numpy as np
+import sessions
 import torch
 from click.testing import CliRunner
 from running import needs_compiler, python
+from torch.utils.flop_counter import FlopCounterMode
 
 import npu_tensor as nt
-from benchmarks import contention, dispatch, loops, memory, ops, placement
+from benchmarks import contention, dispatch, loops, memory, ops, placement, products
 from benchmarks.cases import GROUPS, TOLERANCE, Case, Workload, cases, disagreement, size_name
 from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
@@ -110,6 +115,22 @@ def test_contenders_take_turns_and_every_round_counts() -> None:
     assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
 
 
+def test_nothing_is_timed_while_threads_of_another_contender_are_busy() -> None:
+    ended = threading.Event()
+
+    def spin() -> None:
+        while time.thread_time() < 0.06:
+            pass
+        ended.set()
+
+    found = []
+    thread = threading.Thread(target=spin)
+    thread.start()
+    interleaved({"a": lambda: found.append(ended.is_set())}, Effort(rounds=1, block_seconds=1e-6))
+    thread.join()
+    assert found[-1]
+
+
 def test_summary_of_known_rows() -> None:
     rows = [
         {"large": True, "speedup": 2.0, "out_speedup": 1.0, "jit_speedup": 9.0},
@@ -163,6 +184,45 @@ def test_ops_refuses_an_unknown_workload() -> None:
     outcome = CliRunner().invoke(ops.main, ["--only", "add,no_such_op"])
     assert outcome.exit_code == 2
     assert "no_such_op" in outcome.output
+
+
+def test_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "GROUPS", [group._replace(quick=1) for group in products.GROUPS])
+    found = run(products.main, tmp_path)
+    assert not any(entry["failed"] for entry in found["left_out"])
+    rows = found["rows"]
+    ops = {(w.name, dtype) for group in products.GROUPS for w in group.workloads for dtype in group.dtypes}
+    assert {(row["op"], row["dtype"]) for row in rows} == ops
+    for row in rows:
+        assert row["best_peer"] == row["peers"][row["peer"]] == min(row["peers"].values())
+        assert row["speedup"] == pytest.approx(row["best_peer"] / row["ours"])
+    assert [entry["dtype"] for entry in found["summary"]] == ["all", "float32", "bfloat16", "int8"]
+
+
+def test_products_are_compared_with_the_fastest_peer() -> None:
+    row = partial(sessions.row, case="matmul", shapes=[[2, 4], [4, 3]], flops=48)
+    rows = [row("npu_tensor jit", 4e-6), row("numpy", 8e-6), row("torch", 2e-6)]
+    (found,) = products.rows_of([*rows, row("torch", 1.0, dtype="int8")])  # Not computed by ours: no row.
+    assert (found["shape"], found["gflops"], found["ours"]) == ("2x4 4x3", pytest.approx(48 / 4e-6 / 1e9), 4.0)
+    assert (found["peer"], found["best_peer"], found["speedup"]) == ("torch", 2.0, 0.5)
+    (alone,) = products.rows_of(rows[:1])
+    assert alone["peer"] is alone["best_peer"] is alone["speedup"] is None
+    summary = products.summary([found, {**found, "dtype": "int8", "speedup": 8.0}, alone])
+    assert [(entry["dtype"], entry["rows"], entry["mean"], entry["smallest"]) for entry in summary] == [
+        ("all", 2, pytest.approx(2.0), 0.5),
+        ("float32", 1, pytest.approx(0.5), 0.5),
+        ("int8", 1, pytest.approx(8.0), 8.0),
+    ]
+    assert [entry["met"] for entry in summary] == [False, False, True]
+
+
+def test_the_work_of_convolutions_is_counted_right() -> None:
+    case = next(case for case in cases(["conv 7x7 stride 2"], groups=products.GROUPS) if case.dtype == "float32")
+    x, weights = (torch.from_numpy(values) for values in case.values)
+    with FlopCounterMode(display=False) as counter:
+        result = torch.nn.functional.conv2d(x, weights, stride=2, padding=3)
+    assert case.flops == counter.get_total_flops()
+    assert case.nbytes == 4 * (x.numel() + weights.numel() + result.numel())
 
 
 def test_dispatch(tmp_path: Path) -> None:

@@ -104,8 +104,11 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"rates": {"levels": []}}, "levels is no list"),
     ({"rates": {"levels": [3]}}, "levels has not just the entries"),
     ({"rates": {"macs": {"float32": 1e9}}}, "macs has not just the entries"),
+    ({"rates": {"tiles": []}}, "tiles has not just the entries"),
+    ({"rates": {"tiles": {"float32": {"rows": 8}}}}, "float32 has not just the entries columns, rows"),
+    ({"rates": {"tiles": {"float32": {"rows": -8, "columns": 48}}}}, "rows is -8"),
     ({"rates": {"more": 1.0}}, "ProcessorRates has not just the entries"),
-    ({"format": 0}, "no calibration of format 1"),
+    ({"format": 0}, "no calibration of format 2"),
     ({"identity": {"processor": "another one"}}, "was measured with"),
 ]
 
@@ -120,7 +123,7 @@ def test_what_is_no_rate_is_not_used(change: dict[str, Any], said: str) -> None:
     assert processor_rates(16).flops == priors()["processor"]["flops"]  # said once
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"format": 1}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"format": 2}'])
 def test_a_damaged_file_is_not_used(content: bytes) -> None:
     path = written({})
     path.write_bytes(content)

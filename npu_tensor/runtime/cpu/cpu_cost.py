@@ -12,13 +12,24 @@ from typing import Final, NamedTuple
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm import Matrix, direct_tile, tile_rows
-from npu_tensor.runtime.cpu.gemm_micro import choose_unit, tile_shape
+from npu_tensor.runtime.cpu.gemm_micro import Blocking
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.rates import Level, ProcessorRates
 from npu_tensor.task import Cost, Expense, Input, Output, Task
 
-__all__ = ["LEAST_PIECE", "NEAR", "ProductWork", "flops", "grain", "loop_cost", "product_cost", "product_work", "total"]
+__all__ = [
+    "LEAST_PIECE",
+    "NEAR",
+    "ProductWork",
+    "factor_dtypes",
+    "flops",
+    "grain",
+    "loop_cost",
+    "product_cost",
+    "product_work",
+    "total",
+]
 
 PAGE: Final = 4096
 """Bytes; prefetching ends with a page."""
@@ -133,28 +144,35 @@ class ProductWork(NamedTuple):
     after: int  # of the epilogue
 
 
-def product_work(task: Task, target: CpuTarget) -> ProductWork:
+def factor_dtypes(task: Task) -> tuple[str, str]:
+    """Of what a matrix product multiplies, after the prologues."""
+    a, b = (
+        inputs[0].dtype if prologue is None else prologue.dtype
+        for prologue, inputs in zip(task.prologues, task.split(task.inputs)[:2], strict=True)
+    )
+    assert a is not None
+    assert b is not None
+    return a.name, b.name
+
+
+def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWork:
     """Of a matrix product."""
     assert task.program is not None
     *batch, m, n = task.shape
     products, elements = math.prod(batch), math.prod(task.shape)
     left, right, _ = task.split(task.inputs)
-    dtypes, matrices, before = [], [], []
+    matrices, before = [], []
     for prologue, inputs, lines in zip(task.prologues, (left, right), (m, n), strict=True):
         layout = next(source.layout for source in inputs if source.layout is not None)
         matrices.append(math.prod(extent for extent, stride in zip(batch, layout.strides, strict=False) if stride))
-        dtype = inputs[0].dtype if prologue is None else prologue.dtype
-        assert dtype is not None
-        dtypes.append(dtype.name)
         before.append(matrices[-1] * lines * task.depth * flops(prologue.program) if prologue else 0)
-    unit = choose_unit(dtypes[0], dtypes[1], target)
+    unit, most, columns = blocking
     if matrices[1] == 1:  # Products that share B are one with more rows.
         m, products, matrices[0] = m * products, 1, 1
-    most, columns = tile_shape(unit, target)
     rows, direct = tile_rows(m, most), None
     strides = [source.layout.strides for source in (left[0], right[0]) if source.layout]
     if not any(task.prologues) and all(len(each) == len(task.shape) for each in strides):
-        a, b = map(Matrix, dtypes, strides)
+        a, b = map(Matrix, factor_dtypes(task), strides)
         direct = direct_tile((m, n, task.depth), a, b, unit, target)
     if direct is not None:
         rows, columns = direct[0].rows, direct[0].columns
@@ -166,9 +184,11 @@ def product_work(task: Task, target: CpuTarget) -> ProductWork:
     return ProductWork(unit.name, macs, tiles, packed, (before[0], before[1]), elements * flops(task.program))
 
 
-def product_cost(task: Task, rates: ProcessorRates, threads: int, target: CpuTarget) -> Cost:
+def product_cost(
+    task: Task, rates: ProcessorRates, threads: int, blocking: Blocking, target: CpuTarget
+) -> Cost:
     """Of a matrix product: a loop that multiplies, and two before it that pack, with the prologues, if any packs."""
-    nbytes, work = _tensor_bytes(task), product_work(task, target)
+    nbytes, work = _tensor_bytes(task), product_work(task, blocking, target)
     working = max(1, min(threads, work.tiles))
     seconds = work.macs / rates.macs[work.unit] + work.tiles * rates.tile_seconds + work.after / rates.flops
     stages = [(max(seconds / working, _memory_seconds(nbytes, working, rates)), working)]

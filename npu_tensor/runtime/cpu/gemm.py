@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm_micro import Unit, choose_unit, tile_shape, unit_lanes
+from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, Blocking, Unit, unit_lanes
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.gemm_tile import TileSpec
@@ -37,7 +37,6 @@ _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
 # What a tile costs besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
-_LEAST_ROWS = 4
 # Products of so few rows, or of so few multiplications of units, read their operands where they are. Measured on a
 # Zen 4: with more, packing pays even if it is done each time (rows), or if one operand stays packed (multiplications).
 _THIN_ROWS = 8
@@ -127,12 +126,9 @@ class _Problem(NamedTuple):
 
 
 def tile_rows(m: int, most: int) -> int:
-    """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size.
-
-    Fewer than `_LEAST_ROWS` do not occupy the multipliers and would only add kernels to compile.
-    """
+    """Rows of a tile such that the last one is nearly full: as few tiles as possible, of equal size."""
     tiles = max(1, -(-m // most))
-    return max(_LEAST_ROWS, -(-m // tiles))
+    return max(LEAST_ROWS, -(-m // tiles))
 
 
 def _strides(operand: Matrix) -> tuple[int, ...]:
@@ -335,6 +331,7 @@ class Gemm:
 
     engine    compiles the kernels
     target    of the engine
+    blocking  in which the products are computed, for the dtypes of a and b
     shape     (m, n, k) of every product
     a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones. float32, bfloat16 and
               float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping);
@@ -350,14 +347,13 @@ class Gemm:
     strip_bytes  of the memory for panels of B that are packed when they are needed, if B is `Scattered`; there is no
               packing of B then
     multiply  the loop whose arguments are A and B, packed or not, the outputs and the operands
-
-    Raises DTypeError if the dtypes have no product.
     """
 
     def __init__(
         self,
         engine: Engine,
         target: CpuTarget,
+        blocking: Blocking,
         shape: tuple[int, int, int],
         *,
         a: Matrix | Computed | Scattered,
@@ -377,13 +373,13 @@ class Gemm:
         self.strip_bytes = 0
         self.multiply = _Loop(None, 0, 0, 1)
         if not problem.empty:
-            self._bind(problem.with_batch_as_rows(), epilogue, threads)
+            self._bind(problem.with_batch_as_rows(), blocking, epilogue, threads)
 
-    def _bind(self, problem: _Problem, epilogue: Program | None, threads: int) -> None:
-        unit = choose_unit(problem.a.dtype, problem.b.dtype, self._target)
+    def _bind(self, problem: _Problem, blocking: Blocking, epilogue: Program | None, threads: int) -> None:
+        unit = blocking.unit
         direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target)
         if direct is None:
-            tile, sizes, offsets = self._packed(problem, unit, threads)
+            tile, sizes, offsets = self._packed(problem, blocking, threads)
         else:
             tile, sizes = direct
             offsets = [
@@ -418,11 +414,11 @@ class Gemm:
         )
 
     def _packed(
-        self, problem: _Problem, unit: Unit, threads: int
+        self, problem: _Problem, blocking: Blocking, threads: int
     ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
         """The tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape
-        most_rows, columns = tile_shape(unit, self._target)
+        unit, most_rows, columns = blocking
         rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
         spec_a = _pack_spec(problem.a, unit, rows, -1, k, m)._replace(flip_sign=quads)
         spec_b = _pack_spec(problem.b, unit, columns, -2, k, n)._replace(correct=quads)

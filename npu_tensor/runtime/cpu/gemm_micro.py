@@ -21,10 +21,14 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
 __all__ = [
+    "LEAST_ROWS",
+    "THROUGHPUT_VECTORS",
     "UNITS",
+    "Blocking",
     "Elements",
     "Operand",
     "Unit",
+    "blockings",
     "broadcast",
     "byte_offset",
     "choose_unit",
@@ -33,9 +37,10 @@ __all__ = [
     "in_order",
     "load_number",
     "load_value",
-    "tile_shape",
+    "throughput_module",
     "unit_lanes",
     "unpack",
+    "usual_blocking",
 ]
 
 
@@ -79,7 +84,17 @@ _INT32_INPUTS = _INT16_INPUTS | {"int32"}
 # int16 pairs -> int32 sum of their two products, by lanes of the result.
 _PAIR_PRODUCT = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
-_COLUMN_VECTORS = 2
+# Smaller tiles do not occupy the multipliers and would only add kernels to compile.
+LEAST_ROWS = 4
+_MOST_VECTORS = 4
+
+
+class Blocking(NamedTuple):
+    """How products are computed: in which unit, and in tiles of at most how many rows and of how many columns."""
+
+    unit: Unit
+    rows: int
+    columns: int
 
 
 def choose_unit(dtype_a: str, dtype_b: str, target: CpuTarget) -> Unit:
@@ -108,19 +123,27 @@ def unit_lanes(unit: Unit, target: CpuTarget) -> int:
     return target.lanes * 4 // unit.bytes
 
 
-def tile_shape(unit: Unit, target: CpuTarget) -> tuple[int, int]:
-    """(rows, columns) of the largest tile whose accumulators stay in registers.
-
-    Columns fill two vectors. 28 of the 32 AVX512 registers or 12 of 16 AVX2 ones are accumulators; the others
-    hold the two vectors of B and a broadcast unit of A. Without FMA each product needs a register as well.
-    AArch64 has 32 registers.
-    """
-    columns = _COLUMN_VECTORS * unit_lanes(unit, target)
+def usual_blocking(unit: Unit, target: CpuTarget) -> Blocking:
+    """Tiles that are good on every processor with the instructions of the target, of two vectors of columns."""
+    columns = 2 * unit_lanes(unit, target)
     if target.has_avx512:
-        return 14, columns
+        return Blocking(unit, 14, columns)
     if target.is_aarch64:
-        return 8, columns
-    return (6 if target.has_fma else 4), columns
+        return Blocking(unit, 8, columns)
+    return Blocking(unit, 6 if target.has_fma else 4, columns)
+
+
+def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
+    """The usual one, and others of which one may be faster on some processor: large tiles that stay in registers.
+
+    One register holds a broadcast unit of A and one each vector of B. Without FMA each product needs one as well.
+    """
+    registers = 32 if target.has_avx512 or target.is_aarch64 else 16
+    found = [usual_blocking(unit, target)]
+    for vectors in range(1, _MOST_VECTORS + 1):
+        most = (registers - vectors - (1 if target.has_fma else 2)) // vectors
+        found += [Blocking(unit, rows, vectors * unit_lanes(unit, target)) for rows in (most, most - 1)]
+    return [blocking for blocking in dict.fromkeys(found) if blocking.rows >= LEAST_ROWS]
 
 
 def byte_offset(emitter: Emitter, pointer: Value, offset: Value | int) -> Value:
@@ -289,3 +312,26 @@ def emit_products(
         return byte_offset(emitter, from_a, a.step_bytes), byte_offset(emitter, from_b, b.step_bytes), *following
 
     return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]
+
+
+_TOTALS = 24
+THROUGHPUT_VECTORS = 2 + _TOTALS
+
+
+def throughput_module(name: str, unit: Unit, target: CpuTarget) -> str:
+    """The module of `void name(ptr vectors, i64 steps)`: as many multiply-adds as the processor can do at a time.
+
+    vectors: of units; the products of the first two are added in every step to each of the others, which are stored.
+    """
+    emitter = Emitter(target)
+    type_ = f"<{unit_lanes(unit, target)} x {unit.accumulator}>"
+    vectors, steps = Value("%vectors", "ptr"), Value("%steps", "i64")
+    a, b, *totals = (load_value(emitter, type_, vectors, i, align=unit.bytes) for i in range(THROUGHPUT_VECTORS))
+
+    def step(_: Value, carried: list[Value]) -> Sequence[Value]:
+        return [_multiply_add(emitter, unit, total, a, b) for total in carried]
+
+    for position, total in enumerate(emitter.loop(0, steps, 1, totals, step), 2):
+        address = emitter.assign("ptr", f"getelementptr {type_}, ptr {vectors.name}, i64 {position}")
+        emitter.statement(f"store {type_} {total.name}, ptr {address.name}, align {unit.bytes}")
+    return emitter.module(emitter.function(f"@{name}(ptr %vectors, i64 %steps)"))

@@ -14,7 +14,7 @@ from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.ops.layouts import factored
 from npu_tensor.runtime.cpu.bind_loop import bind_loop, number_types, with_fixed_numbers
 from npu_tensor.runtime.cpu.collapse import collapse
-from npu_tensor.runtime.cpu.cpu_cost import NEAR, loop_cost, product_cost, total
+from npu_tensor.runtime.cpu.cpu_cost import NEAR, factor_dtypes, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import Composed
 from npu_tensor.runtime.cpu.gemm import Computed, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
@@ -114,7 +114,8 @@ class ProductKernel(CpuKernel):
 
     @cached_property
     def cost(self) -> Cost:
-        return product_cost(self.task, self.owner.rates, self.owner.threads, self.owner.target)
+        blocking = self.owner.blocking(*factor_dtypes(self.task))
+        return product_cost(self.task, self.owner.rates, self.owner.threads, blocking, self.owner.target)
 
     def _bind(self) -> Step:
         """Operands of the epilogue that jump along a row are copied before."""

@@ -12,12 +12,14 @@ from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
+from npu_tensor.runtime.cpu.gemm_micro import Blocking, blockings, choose_unit
 from npu_tensor.runtime.cpu.loop_base import LoopSpec
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.cpu.tuning import bfloat16_unit
 from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.runtime.rates import ProcessorRates, processor_rates
+from npu_tensor.runtime.rates import ProcessorRates, TileShape, processor_rates
 from npu_tensor.runtime.store.files import OBJECTS
 
 __all__ = ["Processor"]
@@ -52,6 +54,15 @@ class Processor:
         """How fast this processor is."""
         return processor_rates(self.target.lanes)
 
+    def blocking(self, dtype_a: str, dtype_b: str) -> Blocking:
+        """The fastest way to multiply matrices of these dtypes. Raises DTypeError if they have no product."""
+        unit = choose_unit(dtype_a, dtype_b, self.target)
+        if unit.name == "bfloat16_pair":
+            unit = bfloat16_unit(self.engine, self.target, self.rates)
+        measured = self.rates.tiles.get(unit.name)
+        usual, *others = blockings(unit, self.target)
+        return next((other for other in others if measured == TileShape(*other[1:])), usual)
+
     def product(
         self,
         shape: tuple[int, int, int],
@@ -67,7 +78,8 @@ class Processor:
         return self._products(constants, shape, a=a, b=b, epilogue=epilogue, **more)
 
     def _new_product(self, constants: tuple[tuple[str, ...], ...], shape: tuple[int, int, int], **more: Any) -> Gemm:
-        return Gemm(self.engine, self.target, shape, **more)
+        blocking = self.blocking(more["a"].dtype, more["b"].dtype)
+        return Gemm(self.engine, self.target, blocking, shape, **more)
 
     def packed(self, packing: Packing, value: Buffer, sources: Sequence[int | float]) -> Buffer:
         """A matrix, packed for a product; of a value that was packed before it is kept while the value lives."""

@@ -33,10 +33,10 @@ ATTEMPTS: Final = 3
 
 
 class Figure(NamedTuple):
-    """A rate: its name, what is assumed of it where nothing is measured, and what was measured here."""
+    """A rate: its name, what is assumed of it where nothing is measured, if anything, and what was measured here."""
 
     name: str
-    prior: float
+    prior: float | None
     measured: float
 
 
@@ -90,7 +90,7 @@ def _kept(
     measured = _clear(measure)
     path = rates.save(kind, identity, measured)
     before, after = (dict(_flat("", values)) for values in (rates.priors()[kind], asdict(measured)))
-    return Calibration(uri, path, identity, tuple(Figure(name, before[name], after[name]) for name in after))
+    return Calibration(uri, path, identity, tuple(Figure(name, before.get(name), after[name]) for name in after))
 
 
 def _clear(measure: Callable[[], ProcessorRates | NpuRates]) -> ProcessorRates | NpuRates:

@@ -11,12 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.host import host_devices
-from npu_tensor.runtime.rates import Level, ProcessorRates, processor_rates
+from npu_tensor.runtime.rates import Level, ProcessorRates, TileShape, processor_rates
 from npu_tensor.task import HostDevice
 from npu_tensor.tensor import Tensor
 from npu_tensor.tools.calibrate.probes import Probe, kernel, positive, typical
@@ -44,6 +45,13 @@ PRODUCTS: Final = {
     "int32": "int32",
 }
 """By unit of the micro-kernels: the dtype whose products it computes. There are no tensors of the other units."""
+
+SEARCHED: Final = (252, 384, 512)
+"""m, n and k of the products that tell which tiles are fastest: whole tiles of most shapes, panels of A and B of which
+two do not fit into the first cache."""
+
+GAIN: Final = 0.97
+"""Of the time with the usual tiles: what takes more may be no faster at all."""
 
 INSTEAD: Final = {"float64": "float32", "int64": "int32"}
 """Units that are taken to be as much faster or slower than their prior as another one."""
@@ -102,7 +110,8 @@ def measure_processor(quick: bool = False) -> ProcessorRates:
         probes["least"] = kernel(device, _add(ADD_BYTES * LEAST_PIECE))[2]
         probes["rows"] = kernel(device, _ones("float32", 4096, 64).sum(-1))[2]
         probes["scattered"] = kernel(device, _ones("float32", 3 << 14)[::3].contiguous())[2]
-        work |= _products(device, probes)
+        chosen = _fastest(device, quick)
+        work |= _products(device, chosen, probes)
         alone = typical(probes, quick)
     threads = device.threads
     probes = {f"level {number}": kernel(device, _add(nbytes * threads))[2] for number, nbytes in enumerate(middle, 1)}
@@ -134,6 +143,7 @@ def measure_processor(quick: bool = False) -> ProcessorRates:
         row_seconds=positive("row_seconds", (alone["rows"] - launch - 4096 * 64 / operations) / 4096),
         scattered_elements=positive("scattered_elements", (1 << 14) / (alone["scattered"] - launch)),
     )
+    rates = replace(rates, tiles={unit: TileShape(*blocking[1:]) for unit, blocking in chosen.items()})
     return _with_reference(_with_products(rates, prior, work, alone), quick)
 
 
@@ -162,16 +172,51 @@ def _cores(listed: str) -> int:
     return len(named & os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else len(named)
 
 
-def _products(device: Any, probes: dict[str, Probe]) -> dict[str, Any]:
+def _product(device: Any, blocking: Any, dtype: str, m: int, n: int, k: int) -> Probe:
+    """A call that multiplies m x k by k x n ones in a certain way."""
+    from npu_tensor.runtime.cpu.gemm import Gemm, Matrix
+
+    a, b = (np.ones(shape, getattr(ml_dtypes, dtype, dtype)) for shape in ((m, k), (k, n)))
+    result = np.empty((m, n), blocking.unit.accumulate)
+    of_a, of_b, of_result = (Matrix(array.dtype.name, (array.shape[1], 1)) for array in (a, b, result))
+    gemm = Gemm(device.engine, device.target, blocking, (m, n, k), a=of_a, b=of_b, outputs=(of_result,))
+    launch, allocate, addresses = device.pool.launch, device.allocator.allocate, ([a.ctypes.data], [b.ctypes.data])
+
+    def call() -> None:
+        packed = [packing.run(launch, allocate, of) for packing, of in zip(gemm.packings, addresses, strict=False)]
+        sources = [[buffer.address] for buffer in packed] or addresses
+        gemm(launch, [result.ctypes.data], *sources)
+
+    return call
+
+
+def _fastest(device: Any, quick: bool) -> dict[str, Any]:
+    """The blocking of each unit that has instructions of its own here: the usual one if no other is clearly faster."""
+    from npu_tensor.runtime.cpu.gemm_micro import UNITS, blockings, choose_unit
+
+    chosen = {}
+    for unit, dtype in PRODUCTS.items():
+        if choose_unit(dtype, dtype, device.target).name == unit:
+            candidates = {str(blocking[1:]): blocking for blocking in blockings(UNITS[unit], device.target)}
+            probes = {name: _product(device, each, dtype, *SEARCHED) for name, each in candidates.items()}
+            seconds = typical(probes, quick)
+            usual, best = next(iter(candidates)), min(seconds, key=seconds.__getitem__)
+            chosen[unit] = candidates[best if seconds[best] < GAIN * seconds[usual] else usual]
+    return chosen
+
+
+def _products(device: Any, chosen: dict[str, Any], probes: dict[str, Probe]) -> dict[str, Any]:
     """Add products to `probes`: one that mostly multiplies for each unit, one that mostly stores, one that packs."""
     from npu_tensor.runtime.cpu.cpu_cost import product_work
 
-    shapes = {f"multiply {unit}": (dtype, 256, 1024, 256) for unit, dtype in PRODUCTS.items()}
-    shapes |= {"store": ("float32", 256, 4, 256), "pack": ("float32", 4, 384, 384)}
+    shapes = {f"multiply {unit}": (unit, 256, 256, 1024) for unit in chosen}
+    shapes |= {"store": ("float32", 512, 512, 12), "pack": ("float32", 12, 512, 512)}  # Smaller ones are not packed.
     work = {}
-    for name, (dtype, m, k, n) in shapes.items():
-        task, _, probes[name] = kernel(device, _ones(dtype, m, k) @ _ones(dtype, k, n))
-        work[name] = product_work(task, device.target)
+    for name, (unit, m, n, k) in shapes.items():
+        dtype = PRODUCTS[unit]
+        probes[name] = _product(device, chosen[unit], dtype, m, n, k)
+        task, *_ = kernel(device, _ones(dtype, m, k) @ _ones(dtype, k, n))
+        work[name] = product_work(task, chosen[unit], device.target)
     return work
 
 
@@ -186,11 +231,10 @@ def _with_products(
     )
     macs = {"float32": positive("macs[float32]", 1 / per_mac)}
     tile, per_byte = positive("tile_seconds", tile), positive("packed_bytes", per_byte)
-    for unit in PRODUCTS:
+    for unit in rates.tiles:
         done = work[f"multiply {unit}"]
         left = seconds[f"multiply {unit}"] - 3 * rates.launch_seconds - done.tiles * tile - sum(done.packed) * per_byte
-        # Without an instruction of its own, a dtype is computed in the unit of another one.
-        macs[done.unit] = positive(f"macs[{done.unit}]", done.macs / left)
+        macs[unit] = positive(f"macs[{unit}]", done.macs / left)
     known = dict(macs)
     for unit, other in {unit: INSTEAD.get(unit, "float32") for unit in prior.macs if unit not in known}.items():
         macs[unit] = prior.macs[unit] * known[other] / prior.macs[other]

@@ -26,7 +26,7 @@ from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
 from npu_tensor.runtime.cpu import gemm
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix
-from npu_tensor.runtime.cpu.gemm_micro import choose_unit
+from npu_tensor.runtime.cpu.gemm_micro import Blocking, choose_unit, usual_blocking
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 from npu_tensor.runtime.memory import ALIGNMENT
@@ -49,6 +49,10 @@ def machine(level: str) -> Machine:
     target = host_target(level)
     engine = Engine(target.create_target_machine(), target.feature_string, None)
     return Machine(target, engine, Pool(engine))
+
+
+def usual(dtype_a: str, dtype_b: str, target: CpuTarget) -> Blocking:
+    return usual_blocking(choose_unit(dtype_a, dtype_b, target), target)
 
 
 class Scratch:
@@ -124,6 +128,7 @@ def multiply(
     outputs: Sequence[str],
     epilogue: Program | None = None,
     operands: Sequence[np.ndarray | float] = (),
+    blocking: Blocking | None = None,
 ) -> list[np.ndarray]:
     """Run a product; all arrays have the same leading batch dimensions (strides may be 0)."""
     target, engine, pool = machine(level)
@@ -139,6 +144,7 @@ def multiply(
     product = Gemm(
         engine,
         target,
+        blocking or usual(dtype_name(a), dtype_name(b), target),
         (m, n, k),
         a=describe(a),
         b=describe(b),
@@ -351,7 +357,8 @@ def multiply_computed(
 
     a, b = (describe(matrices) for matrices in inputs)
     out = Matrix("float32", element_strides(result))
-    product = Gemm(engine, target, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
+    blocking = usual(dtype, dtype, target)
+    product = Gemm(engine, target, blocking, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
     arguments = [[x.ctypes.data if isinstance(x, np.ndarray) else x for x in matrices] for matrices in inputs]
     compute(product, pool, [result.ctypes.data], *arguments)
     return result
@@ -512,8 +519,18 @@ def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:
     square = Matrix("float32", (90, 1))
     builder = ProgramBuilder()
     program = builder.program([builder.load(0, "float32") - builder.load(1, "float32")])
-    shape = (90, 90, 90)
-    product = Gemm(engine, target, shape, a=square, b=square, outputs=[square], epilogue=program, operands=[square])
+    blocking = usual("float32", "float32", target)
+    product = Gemm(
+        engine,
+        target,
+        blocking,
+        (90, 90, 90),
+        a=square,
+        b=square,
+        outputs=[square],
+        epilogue=program,
+        operands=[square],
+    )
     result = c.copy()
     places = a.ctypes.data, b.ctypes.data, result.ctypes.data
     compute(product, pool, [places[2]], [places[0]], [places[1]], places[2])
@@ -521,7 +538,5 @@ def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:
 
 
 def test_dtypes_without_a_product_are_refused() -> None:
-    target, engine, _ = machine("")
-    good = Matrix("float32", (4, 1))
     with pytest.raises(DTypeError, match="float32 and int8"):
-        Gemm(engine, target, (4, 4, 4), a=good, b=Matrix("int8", (4, 1)), outputs=[good])
+        choose_unit("float32", "int8", machine("").target)

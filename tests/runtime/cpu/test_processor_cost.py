@@ -26,6 +26,7 @@ RATES = ProcessorRates(
     row_seconds=1e-8,
     macs={"float32": 1e9, "bfloat16_pair": 2e9, "int8_quad": 4e9, "int16_pair": 2e9, "int32": 1e9, "float64": 5e8}
     | {"int64": 1e8},
+    tiles={},
     tile_seconds=1e-7,
     packed_bytes=1e9,
     scattered_elements=1e8,

@@ -258,7 +258,7 @@ def test_two_processes_share_the_contexts_of_one_npu(tmp_path: Path, standin_lib
     here = Path(__file__).parent
     count = REALIZES // 4
     code = (
-        f"import sys; sys.path[:0] = [{str(here / 'standin')!r}, {str(here)!r}]\n"
+        f"import sys; sys.path[:0] = [{str(here / 'standin')!r}, *{sys.path!r}]\n"
         "from pathlib import Path\n"
         "from test_threads import use_npu\n"
         f"use_npu(Path({str(contexts)!r}), {str(config.cache_dir)!r}, {count})\n"
