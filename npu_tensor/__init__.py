@@ -24,7 +24,6 @@ from npu_tensor._util.version import VERSION as _VERSION
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, dtypes_table
 from npu_tensor.functions import Generator, manual_seed
-from npu_tensor.functions.explaining import explain
 from npu_tensor.functions.resources import (
     default_device,
     empty_cache,
@@ -39,7 +38,7 @@ from npu_tensor.jit import jit
 from npu_tensor.observe.printing import set_printoptions
 from npu_tensor.ops import registry as _registry
 from npu_tensor.runtime.devices.backends import list_devices
-from npu_tensor.tensor import Tensor, realize
+from npu_tensor.tensor import Tensor, explain, realize
 
 __version__ = _VERSION
 

@@ -16,7 +16,7 @@ from npu_tensor.ggml_hsa.ahead_of_time import compile as compile
 from npu_tensor.functions.resources import default_device as default_device
 from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.resources import empty_cache as empty_cache
-from npu_tensor.functions.explaining import explain as explain
+from npu_tensor.tensor import explain as explain
 from npu_tensor.runtime.store.background import finish_builds as finish_builds
 from npu_tensor.functions.resources import get_default_device as get_default_device
 from npu_tensor.functions.resources import get_num_threads as get_num_threads

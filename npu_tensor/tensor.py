@@ -45,6 +45,7 @@ from npu_tensor.spec import Spec
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
     from npu_tensor._methods import Methods
+    from npu_tensor.observe.explanation import Explanation
 else:
     Methods = object
 
@@ -52,6 +53,7 @@ __all__ = [
     "ACCEPTED",
     "NO_GRADIENTS",
     "Tensor",
+    "explain",
     "from_array",
     "pending",
     "realize",
@@ -376,6 +378,21 @@ def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> N
     nodes = pending("realize", tensors)
     if nodes:
         _realize_nodes(nodes, wait, chosen)
+
+
+def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
+    """Where the pending ops of `tensors` will run and why; empty if there are none.
+
+    Makes the plan and compiles its kernels, so that running it later takes no time for that. What runs inside
+    `with explanation.measure():` is timed kernel by kernel. A function that `jit` has captured has a method `explain`
+    of its own.
+
+    device: what must run every op, as for `Tensor.realize`. Raises DeviceError with the op and the reason if it cannot,
+    ArgumentError for what is no tensor.
+    """
+    from npu_tensor.observe.explain import explain_nodes
+
+    return explain_nodes(pending("explain", tensors), device)
 
 
 def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:

@@ -283,6 +283,20 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = Non
 # --- like another tensor
 
 
+@composite(method=False)
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Rows and columns, (2, n) of int64, of the elements on and below a diagonal."""
+    rows, columns = extents((row, col))
+    return from_array(np.stack(np.tril_indices(rows, offset, columns)), int64)
+
+
+@composite(method=False)
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Rows and columns, (2, n) of int64, of the elements on and above a diagonal."""
+    rows, columns = extents((row, col))
+    return from_array(np.stack(np.triu_indices(rows, offset, columns)), int64)
+
+
 @composite(function=False, creates=True)
 def new_zeros(input: Tensor, *size: Size, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Zeros of the given shape in the dtype of input."""

@@ -14,7 +14,8 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import bool_, int64, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
-from npu_tensor.functions.register import Operand, composite, converted, fitting
+from npu_tensor.functions.creation import zeros_like
+from npu_tensor.functions.register import Operand, composite, converted, fitting, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -408,3 +409,25 @@ def scatter(
 
 def _ones(axis: int, ndim: int) -> tuple[int, ...]:
     return tuple(-1 if other == axis else 1 for other in range(ndim))
+
+
+# --- in place, of functions that have no other form
+
+
+@composite("zero_", function=False)
+def zero_in_place(input: Tensor) -> Tensor:
+    """Zeros in place of the value."""
+    return input._assign(zeros_like(input), uniform=True)
+
+
+@composite("fill_", function=False)
+def fill_in_place(input: Tensor, value: float | Tensor) -> Tensor:
+    """One number in place of the value."""
+    number = converted(value, input.dtype)
+    return input._assign(number.reshape(()).expand(input.shape), uniform=True)
+
+
+@composite("copy_", function=False)
+def copy_in_place(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
+    """The value of src, broadcast and converted, in place of the own one."""
+    return input._assign(tensor_of(src).to(input.dtype).expand(input.shape))

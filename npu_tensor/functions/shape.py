@@ -249,6 +249,30 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
 
 
 @composite(method=False)
+def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Each vector expanded along a dimension of its own; indexing="xy" swaps the first two dimensions."""
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(f"indexing must be 'ij' or 'xy', not {indexing!r}")
+    vectors: tuple[Tensor, ...] = unpacked(tensors)
+    if any(vector.ndim > 1 for vector in vectors):
+        raise ShapeError("needs vectors or numbers")
+    shape = [vector.numel() for vector in vectors]
+    grids = tuple(
+        vector.reshape(*(extent if axis == place else 1 for axis, extent in enumerate(shape))).expand(shape)
+        for place, vector in enumerate(vectors)
+    )
+    return tuple(grid.transpose(0, 1) for grid in grids) if indexing == "xy" and len(shape) > 1 else grids
+
+
+@composite(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of the elements of vectors, one row each, the last vector's varying fastest."""
+    if len(tensors) == 1:
+        return tensors[0].clone()
+    return stack([grid.reshape(grid.numel()) for grid in meshgrid(*tensors)], -1)
+
+
+@composite(method=False)
 def hstack(tensors: Sequence[Operand]) -> Tensor:
     """Tensors joined side by side: along dimension 1, or 0 where they have one dimension."""
     parts = [tensor_of(part) for part in tensors]

@@ -3,7 +3,7 @@
     binary = CacheManager("sim:npu2").get_or_compile("scale", '... extern "C" void nt_scale(...)')
     binary.path                     # <cache directory>/aie2p-host-gcc12.2.0/scale_0123456789abcdef.so
 
-    module = KernelManager("sim:npu2").get_or_compile_module(Source.BINARY)
+    module = KernelManager("sim:npu2").get_or_compile_module(Family.BINARY)
     add = module.function(symbol("add", nt.bfloat16))
     add(x, y, out, 1024)
 
@@ -21,9 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dataflow import design
 from npu_tensor.dataflow.array import Arch, arch_of
-from npu_tensor.dataflow.design import KernelFunction, ObjectType
+from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.dtypes import DType, bfloat16, float32, int32
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.kernels.codegen import emitter
@@ -32,7 +31,7 @@ from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.spec import Spec
 
-__all__ = ["CacheManager", "CompiledBinary", "KernelManager", "Module", "Source", "symbol"]
+__all__ = ["CacheManager", "CompiledBinary", "Family", "KernelManager", "Module", "symbol"]
 
 DTYPES: Final = (bfloat16, float32, int32)
 """An op has a function for each of them that it can be computed in."""
@@ -40,7 +39,7 @@ DTYPES: Final = (bfloat16, float32, int32)
 _HEADER: Final = '#include <aie_api/aie.hpp>\n\n#include "nt/vector_math.hpp"\n'
 
 
-class Source(enum.Enum):
+class Family(enum.Enum):
     """A family of functions: the ops in it. `text` is their C++.
 
     Functions take a pointer for each operand, one for the result, and the number of elements, a multiple of 64. Their
@@ -64,7 +63,7 @@ class Source(enum.Enum):
 
     def functions(self) -> list[KernelFunction]:
         """How the functions are declared. The length of what a pointer points to is given with every call."""
-        text = design.Source(self.label, self.text())
+        text = Source(self.label, self.text())
         return [
             KernelFunction(symbol(op, dtype), (*_pointers(op, dtype), "int32"), text) for op, dtype in _texts(self)
         ]
@@ -80,9 +79,9 @@ def _pointers(op: str, dtype: DType) -> tuple[ObjectType, ...]:
 
 
 @cache
-def _texts(source: Source) -> dict[tuple[str, DType], str]:
+def _texts(family: Family) -> dict[tuple[str, DType], str]:
     """The C++ of every function."""
-    texts = {(op, dtype): _function(op, dtype) for op in source.value for dtype in DTYPES}
+    texts = {(op, dtype): _function(op, dtype) for op in family.value for dtype in DTYPES}
     return {key: text for key, text in texts.items() if text is not None}
 
 
@@ -155,7 +154,7 @@ class CacheManager:
         """
         if not name or not name.replace("_", "").replace("-", "").isalnum():
             raise ArgumentError(f"a binary is named by letters, digits, - and _, not by {name!r}")
-        library = host_compiler.library(design.Source(name, source), self.arch, functions)
+        library = host_compiler.library(Source(name, source), self.arch, functions)
         record = library.description["files"][host_compiler.SUFFIX]
         return CompiledBinary(name, library.files[host_compiler.SUFFIX], library.key, record["sha256"])
 
@@ -221,7 +220,7 @@ class KernelManager:
     def __init__(self, device: str = "sim:npu2") -> None:
         self.cache = CacheManager(device)
 
-    def get_or_compile_module(self, source: Source) -> Module:
+    def get_or_compile_module(self, family: Family) -> Module:
         """The functions of a family: the same object for every caller and every manager. Raises BuildError."""
-        binary = self.cache.get_or_compile(source.label, source.text(), source.functions())
+        binary = self.cache.get_or_compile(family.label, family.text(), family.functions())
         return _modules.get(binary.sha256) or _modules.setdefault(binary.sha256, Module.load(binary.path))

@@ -14,7 +14,7 @@ from running import needs_compiler
 from npu_tensor import dtypes
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
-from npu_tensor.ggml_hsa.core_functions import CacheManager, KernelManager, Module, Source, symbol
+from npu_tensor.ggml_hsa.core_functions import CacheManager, Family, KernelManager, Module, symbol
 
 pytestmark = needs_compiler
 
@@ -46,9 +46,9 @@ ORACLES = {
 }
 
 
-@pytest.mark.parametrize("op", Source.BINARY.value)
+@pytest.mark.parametrize("op", Family.BINARY.value)
 def test_binary_functions_agree_with_numpy(op: str) -> None:
-    module = KernelManager("sim:npu2").get_or_compile_module(Source.BINARY)
+    module = KernelManager("sim:npu2").get_or_compile_module(Family.BINARY)
     random = np.random.default_rng(7)
     x, y = random.uniform(0.5, 4, (2, 256))
     for dtype, tolerance in ((dtypes.float32, 1e-6), (dtypes.bfloat16, 2**-8)):
@@ -60,10 +60,10 @@ def test_binary_functions_agree_with_numpy(op: str) -> None:
 
 
 def test_unary_functions_are_those_of_the_pregeneration_tool() -> None:
-    names = set(re.findall(r"void nt_(\w+)_bfloat16", Source.UNARY.text()))
+    names = set(re.findall(r"void nt_(\w+)_bfloat16", Family.UNARY.text()))
     seed = {"abs", "sgn", "neg", "step", "tanh", "elu", "relu", "sigmoid", "gelu_quick", "silu", "hardswish"}
     assert names == seed | {"hardsigmoid", "exp", "gelu_tanh", "gelu_erf"}
-    module = KernelManager("sim:npu1").get_or_compile_module(Source.UNARY)
+    module = KernelManager("sim:npu1").get_or_compile_module(Family.UNARY)
     x = aligned(np.linspace(-3, 3, 64).astype(ml_dtypes.bfloat16))
     out = aligned(np.zeros(64, ml_dtypes.bfloat16))
     module.function(symbol("tanh", dtypes.bfloat16))(x, out, 64)
@@ -73,8 +73,8 @@ def test_unary_functions_are_those_of_the_pregeneration_tool() -> None:
 def test_threads_share_one_module_and_one_file(own_cache: Path) -> None:
     manager = KernelManager("aie2p")
     with ThreadPoolExecutor(16) as pool:
-        modules = set(pool.map(lambda _: manager.get_or_compile_module(Source.BINARY), range(64)))
-    assert modules == {KernelManager("npu2").get_or_compile_module(Source.BINARY)}
+        modules = set(pool.map(lambda _: manager.get_or_compile_module(Family.BINARY), range(64)))
+    assert modules == {KernelManager("npu2").get_or_compile_module(Family.BINARY)}
     files = list(own_cache.glob("aie2p-host-*/binary_*.so"))
     assert len(files) == 1
     assert re.fullmatch(r"binary_[0-9a-f]{16}\.so", files[0].name)
@@ -97,7 +97,7 @@ def test_mistakes_are_errors_of_ours(tmp_path: Path) -> None:
         CacheManager().get_or_compile("../x", "")
     with pytest.raises(DeviceError, match="gfx908"):
         CacheManager("gfx908")
-    module = KernelManager().get_or_compile_module(Source.BINARY)
+    module = KernelManager().get_or_compile_module(Family.BINARY)
     with pytest.raises(ArgumentError, match="without a function nt_nothing"):
         module.function("nt_nothing")
     with pytest.raises(ArgumentError, match="aligned to 64 bytes"):
