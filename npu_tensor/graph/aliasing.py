@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
-from npu_tensor.graph.nodes import Data, Node, current_order
+from npu_tensor.graph.nodes import Data, Node, next_order
 from npu_tensor.graph.tracing import Watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
 from npu_tensor.runtime.devices.host import allocator
@@ -219,7 +219,7 @@ class Storage:
         if others or self._has_value():
             if not self._has_value():
                 self._begin([*others, tensor])
-            self._written = current_order()
+            self._written = next_order()
             for member in (*others, tensor):
                 if not self.has_changed(member):
                     member._node.handle = None
@@ -244,7 +244,7 @@ class Storage:
                 return tensor._node  # type: ignore[no-any-return]  # another thread was faster
             watch = watches.get(threading.get_ident()) if watches else None
             outside = watch is not None and self.is_outside(watch)
-            start = current_order()
+            start = next_order()
             node = self._writes.nodes.get(view) if self._writes.are_apart else None
             if node is None:
                 if self._node is None or self._writes.meet(view):

@@ -20,8 +20,8 @@ __all__ = [
     "PLACEHOLDER",
     "Data",
     "Node",
-    "current_order",
     "located",
+    "next_order",
     "no_value_yet",
     "place_of",
     "source_line",
@@ -59,12 +59,8 @@ class _Placeholder:
 
 PLACEHOLDER = _Placeholder()
 
-_next_order = count().__next__
-
-
-def current_order() -> int:
-    """A number between those of the nodes that exist and those to come."""
-    return _next_order()
+next_order = count().__next__
+"""A number between those of the nodes that exist and those to come."""
 
 
 class Node:
@@ -93,7 +89,7 @@ class Node:
         self.depth = depth
         self.where = where
         self.value = value
-        self.order = _next_order()
+        self.order = next_order()
         self.handle: weakref.ref[Any] | None = None
 
     def __repr__(self) -> str:

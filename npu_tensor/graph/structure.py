@@ -32,7 +32,8 @@ class Structure(NamedTuple):
     key: hashable; equal for equal structures. Of one op on data it is the call: item i is operand i, the result comes
     last. nodes: to be computed, in topological order, each with its item number. leaves: data nodes and numbers in the
     order in which the key meets them, each with its item number. keep: items whose value must exist afterwards.
-    operands: the items that each node reads.
+    operands: the items that each node reads. named: whether each node is to be kept if others need it, too: a living
+    Tensor names it, or it is computed for the second time.
     """
 
     key: Any
@@ -40,6 +41,7 @@ class Structure(NamedTuple):
     leaves: list[tuple[int, Any]]
     keep: frozenset[int]
     operands: list[tuple[int, ...]]
+    named: list[bool]
 
 
 _by_order = attrgetter("order")
@@ -80,6 +82,7 @@ def structure_of(
     nodes: list[tuple[int, Node]] = []
     leaves: list[tuple[int, Any]] = []
     operands: list[tuple[int, ...]] = []
+    named: list[bool] = []
     keep = set()
     next_item = 0
     for node, inputs in inputs_of.items():
@@ -105,7 +108,8 @@ def structure_of(
         nodes.append((next_item, node))
         operands.append(tuple(references))
         numbers[node] = next_item
-        if not only_roots and (node.depth == 0 or node.tensor is not None):
+        named.append(node.depth == 0 or node.tensor is not None)
+        if named[-1] and not only_roots:
             base = next_item
             while node in inputs_of and node.call is not None and node.call.op.kind == "view":
                 node = inputs_of[node][0]
@@ -116,8 +120,8 @@ def structure_of(
     keep.update(numbers[root] for root in roots if root in inputs_of)
     frozen = frozenset(keep)
     if len(nodes) == 1 and (call := nodes[0][1].call) is not None and len(call.operands) == len(leaves):
-        return Structure(call, nodes, leaves, frozen, operands)
-    return Structure((frozen, *key), nodes, leaves, frozen, operands)
+        return Structure(call, nodes, leaves, frozen, operands, named)
+    return Structure((frozen, *key), nodes, leaves, frozen, operands, named)
 
 
 def depends_on_placeholder(node: Node) -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import CodeType
 
 from npu_tensor.errors import CaptureError
-from npu_tensor.graph.nodes import Node, current_order, place_of
+from npu_tensor.graph.nodes import Node, next_order, place_of
 
 __all__ = ["Watch", "outside_change", "watched", "watches"]
 
@@ -23,7 +23,7 @@ class Watch:
     __slots__ = ("_outside", "before", "changes", "created")
 
     def __init__(self) -> None:
-        self.before = current_order()
+        self.before = next_order()
         self.created: set[Node] = set()
         self.changes: list[tuple[CodeType, int] | None] = []
         self._outside: set[Node] = set()

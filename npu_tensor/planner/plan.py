@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from npu_tensor import events
@@ -52,6 +53,7 @@ class Plan:
     steps: each with the items that no later step reads. aliases: kept views -> item whose buffer they share.
     asynchronous: devices of steps that return before their work is done. builds_before: None if it has the kernels that
     it should; else how many builds had ended before it was made, while some of its kernels were still being built.
+    runs: counts from 0, for whoever counts runs.
     run: runs all steps on a list of values, whose leaves are filled in, and leaves kept items in it. It takes the ops
     with their items, for messages and events, and whether to wait until asynchronous devices have ended their work.
     Raises LaunchError, or what the user's values or memory cause.
@@ -63,6 +65,7 @@ class Plan:
     size: int
     asynchronous: tuple[AsynchronousDevice, ...] = ()
     builds_before: int | None = None
+    runs: Iterator[int] = field(default_factory=count, repr=False)
     run: Run = field(init=False, repr=False)
 
     @property

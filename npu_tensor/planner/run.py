@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from npu_tensor.config import config
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, no_value_yet
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
-from npu_tensor.planner.planner import plan
+from npu_tensor.planner.plan import Plan
+from npu_tensor.planner.planner import MAX_PLANS, plan
+from npu_tensor.planner.repeats import compile_repeat
 from npu_tensor.planner.selection import Selection
 
 __all__ = ["realize", "shorten"]
+
+MANY_RUNS: Final = 100
+"""Of one plan, after which its structure is remembered: that saves as much time in 150 runs as it takes."""
+
+MOST_ALIKE: Final = 8
+"""Structures remembered that end in the same call: they are tried one after the other."""
 
 
 def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
@@ -23,12 +31,18 @@ def realize(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None =
     chosen: for other devices than the default ones.
     """
     chosen = selection.active if chosen is None else chosen
-    if len(nodes) == 1 and _realize_single(nodes[0], wait, chosen):
-        return
+    if len(nodes) == 1 and (not chosen.accelerators or config.fallback == "allow"):
+        (node,) = nodes
+        for repeat in chosen.repeats.get(node.call, ()):
+            if repeat(node, wait):
+                return
     pending = pending_ops(nodes)
     todo = parts(pending, nodes)
     if len(todo) == 1:
-        _realize_part(structure_of(nodes, pending), wait, chosen)
+        structure = structure_of(nodes, pending)
+        ready = _realize_part(structure, wait, chosen)
+        if ready is not None and next(ready.runs) == MANY_RUNS and len(nodes) == 1:
+            _remember(structure, ready, chosen)
         return
     del pending  # Values that only later parts read end with these.
     _realize_parts(todo, chosen)
@@ -57,9 +71,9 @@ def _realize_parts(todo: list[list[Node]], chosen: Selection) -> None:
         _realize_part(structure_of(todo.pop()), False, chosen)
 
 
-def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
+def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> Plan | None:
     if not structure.nodes:
-        return
+        return None
     ready = plan(structure, chosen)
     values: list[Any] = [None] * ready.size
     for item, leaf in structure.leaves:
@@ -74,31 +88,15 @@ def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
             node.value = value
             node.inputs = ()
         node.depth = 0
+    return ready
 
 
-def _realize_single(node: Node, wait: bool, chosen: Selection) -> bool:
-    """The short way for one op whose operands are all data: most of what a user does line by line.
-
-    The key of its plan is its call, see `Structure.key`.
-    """
-    ready = chosen.plans.get(node.call)
-    if ready is None or ready.builds_before is not None or (chosen.accelerators and config.fallback != "allow"):
-        return False
-    values: list[Any] = []
-    inputs = node.inputs
-    if node.value is not None:  # another thread was faster; it sets the value before it drops the inputs
-        return True
-    for operand in inputs:
-        if isinstance(operand, Node):
-            operand = operand.value
-            if operand is None or operand is PLACEHOLDER:
-                return False
-            if chosen.measure is not None and getattr(operand, "home", None) is not None:
-                return False  # Where it lies counts.
-        values.append(operand)
-    values.append(None)
-    ready.run(values, ((len(inputs), node),), wait)
-    node.value = values[-1]
-    node.inputs = ()
-    node.depth = 0
-    return True
+def _remember(structure: Structure, ready: Plan, chosen: Selection) -> None:
+    """Know the structure of one result, which has come many times, without its key from now on."""
+    root = structure.nodes[-1][1].call
+    alike = chosen.repeats.get(root, ())
+    if ready.provisional or len(alike) == MOST_ALIKE or chosen.plans.get(structure.key) is not ready:
+        return  # It may be replaced, or stands for more than the structure.
+    if len(chosen.repeats) >= MAX_PLANS:
+        chosen.repeats.clear()
+    chosen.repeats[root] = (*alike, compile_repeat(structure, ready, by_place=chosen.measure is not None))
