@@ -56,7 +56,7 @@ def _matching(structure: Structure, by_place: bool) -> Iterator[str]:
     The call of a node says what its operands are: specs, or types of numbers. Another thread may finish a node
     meanwhile; it sets the value before it drops the inputs, so these are read first.
     """
-    nodes, leaves = dict(structure.nodes), dict(structure.leaves)
+    leaves = dict(structure.leaves)
     bound = {structure.nodes[-1][0]}
     described = [*zip(structure.nodes, structure.operands, structure.named, strict=True)]
     for (item, _), operands, named in reversed(described):
@@ -67,19 +67,22 @@ def _matching(structure: Structure, by_place: bool) -> Iterator[str]:
         yield f"if {f'n{item}.depth and not ({tensor})' if named else f'not n{item}.depth or ({tensor})'}: return False"
         if not operands:
             continue
-        new = [operand not in bound and operand not in operands[:slot] for slot, operand in enumerate(operands)]
-        names = [f"n{operand}" if first else f"again{operand}" for operand, first in zip(operands, new, strict=True)]
-        yield f"{', '.join(names)}, = inputs"
-        for operand, first in zip(operands, new, strict=True):
+        names = []
+        checks = []
+        for slot, operand in enumerate(operands):
+            first = operand not in bound
+            names.append(f"n{operand}" if first else f"again{slot}")
+            bound.add(operand)
             if not first:
-                yield f"if again{operand} is not n{operand}: return False"
-            elif operand in leaves and isinstance(leaves[operand], Node):
-                yield f"v{operand} = n{operand}.value"
+                checks.append(f"if again{slot} is not n{operand}: return False")
+            elif isinstance(leaves.get(operand), Node):
+                checks.append(f"v{operand} = n{operand}.value")
                 elsewhere = f" or v{operand}.home is not None" if by_place else ""
-                yield f"if v{operand} is None or v{operand} is PLACEHOLDER{elsewhere}: return False"
-            elif operand not in nodes:
-                yield f"v{operand} = n{operand}"
-        bound.update(operands)
+                checks.append(f"if v{operand} is None or v{operand} is PLACEHOLDER{elsewhere}: return False")
+            elif operand in leaves:
+                checks.append(f"v{operand} = n{operand}")
+        yield f"{', '.join(names)}, = inputs"
+        yield from checks
 
 
 def _running(structure: Structure, size: int) -> Iterator[str]:

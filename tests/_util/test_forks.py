@@ -27,6 +27,7 @@ from npu_tensor.planner import selection
 from npu_tensor.runtime import memory
 from npu_tensor.runtime.build import progress
 from npu_tensor.runtime.cpu import engine as compiler
+from npu_tensor.runtime.cpu import tuning
 from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.devices import host
 from npu_tensor.runtime.devices.backends import open_device
@@ -67,6 +68,14 @@ class Case(NamedTuple):
 def cpu_pool(directory: Path) -> Case:
     device = CpuDevice(memory.Allocator())
     return Case((device._pool_lock,), lambda: device.pool.launch)
+
+
+def unit(directory: Path) -> Case:
+    device = CpuDevice(memory.Allocator())
+    if not device.target.has_bfloat16:
+        pytest.skip("no dot product of bfloat16 here")
+    tuning._chosen.clear()  # so that it is measured again
+    return Case((tuning._lock,), lambda: tuning.bfloat16_unit(device.engine, device.target, device.rates))
 
 
 def simulator(directory: Path) -> Case:
@@ -154,6 +163,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "ggml_hsa.kernel_log": recorder,
     "runtime.build.progress": bar,
     "runtime.cpu.processor": cpu_pool,
+    "runtime.cpu.tuning": unit,
     "runtime.devices.host": lambda _: Case((host._lock,), lambda: (host.host_devices(), host.allocator())),
     "runtime.devices.logical": logical,
     "runtime.npu.npu_kernel": offer,

@@ -46,8 +46,8 @@ def test_a_launch_converts_syncs_dispatches_and_runs(machine: Machine) -> None:
             assert second.tolist() == [[3.0] * 64] * 64
     found = spans(heard)
     one, two = found.runs
-    # Operands; the context, what is to be seen there, and the launch. The first result stays where it is.
-    assert names(one.event.phases) == ["convert", "convert", "dispatch", "sync", "dispatch", "run"]
+    # The operand; the context, what is to be seen there, and the launch. The first result stays where it is.
+    assert names(one.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
     assert names(two.event.phases) == ["convert", "dispatch", "sync", "dispatch", "run"]
     for run in found.runs:
         assert run.event.device == "npu"
@@ -74,7 +74,7 @@ def test_results_and_syncs_are_the_same_with_and_without_a_listener(machine: Mac
 def test_threads_hear_of_their_own_launches(machine: Machine) -> None:
     inputs = [ones(64) for _ in range(3)]
     with nt.default_device("npu", policy="always"):
-        (inputs[0] + inputs[1]).realize()
+        (inputs[0] + inputs[0]).realize()
         with profile() as p:
 
             def work(x: nt.Tensor) -> None:
