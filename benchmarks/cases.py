@@ -155,6 +155,12 @@ def _mixed(library: Library, x: Any, a: Any, b: Any) -> Any:
 SIDE: Final = 4
 """Rows and columns of operands that are so small that only the calls take time."""
 
+# On vectors of K elements.
+DISPATCH_VECTORS: Final = (
+    _elementwise("add 1,024 elements", 2, lambda library, a, b: a + b),
+    CHAINS[0]._replace(name="5 ops on 1,024 elements"),
+)
+
 DISPATCH: Final = (
     _elementwise("add 16 elements", 2, lambda library, a, b: a + b),
     _elementwise("384 ops, element-wise", 3, _chain, 384),
@@ -187,6 +193,7 @@ GROUPS: Final = (
     Group("chains", ROW_CHAINS, FLOATS, square(1024, 4096), 1),
     Group("matmul", (LINEAR,), FLOATS, square(64, 128, 256, 512, 1024, 384, 768, 1536, 2048, 4096), 5),
     Group("dispatch", DISPATCH, ("float32",), (((SIDE, SIDE),) * 3,), 1),
+    Group("dispatch", DISPATCH_VECTORS, ("float32",), _flat(4, K), 1),
 )
 
 

@@ -139,7 +139,7 @@ def _kernel_model(task: Task) -> Iterator[Found]:
 
 
 SUITES: Final = {
-    "dispatch": _cases("dispatch", "what calls cost on 16 elements", for_npus=False),
+    "dispatch": _cases("dispatch", "what calls cost on 16 and 1,024 elements", for_npus=False),
     "ops": _cases("ops", "single ops"),
     "chains": _cases("chains", "ops that fuse into one kernel"),
     "matmul": _cases("matmul", "matrix products by size, and from which size on an NPU takes less"),

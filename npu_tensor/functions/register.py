@@ -62,13 +62,16 @@ def composite(
 
         @functools.wraps(body)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            for synonym in kwargs.keys() & synonyms.keys() if kwargs else ():
-                if synonyms[synonym] in kwargs:
-                    raise given_twice(synonyms[synonym])
-                kwargs[synonyms[synonym]] = kwargs.pop(synonym)
-            if creates and kwargs and kwargs.pop("requires_grad", False):
-                raise ArgumentError(f"{public}: {LEAVE_GRADIENTS}")
-            arguments = _with_numbers(public, positional, keywords, args, kwargs) if kwargs and keywords else args
+            arguments: tuple[Any, ...] = args
+            if kwargs:
+                for synonym in kwargs.keys() & synonyms if synonyms else ():
+                    if synonyms[synonym] in kwargs:
+                        raise given_twice(synonyms[synonym])
+                    kwargs[synonyms[synonym]] = kwargs.pop(synonym)
+                if creates and kwargs.pop("requires_grad", False):
+                    raise ArgumentError(f"{public}: {LEAVE_GRADIENTS}")
+                if keywords:
+                    arguments = _with_numbers(public, positional, keywords, args, kwargs)
             try:
                 result = body(*arguments, **kwargs)
             except NpuTensorError as error:

@@ -7,11 +7,10 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from npu_tensor.events import listeners
 from npu_tensor.graph.nodes import Data, Node
 from npu_tensor.jit.trace import Derived, Result, Trace
 from npu_tensor.jit.trees import rebuild
-from npu_tensor.planner.plan import Plan
+from npu_tensor.planner.plan import run_lines
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.tensor import Tensor, views_of
 
@@ -46,7 +45,8 @@ def compile_replay(trace: Trace) -> Replay:
     }
     lines = ["def replay(tensors):", *_signature_lines(trace, namespace)]
     if trace.plan is not None:
-        lines += [*_value_lines(trace, namespace), *_running_lines(trace.plan, namespace)]
+        lines += _value_lines(trace, namespace)
+        lines += [f"    {line}" for line in run_lines(trace.plan, "recorded", "True", namespace)]
     lines += _result_lines(trace, namespace)
     exec(compile("\n".join(lines), FILE_NAME, "exec"), namespace)
     return cast(Replay, namespace["replay"])
@@ -83,19 +83,6 @@ def _computed(value: str, node: str) -> Iterator[str]:
     yield f"    if {value} is None:"
     yield f"        realize(({node},))"
     yield f"        {value} = {node}.value"
-
-
-def _running_lines(plan: Plan, namespace: dict[str, Any]) -> Iterator[str]:
-    """Run the plan; one that is a single step without the function that runs any plan, which takes as long as both."""
-    namespace["run"] = plan.run
-    if len(plan.steps) > 1 or plan.aliases or plan.asynchronous:
-        yield "    run(values, recorded)"
-        return
-    namespace.update(step=plan.steps[0][0], failed=plan.failed, listeners=listeners)
-    yield "    if listeners: run(values, recorded)"
-    yield "    else:"
-    yield "        try: step(values)"
-    yield "        except Exception as error: raise failed(error, values, recorded)"
 
 
 def _result_lines(trace: Trace, namespace: dict[str, Any]) -> Iterator[str]:

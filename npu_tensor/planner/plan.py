@@ -18,7 +18,7 @@ from npu_tensor.planner.measures import Declined
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
-__all__ = ["Placed", "Plan", "RecordedOp"]
+__all__ = ["Placed", "Plan", "RecordedOp", "run_lines"]
 
 
 class RecordedOp(Protocol):
@@ -167,3 +167,21 @@ def _runner(plan: Plan) -> Run:
             raise plan.failed(error, values, recorded)  # noqa: B904 - it has set the cause
 
     return run
+
+
+def run_lines(plan: Plan, ops: str, wait: str, namespace: dict[str, Any]) -> list[str]:
+    """Source that runs a plan on the list `values`, for generated functions. ops, wait: expressions, see `Plan.run`.
+
+    A plan that is a single step is run without the function that runs any plan, which takes 0.2 us.
+    """
+    run = f"run(values, {ops}, {wait})"
+    namespace["run"] = plan.run
+    if len(plan.steps) > 1 or plan.aliases or plan.asynchronous:
+        return [run]
+    namespace.update(step=plan.steps[0][0], failed=plan.failed, listeners=listeners)
+    return [
+        f"if listeners: {run}",
+        "else:",
+        "    try: step(values)",
+        f"    except Exception as error: raise failed(error, values, {ops})",
+    ]

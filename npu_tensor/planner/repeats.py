@@ -27,7 +27,7 @@ from typing import Any
 
 from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import Structure
-from npu_tensor.planner.plan import Plan
+from npu_tensor.planner.plan import Plan, run_lines
 
 __all__ = ["Repeat", "compile_repeat"]
 
@@ -42,8 +42,17 @@ def compile_repeat(structure: Structure, plan: Plan, by_place: bool) -> Repeat:
     Operands that are distinct in the structure may be one: that has another key, but the plan serves it too.
     """
     calls = {f"call{item}": node.call for item, node in structure.nodes}
-    namespace: dict[str, Any] = {"PLACEHOLDER": PLACEHOLDER, "run": plan.run, **calls}
-    lines = [*_matching(structure, by_place), *_running(structure, plan.size), "return True"]
+    namespace: dict[str, Any] = {"PLACEHOLDER": PLACEHOLDER, **calls}
+    leaves = {item for item, _ in structure.leaves}
+    values = ", ".join(f"v{item}" if item in leaves else "None" for item in range(plan.size))
+    ops = "".join(f"({item}, n{item}), " for item, _ in structure.nodes)
+    lines = [
+        *_matching(structure, by_place),
+        f"values = [{values}]",
+        *run_lines(plan, f"({ops})", "wait", namespace),
+        *_results(structure),
+        "return True",
+    ]
     source = f"def repeat(n{structure.nodes[-1][0]}, wait):\n    " + "\n    ".join(lines)
     exec(compile(source, "<npu_tensor.planner.repeats>", "exec"), namespace)
     repeat: Repeat = namespace["repeat"]
@@ -85,11 +94,8 @@ def _matching(structure: Structure, by_place: bool) -> Iterator[str]:
         yield from checks
 
 
-def _running(structure: Structure, size: int) -> Iterator[str]:
-    """Run the plan and enter what it has computed into the nodes."""
-    leaves = {item for item, _ in structure.leaves}
-    yield f"values = [{', '.join(f'v{item}' if item in leaves else 'None' for item in range(size))}]"
-    yield f"run(values, ({''.join(f'({item}, n{item}), ' for item, _ in structure.nodes)}), wait)"
+def _results(structure: Structure) -> Iterator[str]:
+    """Enter what was computed into the nodes."""
     for item, _ in structure.nodes:
         if item in structure.keep:
             yield f"if (value := values[{item}]) is not None: n{item}.value = value; n{item}.inputs = ()"

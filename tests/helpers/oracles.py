@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,15 +19,18 @@ from npu_tensor.ops import OPS, registry
 def recorded_ops() -> Iterator[set[str]]:
     """The names of the ops that are recorded inside the block."""
     names: set[str] = set()
-    original = Node.__init__
 
-    def watched(self: Node, call: Any, *rest: Any) -> None:
-        if call is not None:
-            names.add(call.op.name)
-        original(self, call, *rest)
+    class Watched(Node):
+        __slots__ = ()
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "call" and value is not None:
+                names.add(value.op.name)
+            super().__setattr__(name, value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Node, "__init__", watched)
+        for module in ("tensor", "graph.aliasing"):
+            patch.setattr(sys.modules[f"npu_tensor.{module}"], "Node", Watched)
         yield names
 
 
