@@ -17,8 +17,9 @@ from npu_tensor.planner.selection import Selection
 
 __all__ = ["realize", "shorten"]
 
-MANY_RUNS: Final = 100
-"""Of one plan, after which its structure is remembered: that saves as much time in 150 runs as it takes."""
+MANY_RUNS: Final = 30
+"""Of one plan, after which its structure is remembered: that takes as long as it saves in 150 runs, and what has run so
+often runs on."""
 
 MOST_ALIKE: Final = 8
 """Structures remembered that end in the same call: they are tried one after the other."""
