@@ -180,9 +180,10 @@ def _product(device: Any, blocking: Any, dtype: str, m: int, n: int, k: int) -> 
     result = np.empty((m, n), blocking.unit.accumulate)
     of_a, of_b, of_result = (Matrix(array.dtype.name, (array.shape[1], 1)) for array in (a, b, result))
     gemm = Gemm(device.engine, device.target, blocking, (m, n, k), a=of_a, b=of_b, outputs=(of_result,))
-    launch, allocate, addresses = device.pool.launch, device.allocator.allocate, ([a.ctypes.data], [b.ctypes.data])
+    launch, allocate = device.pool.launch, device.allocator.allocate
 
     def call() -> None:
+        addresses = [a.ctypes.data], [b.ctypes.data]
         packed = [packing.run(launch, allocate, of) for packing, of in zip(gemm.packings, addresses, strict=False)]
         sources = [[buffer.address] for buffer in packed] or addresses
         gemm(launch, [result.ctypes.data], *sources)
