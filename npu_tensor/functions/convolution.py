@@ -41,6 +41,11 @@ def each_place(name: str, value: Sizes, places: int, least: int = 1) -> tuple[in
 MOST_SLICES: Final = (24, 8)
 
 
+# A depthwise convolution with a kernel up to this many elements is a sum of slices, one for each; a product would leave
+# most of its tiles empty.
+MOST_TERMS: Final = 49
+
+
 class _Framed(NamedTuple):
     """The input with what is around it, as far as a kernel gets, and how many positions that has in each dimension."""
 
@@ -118,15 +123,30 @@ def _convolved(
     grouped = input.reshape(batch, groups, per_group, *input.shape[-places:])
     framed = _framed(grouped, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
     columns = _windows(framed, kernel, steps, dilations)
-    products = ops.contract(
-        weight.reshape(groups, outputs // groups, per_group * elements),
-        columns.reshape(batch, groups, per_group * elements, math.prod(framed.counts)),
-        "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None,
-    )
+    if per_group == 1 and groups == outputs and elements <= MOST_TERMS:
+        products = _by_channel(columns, weight)
+    else:
+        products = ops.contract(
+            weight.reshape(groups, outputs // groups, per_group * elements),
+            columns.reshape(batch, groups, per_group * elements, math.prod(framed.counts)),
+            "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None,
+        )
     result = products.reshape(*lead, outputs, *framed.counts)
     if bias is not None:
         result = result + wide(bias).reshape(outputs, *(1 for _ in kernel))
     return result.to(input.dtype)
+
+
+def _by_channel(columns: Tensor, weight: Tensor) -> Tensor:
+    """A depthwise convolution: each channel with weights of its own (channels, 1, *kernel).
+
+    columns: as `_windows` returns them, (batch, channels, 1, *kernel, *counts).
+    """
+    every = slice(None), slice(None), slice(None)
+    shape = weight.shape[:2] + (1,) * (weight.ndim - 2)
+    places = np.ndindex(*weight.shape[2:])
+    terms = [wide(columns[every + place]) * wide(weight[(..., *place)].reshape(shape)) for place in places]
+    return functools.reduce(ops.add, terms)
 
 
 def _around(

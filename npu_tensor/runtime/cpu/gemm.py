@@ -46,7 +46,7 @@ _SMALL_PRODUCT = 128**3
 _INNER_TILES = {32: ((1, 8), (2, 8), (3, 8), (4, 6)), 16: ((1, 8), (2, 4), (3, 3), (4, 2))}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
 # Memory for the panels of B of all threads, if these are packed when they are needed.
-_STRIP_BYTES = 2 << 20
+_STRIP_BYTES = 8 << 20
 
 
 class Matrix(NamedTuple):
