@@ -138,10 +138,9 @@ def blockings(unit: Unit, target: CpuTarget) -> list[Blocking]:
 
     One register holds a broadcast unit of A and one each vector of B. Without FMA each product needs one as well.
     """
-    registers = 32 if target.has_avx512 or target.is_aarch64 else 16
     found = [usual_blocking(unit, target)]
     for vectors in range(1, _MOST_VECTORS + 1):
-        most = (registers - vectors - (1 if target.has_fma else 2)) // vectors
+        most = (target.vector_registers - vectors - (1 if target.has_fma else 2)) // vectors
         found += [Blocking(unit, rows, vectors * unit_lanes(unit, target)) for rows in (most, most - 1)]
     return [blocking for blocking in dict.fromkeys(found) if blocking.rows >= LEAST_ROWS]
 
