@@ -1,0 +1,130 @@
+"""The derivative of an op's program is a program: one reverse pass over its instructions.
+
+Every primitive has a rule for what its operands get of the gradient of its result. A value that does not vary along the
+row, as a mean, gets the sum over the row of what its readers give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from npu_tensor.ops.expression import Program, Symbol
+from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.ops.rows import constant_like, row_prod, row_sum
+
+__all__ = ["ADJOINTS", "pull_back"]
+
+Rule = Callable[..., tuple[Symbol | None, ...]]
+
+_where: Any = np.where
+
+
+def _shared(g: Symbol, a: Symbol, b: Symbol, larger: Any) -> Symbol:
+    """What `a` gets if it is chosen; half of it if both are equal."""
+    return g * _where(a == b, constant_like(g, 0.5), larger.astype(g.dtype))
+
+
+def _of_product(g: Symbol, y: Symbol, a: Symbol) -> tuple[Symbol]:
+    """g times the product of all other elements, also where elements are 0."""
+    zero = a == 0
+    zeros = row_sum(zero.astype(g.dtype))
+    others = row_prod(_where(zero, constant_like(a, 1.0), a))
+    alone = _where(zero, others, constant_like(g, 0.0))
+    return (g * _where(zeros == 0, y / a, _where(zeros == 1, alone, constant_like(g, 0.0))),)
+
+
+def _of_extreme(g: Symbol, y: Symbol, a: Symbol) -> tuple[Symbol]:
+    """Elements that are the largest one share the gradient."""
+    chosen = (a == y).astype(g.dtype)
+    return (g * chosen / row_sum(chosen),)
+
+
+def _of_power(g: Symbol, y: Symbol, a: Symbol, b: Symbol) -> tuple[Symbol, Symbol]:
+    """Zero exponents and bases have derivatives, though their logarithms have no values."""
+    zero = constant_like(g, 0.0)
+    base = _where(b == 0, zero, g * b * np.power(a, b - 1))  # type: ignore[call-overload]
+    nothing = (a == 0) & (b >= 0)
+    return base, _where(nothing, zero, g * y * np.log(_where(nothing, constant_like(a, 1.0), a)))  # type: ignore[call-overload]
+
+
+ADJOINTS: Final[dict[str, Rule]] = {
+    "cast": lambda g, y, a: (g.astype(a.dtype),),
+    "round_bfloat16": lambda g, y, a: (g,),
+    "round_float16": lambda g, y, a: (g,),
+    "add": lambda g, y, a, b: (g, g),
+    "sub": lambda g, y, a, b: (g, -g),
+    "mul": lambda g, y, a, b: (g * b, g * a),
+    "div": lambda g, y, a, b: (g / b, -(g / b) * y),
+    "maximum": lambda g, y, a, b: (_shared(g, a, b, a > b), _shared(g, b, a, b > a)),
+    "minimum": lambda g, y, a, b: (_shared(g, a, b, a < b), _shared(g, b, a, b < a)),
+    "neg": lambda g, y, a: (-g,),
+    "abs": lambda g, y, a: (_where(a > 0, g, _where(a < 0, -g, constant_like(g, 0.0))),),
+    "sqrt": lambda g, y, a: (g / (y * 2),),
+    "exp": lambda g, y, a: (g * y,),
+    "expm1": lambda g, y, a: (g * (y + 1),),
+    "log": lambda g, y, a: (g / a,),
+    "log1p": lambda g, y, a: (g / (a + 1),),
+    "log2": lambda g, y, a: (g / (a * math.log(2)),),
+    "log10": lambda g, y, a: (g / (a * math.log(10)),),
+    "sin": lambda g, y, a: (g * np.cos(a),),
+    "cos": lambda g, y, a: (-g * np.sin(a),),
+    "tanh": lambda g, y, a: (g * (1 - y * y),),
+    "atan": lambda g, y, a: (g / (a * a + 1),),
+    "erf": lambda g, y, a: (g * np.exp(-(a * a)) * (2 / math.sqrt(math.pi)),),
+    "pow": _of_power,
+    "select": lambda g, y, c, a, b: (
+        None,
+        _where(c, g, constant_like(g, 0.0)),
+        _where(c, constant_like(g, 0.0), g),
+    ),
+    "row_sum": lambda g, y, a: (g,),
+    "row_prod": _of_product,
+    "row_max": _of_extreme,
+    "row_min": _of_extreme,
+}
+"""By primitive, from the gradient of the result, the result and the operands: the gradients of the operands. A primitive
+without an entry is constant wherever it has a derivative, as floor and comparisons."""
+
+
+def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, slot: int) -> Symbol | None:
+    """The gradient of operand `slot` of a program of one result, from the gradient of the result.
+
+    operands: what the loads of the program stand for. None if the result does not depend on the operand.
+    """
+    values: list[Symbol] = []
+    varies: list[bool] = []
+    depends: list[bool] = []
+    builder = gradient.builder
+    for primitive, arguments, dtype, value in program.instructions:
+        load = primitive == "load"
+        parts = [values[argument] for argument in arguments]
+        values.append(operands[value] if load else builder.emit(primitive, parts, dtype, value))
+        varies.append(
+            load or primitive == "index" or (not PRIMITIVES[primitive].reduces and any(varies[i] for i in arguments))
+        )
+        depends.append((load and value == slot) or any(depends[i] for i in arguments))
+    (result,) = program.outputs
+    gradients: dict[int, Symbol] = {result: gradient}
+    wanted: Symbol | None = None
+    for index in range(result, -1, -1):
+        given = gradients.pop(index, None)
+        if given is None or not depends[index]:
+            continue
+        primitive, arguments, _, value = program.instructions[index]
+        if primitive == "load":
+            wanted = given
+        rule = ADJOINTS.get(primitive)
+        if rule is None:
+            continue
+        parts = [values[argument] for argument in arguments]
+        for argument, part in zip(arguments, rule(given, values[index], *parts), strict=True):
+            if part is None or not depends[argument] or not part.dtype.startswith("float"):
+                continue
+            if not varies[argument] and (varies[index] or PRIMITIVES[primitive].reduces):
+                part = row_sum(part)
+            gradients[argument] = gradients[argument] + part if argument in gradients else part
+    return wanted
