@@ -34,6 +34,7 @@ __all__ = [
     "DimensionError",
     "DivisionError",
     "FileError",
+    "GradientError",
     "LaunchError",
     "LaunchTimeout",
     "NpuTensorError",
@@ -110,6 +111,10 @@ class FileError(NpuTensorError, OSError):
 
 class LaunchError(NpuTensorError):
     """A kernel failed while it ran; names the op, its specs and the line that recorded it."""
+
+
+class GradientError(NpuTensorError):
+    """There is no gradient: an op on the way has no derivative, or the result is not one float."""
 
 
 class LaunchTimeout(LaunchError):

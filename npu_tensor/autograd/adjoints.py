@@ -18,17 +18,29 @@ from npu_tensor.ops.rows import constant_like, row_prod, row_sum
 
 __all__ = ["ADJOINTS", "pull_back"]
 
-Rule = Callable[..., tuple[Symbol | None, ...]]
+Value = Any
+"""A Symbol, whose operators are not declared for type checkers."""
+
+Rule = Callable[..., tuple[Value | None, ...]]
 
 _where: Any = np.where
 
 
-def _shared(g: Symbol, a: Symbol, b: Symbol, larger: Any) -> Symbol:
-    """What `a` gets if it is chosen; half of it if both are equal."""
-    return g * _where(a == b, constant_like(g, 0.5), larger.astype(g.dtype))
+def _chosen(g: Value, own: Value, other: Value, wins: Value) -> Value:
+    """What an operand gets if it is chosen: half of it if both are equal, nothing if the other is a constant then.
+
+    So relu has the derivative 0 at 0, as in PyTorch.
+    """
+    of_both = constant_like(g, 0.0 if g.builder.is_constant(other) else 0.5)
+    return g * _where(own == other, of_both, wins.astype(g.dtype))
 
 
-def _of_product(g: Symbol, y: Symbol, a: Symbol) -> tuple[Symbol]:
+def _or_zero(g: Value, factor: Value) -> Value:
+    """g * factor, but 0 where g is 0 and the factor has overflowed: behind 1 / (1 + exp(-x)), or where nobody reads."""
+    return _where(g == 0, constant_like(g, 0.0), g * factor)
+
+
+def _of_product(g: Value, y: Value, a: Value) -> tuple[Value]:
     """g times the product of all other elements, also where elements are 0."""
     zero = a == 0
     zeros = row_sum(zero.astype(g.dtype))
@@ -37,18 +49,18 @@ def _of_product(g: Symbol, y: Symbol, a: Symbol) -> tuple[Symbol]:
     return (g * _where(zeros == 0, y / a, _where(zeros == 1, alone, constant_like(g, 0.0))),)
 
 
-def _of_extreme(g: Symbol, y: Symbol, a: Symbol) -> tuple[Symbol]:
+def _of_extreme(g: Value, y: Value, a: Value) -> tuple[Value]:
     """Elements that are the largest one share the gradient."""
     chosen = (a == y).astype(g.dtype)
     return (g * chosen / row_sum(chosen),)
 
 
-def _of_power(g: Symbol, y: Symbol, a: Symbol, b: Symbol) -> tuple[Symbol, Symbol]:
+def _of_power(g: Value, y: Value, a: Value, b: Value) -> tuple[Value, Value]:
     """Zero exponents and bases have derivatives, though their logarithms have no values."""
     zero = constant_like(g, 0.0)
-    base = _where(b == 0, zero, g * b * np.power(a, b - 1))  # type: ignore[call-overload]
+    base = _where(b == 0, zero, g * b * np.power(a, b - 1))
     nothing = (a == 0) & (b >= 0)
-    return base, _where(nothing, zero, g * y * np.log(_where(nothing, constant_like(a, 1.0), a)))  # type: ignore[call-overload]
+    return base, _where(nothing, zero, g * y * np.log(_where(nothing, constant_like(a, 1.0), a)))
 
 
 ADJOINTS: Final[dict[str, Rule]] = {
@@ -59,13 +71,13 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "sub": lambda g, y, a, b: (g, -g),
     "mul": lambda g, y, a, b: (g * b, g * a),
     "div": lambda g, y, a, b: (g / b, -(g / b) * y),
-    "maximum": lambda g, y, a, b: (_shared(g, a, b, a > b), _shared(g, b, a, b > a)),
-    "minimum": lambda g, y, a, b: (_shared(g, a, b, a < b), _shared(g, b, a, b < a)),
+    "maximum": lambda g, y, a, b: (_chosen(g, a, b, a > b), _chosen(g, b, a, b > a)),
+    "minimum": lambda g, y, a, b: (_chosen(g, a, b, a < b), _chosen(g, b, a, b < a)),
     "neg": lambda g, y, a: (-g,),
     "abs": lambda g, y, a: (_where(a > 0, g, _where(a < 0, -g, constant_like(g, 0.0))),),
     "sqrt": lambda g, y, a: (g / (y * 2),),
-    "exp": lambda g, y, a: (g * y,),
-    "expm1": lambda g, y, a: (g * (y + 1),),
+    "exp": lambda g, y, a: (_or_zero(g, y),),
+    "expm1": lambda g, y, a: (_or_zero(g, y + 1),),
     "log": lambda g, y, a: (g / a,),
     "log1p": lambda g, y, a: (g / (a + 1),),
     "log2": lambda g, y, a: (g / (a * math.log(2)),),
@@ -86,8 +98,9 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "row_max": _of_extreme,
     "row_min": _of_extreme,
 }
-"""By primitive, from the gradient of the result, the result and the operands: the gradients of the operands. A primitive
-without an entry is constant wherever it has a derivative, as floor and comparisons."""
+"""By primitive, from the gradient of the result, the result and the operands: the gradients of the operands.
+
+A primitive without an entry is constant wherever it has a derivative, as floor and comparisons are."""
 
 
 def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, slot: int) -> Symbol | None:
@@ -95,7 +108,7 @@ def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, sl
 
     operands: what the loads of the program stand for. None if the result does not depend on the operand.
     """
-    values: list[Symbol] = []
+    values: list[Value] = []
     varies: list[bool] = []
     depends: list[bool] = []
     builder = gradient.builder
@@ -108,8 +121,8 @@ def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, sl
         )
         depends.append((load and value == slot) or any(depends[i] for i in arguments))
     (result,) = program.outputs
-    gradients: dict[int, Symbol] = {result: gradient}
-    wanted: Symbol | None = None
+    gradients: dict[int, Value] = {result: gradient}
+    wanted: Value | None = None
     for index in range(result, -1, -1):
         given = gradients.pop(index, None)
         if given is None or not depends[index]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.autograd.adjoints import pull_back
-from npu_tensor.ops.declare import Call, Op, Operand, Resolution
+from npu_tensor.ops.declare import Op, Operand, Resolution
 from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol
 from npu_tensor.ops.rows import constant_like
 from npu_tensor.runtime.reference import evaluate
@@ -31,8 +31,9 @@ def backward(op: Op, number: int) -> Op:
     Its attributes are those of the Call. The gradient that it takes has the extents of the operands of a row op, each
     dimension that was reduced with extent 1. The gradient that it gives has the extents of all operands, broadcast.
     """
-    names = ", ".join((*op.operands, "gradient", "/", *(attribute.name for attribute in op.attributes)))
-    arguments = ", ".join((*op.operands, "gradient"))
+    gradient = "gradient" * (1 + sum(name.startswith("gradient") for name in op.operands))  # of a gradient
+    arguments = ", ".join((*op.operands, gradient))
+    names = ", ".join((arguments, "/", *(attribute.name for attribute in op.attributes)))
     attributes = ", ".join(f"{attribute.name}={attribute.name}" for attribute in op.attributes)
     namespace: dict[str, Any] = {"run": _body(op, number)}
     name = f"{op.name}_backward_{number}"
@@ -61,9 +62,6 @@ def _body(op: Op, number: int) -> Callable[[Sequence[Any], dict[str, Any]], Any]
         if not isinstance(gradient, Symbol):
             program = _recorded(lambda *symbols: body(symbols, attributes), [x.dtype.name for x in operands])
             return evaluate(program, list(operands), own[0].shape[-1] if own[0].ndim else 1)[0]
-        if op.derivative is not None:
-            factors = op.derivative(op.body(*own, **attributes), *own, **attributes)
-            return gradient * factors[number]
         forward = _recorded(lambda *x: op.body(*x, **attributes).astype(gradient.dtype), [x.dtype for x in own])
         result = pull_back(forward, own, gradient, number)
         return constant_like(own[number], 0.0) if result is None else result

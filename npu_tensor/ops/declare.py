@@ -159,7 +159,6 @@ class Op:
         converts: bool = False,
         computes: bool = True,
         updates: bool = False,
-        derivative: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
         """
         public: whether it is a function and a method of its own name and of `aliases`.
@@ -170,8 +169,6 @@ class Op:
         only puts them elsewhere.
         updates: whether the body writes its result over its first operand, which is a copy or memory that nobody else
         needs.
-        derivative: of a map, where the derivative of its formula overflows or is another one at a kink: a function from
-        the result, the operands and the attributes, to the derivative by each operand.
         """
         self.body: Final = body
         self.name: Final = body.__name__.removesuffix("_op").rstrip("_")
@@ -189,7 +186,6 @@ class Op:
         self.converts: Final = converts
         self.computes: Final = computes
         self.updates: Final = updates
-        self.derivative: Final = derivative
         operands, attributes = _parameters(body)
         self.variadic: Final = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
         if self.variadic:

@@ -151,6 +151,10 @@ class ProgramBuilder:
                 value = as_parameter(kind(value))
         return self.emit("constant", (), dtype, value)
 
+    def is_constant(self, symbol: Symbol) -> bool:
+        """Whether it is a compile-time number."""
+        return self._instructions[symbol.index].primitive == "constant"
+
     def before(self, symbol: Symbol, primitive: str) -> Symbol:
         """The operand of `symbol` if that is the unary `primitive`, else `symbol`."""
         own, operands, _, _ = self._instructions[symbol.index]

@@ -291,6 +291,12 @@ _PAD_MODES: dict[str, Any] = {
 """By mode, where in a dimension the elements of the padded one come from."""
 
 
+def padded_places(mode: str, extent: int, before: int, after: int) -> np.ndarray:
+    """Where in a dimension the elements of the padded one come from, for every mode but "constant"."""
+    places: np.ndarray = _PAD_MODES[mode](extent, before, after)
+    return places
+
+
 @op(kind="data", rule=_pad_rule, ggml="PAD", public=False, computes=False)
 def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
     """input with (before, after) elements added to every dimension; negative widths crop."""
@@ -300,7 +306,7 @@ def pad_widths(input, /, widths, mode: str = "constant", value: float = 0.0):
         return np.pad(input[crop], added, constant_values=np.asarray(value).astype(input.dtype))
     for axis, width in enumerate(widths):
         if any(width):
-            input = np.take(input, _PAD_MODES[mode](input.shape[axis], *width), axis)
+            input = np.take(input, padded_places(mode, input.shape[axis], *width), axis)
     return input
 
 

@@ -1,0 +1,289 @@
+"""Gradients of the ops that are no programs: products, views, what moves elements, scans.
+
+A rule takes what is known of a recorded op, `Recorded`, and the number of an operand, and records the gradient of that
+operand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor import ops
+from npu_tensor.ops.declare import Call, Layout
+from npu_tensor.ops.movement import padded_places
+from npu_tensor.spec import Spec, contiguous_strides
+from npu_tensor.tensor import Tensor, from_array
+
+__all__ = ["RULES", "Recorded", "summed_to"]
+
+
+class Recorded(NamedTuple):
+    """An op that was recorded: its call, operands and result, and the gradient of the result."""
+
+    call: Call
+    operands: Sequence[Any]
+    result: Tensor
+    gradient: Tensor
+
+    def spec(self, number: int) -> Spec:
+        """Of an operand that is a tensor."""
+        spec = self.call.operands[number]
+        assert isinstance(spec, Spec)
+        return spec
+
+    def zeros(self, number: int) -> Tensor:
+        """In the shape and dtype of an operand."""
+        return _filled(self.spec(number), 0)
+
+
+Rule = Callable[[Recorded, int], Tensor]
+
+
+def _filled(spec: Spec, value: float) -> Tensor:
+    tensor: Tensor = ops.fill(value, spec.shape, spec.dtype)
+    return tensor
+
+
+def _places(values: Any) -> Tensor:
+    return from_array(np.asarray(values, np.int64))
+
+
+def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The gradient of what was broadcast from `shape`."""
+    if gradient.shape == shape:
+        return gradient
+    added = gradient.ndim - len(shape)
+    dims = [*range(added)]
+    dims += [axis for axis, extent in enumerate(shape, added) if extent == 1 != gradient.shape[axis]]
+    return gradient.sum(dims, keepdim=True).reshape(*shape) if dims else gradient.reshape(*shape)
+
+
+# --- products
+
+
+def _contract(of: Recorded, number: int) -> Tensor:
+    other, spec = of.operands[1 - number], of.spec(number)
+    gradient = of.gradient.to(spec.dtype)
+    if number == 0:
+        result = ops.contract(gradient, other.swapaxes(-1, -2), spec.dtype)
+    else:
+        result = ops.contract(other.swapaxes(-1, -2), gradient, spec.dtype)
+    return summed_to(result, spec.shape)
+
+
+def _rotate(of: Recorded, number: int) -> Tensor:
+    """The rotation back: by the negative angles, which keeps what all are multiplied by."""
+    _, positions, *factors = of.operands
+    return ops.rotate(of.gradient, -positions, *factors, **of.call.attributes)
+
+
+# --- sums, whose gradients are views
+
+
+def _sum(of: Recorded, number: int) -> Tensor:
+    shape = of.spec(number).shape
+    kept = tuple(1 if axis in of.call.dims else extent for axis, extent in enumerate(shape))
+    return of.gradient.to(of.spec(number).dtype).reshape(*kept).expand(*shape)
+
+
+def _mean(of: Recorded, number: int) -> Tensor:
+    count = math.prod(of.spec(number).shape[axis] for axis in of.call.dims)
+    return _sum(of._replace(gradient=of.gradient / count), number)
+
+
+# --- views
+
+
+def _permute(of: Recorded, number: int) -> Tensor:
+    inverse = np.argsort(of.call.attributes["dims"])
+    return of.gradient.permute(*map(int, inverse))
+
+
+def _windows(of: Recorded, number: int) -> Tensor:
+    """Windows overlap: element after element of all windows is added to where it came from."""
+    dim, count, size, step, gap = (of.call.attributes[name] for name in ("dim", "count", "size", "step", "gap"))
+    total, whole = of.zeros(number), [(0, extent, 1) for extent in of.spec(number).shape]
+    for element in range(size):
+        bounds = list(whole)
+        bounds[dim] = (element * gap, element * gap + (count - 1) * step + 1, step)
+        view = ops.slice_.op.call((of.spec(number),), (tuple(bounds),))
+        total = total + _written(of.zeros(number), of.gradient.select(-1, element), view)
+    return total
+
+
+def _written(zeros: Tensor, gradient: Tensor, view: Call) -> Tensor:
+    """Zeros with a gradient where a view without overlap shows them."""
+    assert view.op.layout is not None
+    whole = Layout(zeros.shape, contiguous_strides(zeros.shape))
+    layout = view.op.layout(whole, view.spec.shape, view.attributes)
+    assert layout is not None
+    return ops.write_strided(zeros, gradient, layout.offset, strides=layout.strides)
+
+
+def _view(of: Recorded, number: int) -> Tensor:
+    return _written(of.zeros(number), of.gradient, of.call)
+
+
+def _write_strided(of: Recorded, number: int) -> Tensor:
+    _, value, offset = of.operands
+    strides = of.call.attributes["strides"]
+    if number == 0:
+        return ops.write_strided(of.gradient, _filled(value._node.spec, 0), offset, strides=strides)
+    places = np.zeros((), np.int64)
+    for extent, stride in zip(value.shape, strides, strict=True):
+        places = np.add.outer(places, np.arange(extent) * stride)
+    flat = of.gradient.reshape(-1)
+    return ops.take(flat, _places(places) + offset, dim=0)
+
+
+# --- what moves elements
+
+
+def _concat(of: Recorded, number: int) -> Tensor:
+    dim = of.call.attributes["dim"]
+    start = sum(of.spec(before).shape[dim] for before in range(number))
+    return of.gradient.narrow(dim, start, of.spec(number).shape[dim])
+
+
+def _pad(of: Recorded, number: int) -> Tensor:
+    widths, mode = of.call.attributes["widths"], of.call.attributes["mode"]
+    gradient = of.gradient
+    if mode == "constant":
+        return ops.pad_widths(gradient, tuple((-before, -after) for before, after in widths))
+    for dim, width in enumerate(widths):
+        if any(width):
+            extent = of.spec(number).shape[dim]
+            shape = (*gradient.shape[:dim], extent, *gradient.shape[dim + 1 :])
+            places = _places(padded_places(mode, extent, *width))
+            gradient = _added(_filled(Spec.of(shape, gradient.dtype), 0), gradient.movedim(dim, 0), [places], (dim,))
+    return gradient
+
+
+def _added(zeros: Tensor, value: Tensor, indices: Sequence[Tensor], dims: tuple[int, ...]) -> Tensor:
+    """Zeros with elements of `value`, whose leading dimensions are those of the indices, added where these point."""
+    bounds = tuple((0, extent, 1) for extent in zeros.shape)
+    return ops.put(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
+
+
+def _take(of: Recorded, number: int) -> Tensor:
+    index, dim = of.operands[1], of.call.attributes["dim"]
+    front = [*range(dim, dim + index.ndim)]
+    rest = [axis for axis in range(of.gradient.ndim) if axis not in front]
+    return _added(of.zeros(number), of.gradient.permute(*front, *rest), [index], (dim,))
+
+
+def _gather_along(of: Recorded, number: int) -> Tensor:
+    index, dim = of.operands[1], of.call.attributes["dim"]
+    axes = range(index.ndim)
+    grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
+    grid[dim] = index
+    return _added(of.zeros(number), of.gradient, grid, tuple(axes))
+
+
+def _take_points(of: Recorded, number: int) -> Tensor:
+    indices = of.operands[1:]
+    return _added(of.zeros(number), of.gradient, indices, tuple(range(len(indices))))
+
+
+def _put(of: Recorded, number: int) -> Tensor:
+    _, value, *indices = of.operands
+    attributes = of.call.attributes
+    if attributes["reduce"] not in ("", "add"):
+        raise NotImplementedError(f"reduce={attributes['reduce']!r}")
+    if number == 0:
+        if attributes["reduce"]:
+            return of.gradient
+        return ops.put(of.gradient, _filled(value._node.spec, 0), *indices, **attributes)
+    part = ops.slice_(of.gradient, attributes["bounds"])
+    dims = attributes["dims"]
+    front = part.permute(*dims, *(axis for axis in range(part.ndim) if axis not in dims))
+    return ops.take_points(front, *indices) if indices else front
+
+
+# --- scans and remainders
+
+
+def _scanned_back(values: Tensor, dim: int) -> Tensor:
+    """The sum of each element and all that follow it."""
+    return values.flip(dim).cumsum(dim).flip(dim)
+
+
+def _cumsum(of: Recorded, number: int) -> Tensor:
+    return _scanned_back(of.gradient, of.call.attributes["dim"]).to(of.spec(number).dtype)
+
+
+def _cumprod(of: Recorded, number: int) -> Tensor:
+    """Up to the first 0 by division; there, from the products without it; nothing behind it."""
+    x, dim = of.operands[0].to(of.result.dtype), of.call.attributes["dim"]
+    gradient, zero = of.gradient, x == 0
+    zeros = zero.to("int64").cumsum(dim)
+    before = _scanned_back(ops.where_op(zeros == 0, gradient * of.result, 0.0), dim) / x
+    first = zero & (zeros == 1)
+    without = ops.where_op(first, 1.0, x).cumprod(dim)
+    there = _scanned_back(ops.where_op(zeros >= 1, gradient * without, 0.0), dim)
+    return ops.where_op(zeros == 0, before, ops.where_op(first, there, 0.0)).to(of.spec(number).dtype)
+
+
+def _clamp(of: Recorded, number: int) -> Tensor:
+    """The bounds are inside, as in PyTorch."""
+    gradient: Tensor = ops.where_op(of.result == of.operands[0], of.gradient, 0.0)
+    return gradient
+
+
+def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:
+    """Of input - rounded(input / other) * other."""
+
+    def rule(of: Recorded, number: int) -> Tensor:
+        gradient = of.gradient
+        if number == 1:
+            gradient = -gradient * rounded(of.operands[0] / of.operands[1])
+        return summed_to(gradient, of.spec(number).shape)
+
+    return rule
+
+
+
+def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:
+    """Of an element-wise op, from its operand, where the derivative of its formula overflows or has a gap."""
+    return lambda of, number: of.gradient * derivative(of.operands[0])
+
+
+RULES: Final[dict[str, Rule]] = {
+    "acos": _from(lambda x: -1 / (1 - x * x).sqrt()),
+    "acosh": _from(lambda x: 1 / (x * x - 1).sqrt()),
+    "asin": _from(lambda x: 1 / (1 - x * x).sqrt()),
+    "asinh": _from(lambda x: 1 / (x * x + 1).sqrt()),
+    "atanh": _from(lambda x: 1 / (1 - x * x)),
+    "logsigmoid": _from(lambda x: (-x).sigmoid()),
+    "sinh": _from(lambda x: x.cosh()),
+    "sum": _sum,
+    "mean": _mean,
+    "contract": _contract,
+    "rotate": _rotate,
+    "reshape": lambda of, number: of.gradient.reshape(*of.spec(number).shape),
+    "permute": _permute,
+    "expand": lambda of, number: summed_to(of.gradient, of.spec(number).shape),
+    "slice": _view,
+    "select": _view,
+    "diagonal": _view,
+    "windows": _windows,
+    "write_strided": _write_strided,
+    "concat": _concat,
+    "pad_widths": _pad,
+    "tril": lambda of, number: ops.tril(of.gradient, of.call.attributes["diagonal"]),
+    "triu": lambda of, number: ops.triu(of.gradient, of.call.attributes["diagonal"]),
+    "cumsum": _cumsum,
+    "cumprod": _cumprod,
+    "gather_along": _gather_along,
+    "take": _take,
+    "take_points": _take_points,
+    "put": _put,
+    "clamp": _clamp,
+    "remainder": _remainder(lambda x: x.floor()),
+    "fmod": _remainder(lambda x: x.trunc()),
+    "floor_divide": lambda of, number: of.zeros(number),
+}

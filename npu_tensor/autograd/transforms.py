@@ -1,0 +1,221 @@
+"""Gradients of functions: `grad`, `value_and_grad`, `vjp`.
+
+    gradient = nt.grad(lambda w: ((x @ w - y) ** 2).mean())(w)
+
+The function records its graph as ever; the gradient is recorded behind it with ordinary ops, lazily. So it is planned,
+fused, explained, captured by `jit` and differentiated again as any graph is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from npu_tensor import ops
+from npu_tensor.autograd.backward_ops import backward
+from npu_tensor.autograd.rules import RULES, Recorded, summed_to
+from npu_tensor.errors import ArgumentError, DTypeError, GradientError
+from npu_tensor.graph.history import histories
+from npu_tensor.graph.nodes import Data, Node, located
+from npu_tensor.jit.trees import flatten, rebuild
+from npu_tensor.spec import Spec
+from npu_tensor.tensor import Tensor, record, wrap
+
+__all__ = ["grad", "value_and_grad", "vjp"]
+
+
+def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The result of function(*primals), and a function from gradients of the result to those of the primals.
+
+    primals: float tensors, or nested tuples, lists and dicts of them. The function returned takes gradients in the
+    structure of the result and returns a tuple, one entry per primal. has_aux: the function returns (result, aux), and
+    aux, whose gradient nobody wants, comes last. Raises GradientError for an op on the way that has no derivative.
+    """
+    result, aux, targets, reached = _called("vjp", function, primals, has_aux)
+    outputs: list[Tensor] = []
+    form = flatten(result, outputs)
+
+    def pulled_back(*gradients: Any) -> Any:
+        given: list[Tensor] = []
+        if flatten(gradients[0] if len(gradients) == 1 else gradients, given) != form:
+            raise ArgumentError("vjp: the gradients must have the structure of the result")
+        for output, gradient in zip(outputs, given, strict=True):
+            _require_like(output, gradient)
+        return rebuild(primals, _gradients(outputs, given, targets, reached))
+
+    return (result, pulled_back, aux) if has_aux else (result, pulled_back)
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that returns (value, gradient): what `function` returns, a tensor of one float, and its gradient.
+
+    argnums: the positions of the arguments to differentiate by, float tensors or nested tuples, lists and dicts of
+    them; the gradient has the structure of the argument, or is a tuple of such for several. has_aux: the function
+    returns (value, aux); then the result is ((value, aux), gradient).
+    """
+
+    @functools.wraps(function)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        if not numbers or not all(-len(args) <= number < len(args) for number in numbers):
+            raise ArgumentError(f"grad: argnums {argnums} do not fit {len(args)} arguments")
+
+        def of_chosen(*chosen: Any) -> Any:
+            every = list(args)
+            for number, value in zip(numbers, chosen, strict=True):
+                every[number] = value
+            return function(*every, **kwargs)
+
+        primals = tuple(args[number] for number in numbers)
+        value, aux, targets, reached = _called("grad", of_chosen, primals, has_aux)
+        if not isinstance(value, Tensor) or value._node.spec.size != 1 or not value.dtype.is_floating_point:
+            raise GradientError(f"grad: the function must return a tensor of one float, not {_described(value)}")
+        seed = ops.fill(1, value.shape, value.dtype)
+        gradients = rebuild(primals, _gradients([value], [seed], targets, reached))
+        gradient = gradients[0] if isinstance(argnums, int) else gradients
+        return ((value, aux) if has_aux else value), gradient
+
+    return differentiated
+
+
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """As `value_and_grad`, but the function returns the gradient alone, or (gradient, aux) with has_aux."""
+    both = value_and_grad(function, argnums, has_aux)
+
+    @functools.wraps(function)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return differentiated
+
+
+def _described(value: Any) -> str:
+    return str(value._node.spec) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _require_like(output: Tensor, gradient: Tensor) -> None:
+    if output._node.spec is not gradient._node.spec:
+        raise ArgumentError(f"vjp: {output._node.spec} has no gradient {gradient._node.spec}")
+
+
+Reached = dict[Node, tuple[Any, ...]]
+"""Nodes of a graph that depend on its targets, in the order of recording, with their inputs."""
+
+
+def _called(
+    name: str, function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool
+) -> tuple[Any, Any, list[Node], Reached]:
+    """What a function returns, aux, the nodes of its arguments, and what depends on them."""
+    tensors: list[Tensor] = []
+    flatten(primals, tensors)
+    for tensor in tensors:
+        if not tensor.dtype.is_floating_point:
+            raise DTypeError(f"{name}: only floats have gradients, not {tensor._node.spec}")
+    arguments = [_distinct(tensor) for tensor in tensors]
+    targets = [argument._node for argument in arguments]
+    with _history() as history:
+        result = function(*rebuild(primals, arguments))
+    aux = None
+    if has_aux:
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ArgumentError(f"{name}: with has_aux the function must return (result, aux)")
+        result, aux = result
+    outputs: list[Tensor] = []
+    flatten(result, outputs)
+    return result, aux, targets, _reached([output._node for output in outputs], targets, history)
+
+
+def _distinct(tensor: Tensor) -> Tensor:
+    """A tensor of the same value with a node of its own, which no other argument has."""
+    node = tensor._node
+    call = ops.reshape.op.call((node.spec,), (node.spec.shape,))
+    return wrap(Node(call, (node,), node.spec, node.depth + 1, None))
+
+
+@contextmanager
+def _history() -> Iterator[Mapping[Node, tuple[Any, ...]]]:
+    """The inputs of nodes that are computed inside the block, and so forget them."""
+    history: dict[Node, tuple[Any, ...]] = {}
+    histories.append(history)
+    try:
+        yield history
+    finally:
+        histories.remove(history)
+
+
+def _reached(roots: Sequence[Node], targets: Collection[Node], history: Mapping[Node, tuple[Any, ...]]) -> Reached:
+    inputs: Reached = {}
+    stack = [*roots]
+    while stack:
+        node = stack.pop()
+        if node not in inputs and not isinstance(node, Data):
+            inputs[node] = () if node in targets else node.inputs or history.get(node, ())
+            stack += [operand for operand in inputs[node] if isinstance(operand, Node)]
+    depends = set(targets)
+    reached: Reached = {}
+    for node in sorted(inputs, key=lambda each: each.order):
+        if node in depends or any(operand in depends for operand in inputs[node] if isinstance(operand, Node)):
+            depends.add(node)
+            reached[node] = inputs[node]
+    return reached
+
+
+def _gradients(
+    outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], reached: Reached
+) -> list[Tensor]:
+    """The gradients of the targets from those of the outputs."""
+    gradients: dict[Node, Tensor] = {}
+
+    def add(node: Node, gradient: Tensor) -> None:
+        gradients[node] = gradients[node] + gradient if node in gradients else gradient
+
+    for output, gradient in zip(outputs, given, strict=True):
+        add(output._node, gradient)
+    for node, inputs in reversed(reached.items()):
+        if node not in gradients or node in targets:
+            continue
+        gradient = gradients.pop(node)
+        for number, operand in enumerate(inputs):
+            if operand in reached and operand.spec.dtype.is_floating_point:
+                add(operand, _of_operand(node, inputs, gradient, number))
+    return [
+        gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)
+        for target in targets
+    ]
+
+
+def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int) -> Tensor:
+    """The gradient of an operand, from that of a node."""
+    call = node.call
+    assert call is not None
+    op, operands = call.op, [_tensor(each) for each in inputs]
+    rule = RULES.get(op.name)
+    spec = call.operands[number]
+    assert isinstance(spec, Spec)
+    try:
+        if rule is not None:
+            return rule(Recorded(call, operands, _tensor(node), gradient), number)
+        if op.kind not in ("map", "row"):
+            raise NotImplementedError
+    except NotImplementedError as error:
+        how = f" with {error}" if str(error) else ""
+        raise located(GradientError(), f"{op.name}{how} has no derivative", node.where) from None
+    if call.reduces:
+        shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(spec.shape))
+        gradient = gradient.reshape(*shape)
+    attributes = tuple([call.attributes[attribute.name] for attribute in op.attributes])
+    return summed_to(record(backward(op, number), (*operands, gradient), attributes), spec.shape)
+
+
+def _tensor(operand: Any) -> Any:
+    """A Tensor for a node, which does not count as the handle of it; numbers as they are."""
+    if not isinstance(operand, Node):
+        return operand
+    tensor = Tensor.__new__(Tensor)
+    tensor._alias, tensor._node = None, operand
+    return tensor
