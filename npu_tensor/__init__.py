@@ -62,11 +62,14 @@ globals().update(_NAMES, **_CONSTANTS)
 _LOADED_LATE = {
     "compile": "npu_tensor.ggml_hsa.ahead_of_time",
     "finish_builds": "npu_tensor.runtime.store.background",
+    "grad": "npu_tensor.autograd",
     "load": "npu_tensor.functions.serialization",
     "profile": "npu_tensor.observe.profiling",
     "record_kernels": "npu_tensor.ggml_hsa.kernel_log",
     "save": "npu_tensor.functions.serialization",
     "selftest": "npu_tensor.tools.self_test",
+    "value_and_grad": "npu_tensor.autograd",
+    "vjp": "npu_tensor.autograd",
 }
 _MODULES_LOADED_LATE = ("linalg", "nn")
 

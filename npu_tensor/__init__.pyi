@@ -20,6 +20,7 @@ from npu_tensor.tensor import explain as explain
 from npu_tensor.runtime.store.background import finish_builds as finish_builds
 from npu_tensor.functions.resources import get_default_device as get_default_device
 from npu_tensor.functions.resources import get_num_threads as get_num_threads
+from npu_tensor.autograd.transforms import grad as grad
 from npu_tensor.jit import jit as jit
 from npu_tensor.runtime.devices.backends import list_devices as list_devices
 from npu_tensor.functions.serialization import load as load
@@ -34,6 +35,8 @@ from npu_tensor.functions.resources import set_default_device as set_default_dev
 from npu_tensor.functions.resources import set_num_threads as set_num_threads
 from npu_tensor.observe.printing import set_printoptions as set_printoptions
 from npu_tensor.functions.resources import synchronize as synchronize
+from npu_tensor.autograd.transforms import value_and_grad as value_and_grad
+from npu_tensor.autograd.transforms import vjp as vjp
 from npu_tensor.errors import ArgumentError as ArgumentError
 from npu_tensor.errors import BuildError as BuildError
 from npu_tensor.errors import CaptureError as CaptureError
@@ -42,6 +45,7 @@ from npu_tensor.errors import DeviceError as DeviceError
 from npu_tensor.errors import DimensionError as DimensionError
 from npu_tensor.errors import DivisionError as DivisionError
 from npu_tensor.errors import FileError as FileError
+from npu_tensor.errors import GradientError as GradientError
 from npu_tensor.errors import LaunchError as LaunchError
 from npu_tensor.errors import LaunchTimeout as LaunchTimeout
 from npu_tensor.errors import NpuTensorError as NpuTensorError

@@ -22,6 +22,7 @@ from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError, OutOfMemoryError, ShapeError
 from npu_tensor.graph.aliasing import Storage, View, view_node
+from npu_tensor.graph.history import constant, histories
 from npu_tensor.graph.nodes import (
     PLACEHOLDER,
     Data,
@@ -60,6 +61,7 @@ __all__ = [
     "realize",
     "record",
     "refused",
+    "same",
     "views_of",
     "wrap",
 ]
@@ -288,12 +290,16 @@ class Tensor(Methods):
         return _rebuild, (self.numpy().reshape(-1).view(np.uint8), self.dtype, self.shape)
 
     def detach(self) -> Tensor:
-        """self: there is no automatic differentiation."""
-        return self
+        """A constant in a function that is differentiated; self elsewhere."""
+        if not histories:
+            return self
+        detached = wrap(same(self._node))
+        constant(detached._node)
+        return detached
 
     @property
     def data(self) -> Tensor:
-        """self: there is no automatic differentiation."""
+        """self, whose gradients only functions have: see `npu_tensor.grad`."""
         return self
 
     @data.setter
@@ -303,7 +309,7 @@ class Tensor(Methods):
 
     @property
     def requires_grad(self) -> bool:
-        """False: there is no automatic differentiation."""
+        """False: gradients are those of functions, see `npu_tensor.grad`."""
         return False
 
     @requires_grad.setter
@@ -345,7 +351,7 @@ class Tensor(Methods):
         return self
 
 
-NO_GRADIENTS = "there is no automatic differentiation"
+NO_GRADIENTS = "tensors carry no gradients; differentiate a function with npu_tensor.grad"
 _NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') lets an NPU run ops"
 _HINTS = {
     "backward": NO_GRADIENTS,
@@ -354,6 +360,12 @@ _HINTS = {
     "npu": _NO_TRANSFER,
 }
 """What to say where PyTorch's tensors have an attribute that these cannot have."""
+
+
+def same(node: Node) -> Node:
+    """Another node of the same value: a view of all of it."""
+    spec = node.spec
+    return Node(ops.reshape.op.call((spec,), (spec.shape,)), (node,), spec, node.depth + 1, None)
 
 
 def wrap(node: Node) -> Tensor:

@@ -1,72 +1,101 @@
 """For each operand of an element-wise or row-wise op an op that computes its gradient, made when it is first needed.
 
-    backward(mul, 0)        # mul_backward_0(input, other, gradient, /): gradient * other
+    backward_op(call, 0)        # of x * y: mul_backward_0(other, gradient, /, of): gradient * other
 
 Its body runs the reverse pass over the op's program, so its own program is fused, compiled, predicted and
-differentiated as that of any op.
+differentiated as that of any op. It takes the operands that the derivative needs, and no others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npu_tensor.autograd.adjoints import pull_back
-from npu_tensor.ops.declare import Op, Operand, Resolution
-from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol
+from npu_tensor.ops.declare import Call, Op, Operand, Resolution
+from npu_tensor.ops.expression import Program, ProgramBuilder, Symbol, as_parameter
 from npu_tensor.ops.rows import constant_like
 from npu_tensor.runtime.reference import evaluate
 from npu_tensor.spec import Spec
 
-__all__ = ["backward"]
+__all__ = ["Backward", "backward_op"]
+
+
+class Backward(NamedTuple):
+    """An op for the gradient of an operand, what it takes before the gradient of the result, and its attributes.
+
+    used: positions of operands of the call. The gradient of the result of a row op has extent 1 in each dimension that
+    was reduced. The gradient that the op gives has the extents of all operands, broadcast.
+    """
+
+    op: Op
+    used: tuple[int, ...]
+    attributes: tuple[Any, ...]
+
+
+@lru_cache(maxsize=4096)
+def backward_op(call: Call, number: int) -> Backward:
+    """For the gradient of operand `number` of a call of a map or row op."""
+    attributes = tuple([call.attributes[attribute.name] for attribute in call.op.attributes])
+    registers = [register or "float32" for register in call.registers]
+    count = len(registers)
+    every = _recorded(
+        lambda *x: _derivative(call.op, call.attributes, x[:count], x[count], number),
+        [*registers, call.spec.dtype.register],
+    )
+    loads = {step.value for step in every.instructions if step.primitive == "load"}
+    # The first operand of a row op has the extents of its rows.
+    used = tuple(n for n in range(count) if n in loads or (n == 0 and call.op.kind == "row"))
+    return Backward(_made(call.op, number, used), used, (*attributes, call.operands))
 
 
 @cache
-def backward(op: Op, number: int) -> Op:
-    """The op from all operands of `op` and the gradient of its result to the gradient of operand `number`.
-
-    Its attributes are those of the Call. The gradient that it takes has the extents of the operands of a row op, each
-    dimension that was reduced with extent 1. The gradient that it gives has the extents of all operands, broadcast.
-    """
+def _made(op: Op, number: int, used: tuple[int, ...]) -> Op:
+    """of: the operands of the call, an attribute."""
     gradient = "gradient" * (1 + sum(name.startswith("gradient") for name in op.operands))  # of a gradient
-    arguments = ", ".join((*op.operands, gradient))
-    names = ", ".join((arguments, "/", *(attribute.name for attribute in op.attributes)))
+    of = "of" * (1 + sum(attribute.name.startswith("of") for attribute in op.attributes))
+    arguments = ", ".join((*(op.operands[n] for n in used), gradient))
+    names = ", ".join((arguments, "/", *(attribute.name for attribute in op.attributes), of))
     attributes = ", ".join(f"{attribute.name}={attribute.name}" for attribute in op.attributes)
-    namespace: dict[str, Any] = {"run": _body(op, number)}
+    namespace: dict[str, Any] = {"run": _body(op, number, used)}
     name = f"{op.name}_backward_{number}"
-    exec(f"def {name}({names}):\n    return run(({arguments},), dict({attributes}))", namespace)
+    exec(f"def {name}({names}):\n    return run(({arguments},), dict({attributes}), {of})", namespace)
     body = namespace[name]
     body.__doc__ = f"The gradient of operand {number} of {op.name}, before it is summed over what was broadcast."
-    return Op(body, kind=op.kind, rule=_rule(op, number), public=False)
 
-
-def _rule(op: Op, number: int) -> Callable[[tuple[Operand, ...], dict[str, Any]], Resolution]:
     def rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-        *own, _ = operands
-        forward = op.rule(tuple(own), attributes)
-        wanted = own[number]
-        assert isinstance(wanted, Spec)
-        shape = np.broadcast_shapes(*(operand.shape for operand in own if isinstance(operand, Spec)))
-        registers = (*forward.registers, forward.spec.dtype.register)
-        return Resolution(Spec.of(shape, wanted.dtype), registers, forward.attributes, forward.dims)
+        own = {key: value for key, value in attributes.items() if key != of}
+        forward, wanted = op.rule(attributes[of], own), attributes[of][number]
+        shapes = [operand.shape for operand in attributes[of] if isinstance(operand, Spec)]
+        shape = np.broadcast_shapes(*shapes, *(() if forward.reduces else (forward.spec.shape,)))
+        registers = (*(forward.registers[n] for n in used), forward.spec.dtype.register)
+        return Resolution(Spec.of(shape, wanted.dtype), registers, attributes, forward.dims)
 
-    return rule
+    return Op(body, kind=op.kind, rule=rule, public=False)
 
 
-def _body(op: Op, number: int) -> Callable[[Sequence[Any], dict[str, Any]], Any]:
-    def body(operands: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        *own, gradient = operands
-        if not isinstance(gradient, Symbol):
-            program = _recorded(lambda *symbols: body(symbols, attributes), [x.dtype.name for x in operands])
-            return evaluate(program, list(operands), own[0].shape[-1] if own[0].ndim else 1)[0]
-        forward = _recorded(lambda *x: op.body(*x, **attributes).astype(gradient.dtype), [x.dtype for x in own])
-        result = pull_back(forward, own, gradient, number)
-        return constant_like(own[number], 0.0) if result is None else result
+def _body(op: Op, number: int, used: tuple[int, ...]) -> Callable[..., Any]:
+    def body(operands: Sequence[Any], attributes: dict[str, Any], of: tuple[Operand, ...]) -> Any:
+        if not isinstance(operands[-1], Symbol):
+            program = _recorded(lambda *x: body(x, attributes, of), [x.dtype.name for x in operands])
+            return evaluate(program, list(operands), operands[0].shape[-1] if operands[0].ndim else 1)[0]
+        *given, gradient = operands
+        # What the derivative does not need stands for itself in its program and goes with the rest of it.
+        own = [given[used.index(n)] if n in used else gradient for n in range(len(op.operands))]
+        return _derivative(op, attributes, own, gradient, number)
 
     return body
+
+
+def _derivative(op: Op, attributes: dict[str, Any], own: Sequence[Symbol], gradient: Symbol, number: int) -> Symbol:
+    names = {attribute.name for attribute in op.attributes}
+    named = {name: as_parameter(value) for name, value in attributes.items() if name in names}
+    forward = _recorded(lambda *x: op.body(*x, **named).astype(gradient.dtype), [x.dtype for x in own])
+    result = pull_back(forward, own, gradient, number)
+    return constant_like(own[number], 0.0) if result is None else result
 
 
 def _recorded(body: Callable[..., Symbol], dtypes: Sequence[str]) -> Program:

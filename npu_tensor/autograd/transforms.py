@@ -9,19 +9,18 @@ fused, explained, captured by `jit` and differentiated again as any graph is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from npu_tensor import ops
-from npu_tensor.autograd.backward_ops import backward
+from npu_tensor.autograd.backward_ops import backward_op
 from npu_tensor.autograd.rules import RULES, Recorded, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import histories
+from npu_tensor.graph.history import History, history
 from npu_tensor.graph.nodes import Data, Node, located
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, record, wrap
+from npu_tensor.tensor import Tensor, record, same, wrap
 
 __all__ = ["grad", "value_and_grad", "vjp"]
 
@@ -116,9 +115,9 @@ def _called(
     for tensor in tensors:
         if not tensor.dtype.is_floating_point:
             raise DTypeError(f"{name}: only floats have gradients, not {tensor._node.spec}")
-    arguments = [_distinct(tensor) for tensor in tensors]
+    arguments = [wrap(same(tensor._node)) for tensor in tensors]
     targets = [argument._node for argument in arguments]
-    with _history() as history:
+    with history() as written:
         result = function(*rebuild(primals, arguments))
     aux = None
     if has_aux:
@@ -127,34 +126,17 @@ def _called(
         result, aux = result
     outputs: list[Tensor] = []
     flatten(result, outputs)
-    return result, aux, targets, _reached([output._node for output in outputs], targets, history)
+    return result, aux, targets, _reached([output._node for output in outputs], targets, written)
 
 
-def _distinct(tensor: Tensor) -> Tensor:
-    """A tensor of the same value with a node of its own, which no other argument has."""
-    node = tensor._node
-    call = ops.reshape.op.call((node.spec,), (node.spec.shape,))
-    return wrap(Node(call, (node,), node.spec, node.depth + 1, None))
-
-
-@contextmanager
-def _history() -> Iterator[Mapping[Node, tuple[Any, ...]]]:
-    """The inputs of nodes that are computed inside the block, and so forget them."""
-    history: dict[Node, tuple[Any, ...]] = {}
-    histories.append(history)
-    try:
-        yield history
-    finally:
-        histories.remove(history)
-
-
-def _reached(roots: Sequence[Node], targets: Collection[Node], history: Mapping[Node, tuple[Any, ...]]) -> Reached:
+def _reached(roots: Sequence[Node], targets: Collection[Node], written: History) -> Reached:
     inputs: Reached = {}
     stack = [*roots]
     while stack:
         node = stack.pop()
         if node not in inputs and not isinstance(node, Data):
-            inputs[node] = () if node in targets else node.inputs or history.get(node, ())
+            ends = node in targets or written.is_constant(node)
+            inputs[node] = () if ends else node.inputs or written.inputs.get(node, ())
             stack += [operand for operand in inputs[node] if isinstance(operand, Node)]
     depends = set(targets)
     reached: Reached = {}
@@ -203,13 +185,14 @@ def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int
         if op.kind not in ("map", "row"):
             raise NotImplementedError
     except NotImplementedError as error:
-        how = f" with {error}" if str(error) else ""
-        raise located(GradientError(), f"{op.name}{how} has no derivative", node.where) from None
+        form = f" with {error}" if str(error) else ""
+        raise located(GradientError(), f"{op.name}{form} has no derivative", node.where) from None
     if call.reduces:
         shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(spec.shape))
         gradient = gradient.reshape(*shape)
-    attributes = tuple([call.attributes[attribute.name] for attribute in op.attributes])
-    return summed_to(record(backward(op, number), (*operands, gradient), attributes), spec.shape)
+    how = backward_op(call, number)
+    taken = [operands[n] for n in how.used]
+    return summed_to(record(how.op, (*taken, gradient), how.attributes), spec.shape)
 
 
 def _tensor(operand: Any) -> Any:

@@ -1,9 +1,8 @@
-"""What PyTorch programs say about gradients, of which there are none here, and PyTorch's other spellings.
-"""
+"""What PyTorch programs say about gradients, which only functions have here, and PyTorch's other spellings."""
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -12,6 +11,7 @@ import numpy as np
 from npu_tensor.dtypes import as_dtype, bool_, float32
 from npu_tensor.errors import ArgumentError, DTypeError
 from npu_tensor.functions.register import LEAVE_GRADIENTS, composite
+from npu_tensor.graph.history import constants
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor
 
@@ -20,29 +20,18 @@ __all__: list[str] = []
 # --- gradients
 
 
-class _Nothing(ContextDecorator):
-    """A context that changes nothing, and a decorator that gives back the function."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def __call__(self, function: Any) -> Any:
-        return function
-
-
 @composite(method=False)
 def no_grad(function: Any = None) -> Any:
-    """A context and decorator that changes nothing: there are no gradients."""
-    return _Nothing() if function is None else function
+    """A context and decorator: what is recorded inside counts as constant in a function that is differentiated."""
+    return constants() if function is None else constants()(function)
 
 
 @composite(method=False)
 def inference_mode(mode: Any = True) -> Any:
-    """A context and decorator that changes nothing: there are no gradients."""
-    return mode if callable(mode) else _Nothing()
+    """As no_grad. With False it changes nothing."""
+    if callable(mode):
+        return constants()(mode)
+    return constants() if mode else nullcontext()
 
 
 @composite("requires_grad_", function=False)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 from npu_tensor import ops
 from npu_tensor._util.forks import held_at_fork
+from npu_tensor.graph.history import histories
 from npu_tensor.graph.nodes import Data, Node, next_order
 from npu_tensor.graph.tracing import Watch, watches
 from npu_tensor.ops.declare import MOST_KEPT, Call, Layout
@@ -317,10 +318,11 @@ def view_node(call: Call, viewed: Node, depth: int, where: Any) -> Node:
     """The node of a view. Elements in row-major order of a value that is there are a value: nothing is recorded.
 
     A plan for every place that a program looks at would cost far more than to share the memory. Of what a device has
-    copied the view is recorded: the copy is of the whole value, and kernels read parts of it.
+    copied the view is recorded: the copy is of the whole value, and kernels read parts of it. So it is in a function
+    that is differentiated.
     """
     value = viewed.value
-    if call.start is None or type(value) is not Buffer or watches or hasattr(value, "copies"):
+    if call.start is None or type(value) is not Buffer or watches or histories or hasattr(value, "copies"):
         return Node(call, (viewed,), call.spec, depth, where)
     start, nbytes = call.start * call.spec.dtype.itemsize, call.spec.nbytes
     if nbytes == value.nbytes:

@@ -84,8 +84,8 @@ def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> Plan |
             raise no_value_yet()
         values[item] = value
     ready.run(values, structure.nodes, wait)
-    for history in histories:
-        history.update((node, node.inputs) for _, node in structure.nodes)
+    for history in tuple(histories):
+        history.inputs.update((node, node.inputs) for _, node in structure.nodes)
     for item, node in structure.nodes:
         value = values[item]
         if value is not None and item in structure.keep:

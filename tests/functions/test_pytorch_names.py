@@ -40,7 +40,7 @@ def test_gradients_are_refused_and_their_absence_is_accepted(make: Any) -> None:
     made = make(requires_grad=False)
     assert made.shape == make().shape
     assert made.requires_grad is False
-    with pytest.raises(nt.ArgumentError, match="no automatic differentiation"):
+    with pytest.raises(nt.ArgumentError, match="tensors carry no gradients"):
         make(requires_grad=True)
 
 
@@ -49,7 +49,7 @@ def test_requires_grad_of_a_tensor() -> None:
     assert X.requires_grad_(False) is X
     X.requires_grad = False
     for ask in (lambda: X.requires_grad_(), lambda: setattr(X, "requires_grad", True)):
-        with pytest.raises(nt.ArgumentError, match="no automatic differentiation"):
+        with pytest.raises(nt.ArgumentError, match="tensors carry no gradients"):
             ask()
     assert X.data.tolist() == X.detach().tolist() == X.tolist()
 

@@ -42,6 +42,7 @@ LAYERS = (
     ("tensor",),
     ("functions",),
     ("jit", "linalg", "nn"),
+    ("autograd",),
     ("",),
     ("ggml_hsa",),
     ("tools",),

@@ -1,0 +1,166 @@
+"""Gradients of element-wise and row-wise ops, derived over the registry, against central differences and PyTorch."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.autograd.backward_ops import backward_op
+from npu_tensor.autograd.rules import RULES
+from npu_tensor.ops import OPS
+from npu_tensor.ops.declare import Op
+from npu_tensor.spec import Spec
+from npu_tensor.tensor import record
+
+ROWS, COLUMNS = 3, 5
+STEP = 1e-6
+GIVEN: dict[str, Any] = {"dim": 1, "correction": 1.0, "shape": (ROWS, COLUMNS), "dtype": "float64"}
+"""Attributes without a default, or where the default makes no row."""
+
+
+def attributes_of(op: Op) -> tuple[Any, ...]:
+    empty = inspect.Parameter.empty
+    return tuple(
+        GIVEN.get(a.name, 0.3) if a.default is empty or a.name == "dim" else a.default for a in op.attributes
+    )
+
+
+def operands_of(op: Op) -> list[np.ndarray]:
+    """Inside the op's domain and away from the kinks that formulas have at integers."""
+    low, high = max(op.domain[0], -3.3), min(op.domain[1], 3.7)
+    generator = np.random.default_rng(len(op.name))
+    arrays = [generator.uniform(low, high, (ROWS, COLUMNS)) for _ in op.operands]
+    return [array + 0.01 * (abs(array - array.round()) < 0.01) for array in arrays]
+
+
+def programs() -> list[Op]:
+    """All ops that are programs and whose result is a float for floats."""
+    found = []
+    for op in OPS.values():
+        if op.kind in ("map", "row") and op.name not in ("where", "fill"):
+            try:
+                call = op.call((Spec.of((ROWS, COLUMNS), nt.float64),) * len(op.operands), attributes_of(op))
+            except nt.DTypeError:
+                continue
+            if call.spec.dtype.is_floating_point:
+                found.append(op)
+    return found
+
+
+PROGRAMS = programs()
+
+
+def test_there_are_many() -> None:
+    assert len(PROGRAMS) > 85
+
+
+@pytest.mark.parametrize("op", PROGRAMS, ids=lambda op: op.name)
+def test_central_differences(op: Op) -> None:
+    arrays, attributes = operands_of(op), attributes_of(op)
+    if op.name == "pow":
+        arrays[0] = abs(arrays[0]) + 0.1
+
+    def compute(*operands: np.ndarray) -> np.ndarray:
+        return record(op, operands, attributes).numpy()
+
+    gradient = np.random.default_rng(0).standard_normal(compute(*arrays).shape)
+    _, pull_back = nt.vjp(lambda *operands: record(op, operands, attributes), *map(nt.from_numpy, arrays))
+    for number, result in enumerate(pull_back(nt.from_numpy(gradient))):
+        expected = np.zeros((ROWS, COLUMNS))
+        for place in np.ndindex(ROWS, COLUMNS):
+            steps = []
+            for step in (STEP, -STEP):
+                moved = [array.copy() for array in arrays]
+                moved[number][place] += step
+                steps.append(compute(*moved))
+            expected[place] = ((steps[0] - steps[1]) / (2 * STEP) * gradient).sum()
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, atol=1e-7 * max(1, abs(expected).max()))
+
+
+SMOOTH = [OPS[name] for name in ("tanh", "gelu_erf", "softmax", "rms_norm_rows", "logsumexp", "var", "div")]
+
+
+@pytest.mark.parametrize("op", SMOOTH, ids=lambda op: op.name)
+def test_second_derivatives(op: Op) -> None:
+    """The gradient of a directional derivative, against central differences of the first gradient."""
+    arrays, attributes = operands_of(op), attributes_of(op)
+    weights = nt.from_numpy(np.random.default_rng(1).standard_normal(record(op, arrays, attributes).shape))
+    direction = np.random.default_rng(2).standard_normal((ROWS, COLUMNS))
+
+    def first(x: Any) -> nt.Tensor:
+        rest = map(nt.from_numpy, arrays[1:])
+        result: nt.Tensor = nt.grad(lambda y: (record(op, (y, *rest), attributes) * weights).sum())(x)
+        return result
+
+    along = nt.from_numpy(direction)
+    second = nt.grad(lambda x: (first(x) * along).sum())(nt.from_numpy(arrays[0]))
+    ahead, behind = (first(nt.from_numpy(arrays[0] + step * direction)).numpy() for step in (STEP, -STEP))
+    np.testing.assert_allclose(second.numpy(), (ahead - behind) / (2 * STEP), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["silu", "gelu_tanh", "softmax", "rms_norm_rows", "mul", "div", "pow"])
+def test_results_have_the_dtype_of_the_operand(name: str, dtype: str) -> None:
+    """Arithmetic is in float32 and rounded once."""
+    op = OPS[name]
+    arrays = [nt.from_numpy(abs(array)).to(dtype).to("float64").numpy() for array in operands_of(op)]
+    results = {}
+    for each in (dtype, "float64"):
+        operands = [nt.from_numpy(array).to(each) for array in arrays]
+        result, pull_back = nt.vjp(lambda *x: record(op, x, attributes_of(op)), *operands)
+        results[each] = pull_back(nt.ones(result.shape, dtype=each))
+        assert all(gradient.dtype.name == each for gradient in results[each])
+    tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    for actual, exact in zip(results[dtype], results["float64"], strict=True):
+        np.testing.assert_allclose(actual.to("float64").numpy(), exact.numpy(), rtol=tolerance, atol=tolerance)
+
+
+TINY, LARGEST = np.finfo(np.float32).tiny, np.finfo(np.float32).max
+EDGES = np.array([0, TINY, 1e-3, 0.5, 1, 2, 3, 6, 10, 30, 100, 1000, 1e10, LARGEST], np.float32)
+EDGES = np.concatenate([EDGES, -EDGES])
+UNARY = [op for op in PROGRAMS if op.kind == "map" and len(op.operands) == 1 and op.name != "clamp"]
+
+
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
+def test_edges_as_in_pytorch(op: Op) -> None:
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    others = {
+        "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+        "gelu_erf": functional.gelu,
+        "gelu_quick": lambda x: x * torch.sigmoid(1.702 * x),
+        "cube": lambda x: x**3,
+    }
+    theirs = others.get(op.name) or getattr(torch, op.name, None) or getattr(functional, op.name, None)
+    if theirs is None or op.name in ("convert", "scale", "bitwise_not"):
+        pytest.skip("PyTorch has no such function")
+    x = torch.from_numpy(EDGES.copy()).requires_grad_()
+    y = theirs(x)
+    if y.requires_grad:
+        y.backward(torch.ones_like(y))
+    expected = np.zeros_like(EDGES) if x.grad is None else x.grad.numpy(force=True)
+    _, pull_back = nt.vjp(lambda each: record(op, (each,), attributes_of(op)), nt.from_numpy(EDGES))
+    (actual,) = pull_back(nt.ones(EDGES.size))
+    assert not np.isnan(actual.numpy()[~np.isnan(expected)]).any(), "NaN where PyTorch has none"
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=3e-4, atol=1e-6)
+
+
+def test_a_backward_op_is_made_once_and_takes_what_it_needs() -> None:
+    call = OPS["mul"].call((Spec.of((3,), nt.float32),) * 2, ())
+    op, used, attributes = backward_op(call, 1)
+    assert op is backward_op(call, 1).op
+    assert (op.name, op.kind, op.operands) == ("mul_backward_1", "map", ("input", "gradient"))
+    assert (used, attributes) == ((0,), (call.operands,))
+    assert backward_op(OPS["tanh"].call(call.operands[:1], ()), 0).used == (0,)
+    assert not set(RULES) - set(OPS)
+
+
+def test_a_chain_and_its_gradient_are_one_kernel() -> None:
+    x = nt.randn(64, 128).realize()
+    gradient = nt.grad(lambda x: (x.silu() * 2 + 1).tanh().sum())(x)
+    rows = nt.explain(gradient)
+    assert [row.op for row in rows if row.kernel == "fused map"] == ["fill", "silu_backward_0"]

@@ -1,0 +1,310 @@
+"""Gradients of functions against torch.autograd, what they promise, and the traps that others fell into."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.errors import ArgumentError, DTypeError, GradientError
+from npu_tensor.graph.history import histories
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+PLACES = np.array([[0, 2, 1], [1, 1, 0]])
+FACTORS = np.array([[1.0, 0, 2, 3], [0, 2, 0, 4], [1, 2, 3, 0]])
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def both(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The same text for both libraries, which take `lib` and `array`."""
+    return lambda *x: function(nt, nt.from_numpy, *x), lambda *x: function(torch, torch.from_numpy, *x)
+
+
+def in_place(lib: Any, array: Any, x: Any) -> Any:
+    y = x * 2
+    y[0] = x[1] * 3
+    y += 1
+    y[1:].mul_(2)
+    return y * y
+
+
+def functional(name: str) -> Callable[[Any], Any]:
+    return lambda lib: getattr(F if lib is torch else lib, name)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Shapes]] = {
+    "product": (lambda lib, array, x, w: x @ w, ((4, 5), (5, 3))),
+    "batched product": (lambda lib, array, x, w: x @ w, ((2, 3, 4, 5), (3, 5, 2))),
+    "matrix and vector": (lambda lib, array, x, w: x @ w, ((4, 5), (5,))),
+    "vector and matrix": (lambda lib, array, x, w: x @ w, ((5,), (5, 3))),
+    "dot": (lambda lib, array, x, w: x @ w, ((5,), (5,))),
+    "einsum": (lambda lib, array, x, y: lib.einsum("ij,kj->ik", x, y), ((3, 4), (5, 4))),
+    "network": (
+        lambda lib, array, x, w, b, v: ((x @ w + b).relu() @ v).log_softmax(-1),
+        ((4, 5), (5, 6), (6,), (6, 3)),
+    ),
+    "broadcast": (lambda lib, array, x, y, z: x * y + z, ((3, 1, 4), (2, 1), ())),
+    "repeated operand": (lambda lib, array, x: x * x + x, ((3, 4),)),
+    "read twice": (lambda lib, array, x: (lambda s: s.exp() * s + s.sum())(x.tanh()), ((3, 4),)),
+    "permute": (lambda lib, array, x: x.permute(2, 0, 1).reshape(4, 6) * 2, ((2, 3, 4),)),
+    "transpose": (lambda lib, array, x: x.T @ x, ((3, 4),)),
+    "slices": (lambda lib, array, x: x[1:, ::2] * x[:2, 1::2], ((3, 6),)),
+    "rows": (lambda lib, array, x: x[1] * x[-1] + x[0, 2], ((3, 6),)),
+    "chunks": (lambda lib, array, x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1], ((3, 6),)),
+    "flip": (lambda lib, array, x: x.flip(0) * x, ((3, 6),)),
+    "roll": (lambda lib, array, x: x.roll(2, 1) * x, ((3, 6),)),
+    "diagonal": (lambda lib, array, x: x.diagonal(1), ((4, 4),)),
+    "expand": (lambda lib, array, x: x.expand(3, 4) * 2, ((1, 4),)),
+    "unfold": (lambda lib, array, x: functional("unfold")(lib)(x, 3, 1, 1, 2), ((2, 3, 7, 8),)),
+    "cat": (lambda lib, array, x, y: lib.cat([x, y, x], 1), ((3, 2), (3, 4))),
+    "stack": (lambda lib, array, x, y: lib.stack([x, y], 1), ((3, 2), (3, 2))),
+    "pad": (lambda lib, array, x: functional("pad")(lib)(x, (1, 2, -1, 1)), ((3, 4),)),
+    "pad reflect": (lambda lib, array, x: functional("pad")(lib)(x, (1, 2), "reflect"), ((2, 3, 4),)),
+    "pad replicate": (lambda lib, array, x: functional("pad")(lib)(x, (1, 2), "replicate"), ((2, 3, 4),)),
+    "pad circular": (lambda lib, array, x: functional("pad")(lib)(x, (1, 2), "circular"), ((2, 3, 4),)),
+    "tril": (lambda lib, array, x: x.tril(1) + x.triu(), ((4, 4),)),
+    "cumsum": (lambda lib, array, x: x.cumsum(1), ((3, 4),)),
+    "cumprod": (lambda lib, array, x: x.cumprod(1), ((3, 4),)),
+    "cumprod with zeros": (lambda lib, array, x: (x * array(FACTORS)).cumprod(1), ((3, 4),)),
+    "prod with zeros": (lambda lib, array, x: (x * array(FACTORS)).prod(1), ((3, 4),)),
+    "gather": (lambda lib, array, x: lib.gather(x, 1, array(PLACES)), ((3, 4),)),
+    "embedding": (lambda lib, array, w: functional("embedding")(lib)(array(PLACES), w), ((5, 4),)),
+    "index": (lambda lib, array, x: x[array(PLACES)] * x[0], ((5, 4),)),
+    "points": (lambda lib, array, x: x[array(PLACES), array(PLACES)], ((5, 4, 2),)),
+    "index_select": (lambda lib, array, x: lib.index_select(x, 1, array(PLACES[0])), ((5, 4),)),
+    "scatter": (lambda lib, array, x, y: lib.scatter(x, 1, array(PLACES[:, :2]), y), ((5, 4), (2, 2))),
+    "scatter_add": (lambda lib, array, x, y: lib.scatter_add(x, 1, array(PLACES), y), ((5, 4), (2, 3))),
+    "index_add": (lambda lib, array, x, y: lib.index_add(x, 0, array(PLACES[0]), y), ((5, 4), (3, 4))),
+    "masked_fill": (lambda lib, array, x: x.masked_fill(x > 0, 2.0) * x, ((3, 4),)),
+    "where": (lambda lib, array, x, y: lib.where(x > 0, x, y * 2), ((3, 4), (4,))),
+    "clamp": (lambda lib, array, x: x.clamp(-0.5, 0.5) * x, ((3, 4),)),
+    "extremes": (lambda lib, array, x, y: lib.maximum(x, y) * lib.minimum(x, y), ((3, 4), (4,))),
+    "remainder": (lambda lib, array, x, y: x.remainder(y) + lib.fmod(x, y), ((3, 4), (3, 4))),
+    "reductions": (lambda lib, array, x: x.sum(0) * x.mean(0) + x.amax(0) * x.amin(0) + x.prod(0), ((3, 4),)),
+    "variance": (lambda lib, array, x: x.var(1) + x.std(1) + x.var(), ((3, 4),)),
+    "norm": (lambda lib, array, x: x.norm() + lib.linalg.norm(x, dim=1).sum(), ((3, 4),)),
+    "logsumexp": (lambda lib, array, x: x.logsumexp(0), ((3, 4),)),
+    "sorted": (lambda lib, array, x: x.sort(1)[0] * x.topk(4)[0], ((3, 4),)),
+    "max of rows": (lambda lib, array, x: x.max(1)[0] * x.median(1)[0], ((3, 5),)),
+    "layer norm": (lambda lib, array, x, w, b: functional("layer_norm")(lib)(x, (4,), w, b), ((3, 4), (4,), (4,))),
+    "rms norm": (lambda lib, array, x, w: functional("rms_norm")(lib)(x, (4,), w, 1e-5), ((3, 4), (4,))),
+    "group norm": (lambda lib, array, x: functional("group_norm")(lib)(x, 2), ((2, 4, 3),)),
+    "convolution": (
+        lambda lib, array, x, w, b: functional("conv2d")(lib)(x, w, b, 2, 1),
+        ((2, 3, 7, 8), (4, 3, 3, 3), (4,)),
+    ),
+    "dilated groups": (
+        lambda lib, array, x, w: functional("conv2d")(lib)(x, w, None, 1, 2, 2, 2),
+        ((2, 4, 7, 8), (6, 2, 3, 3)),
+    ),
+    "depthwise": (
+        lambda lib, array, x, w: functional("conv2d")(lib)(x, w, None, 1, 1, 1, 3),
+        ((2, 3, 6, 5), (3, 1, 3, 3)),
+    ),
+    "pools": (
+        lambda lib, array, x: functional("max_pool2d")(lib)(x, 2) + functional("avg_pool2d")(lib)(x, 2),
+        ((2, 3, 6, 8),),
+    ),
+    "overlapping pools": (lambda lib, array, x: functional("avg_pool2d")(lib)(x, 3, 1, 1), ((2, 3, 6, 8),)),
+    "attention": (
+        lambda lib, array, q, k, v: functional("scaled_dot_product_attention")(lib)(q, k, v, is_causal=True),
+        ((2, 2, 5, 4),) * 3,
+    ),
+    "cross entropy": (lambda lib, array, x: functional("cross_entropy")(lib)(x, array(PLACES[0])), ((3, 4),)),
+    "losses": (
+        lambda lib, array, x, y: functional("mse_loss")(lib)(x, y) + functional("smooth_l1_loss")(lib)(x, y),
+        ((3, 4), (3, 4)),
+    ),
+    "in place": (in_place, ((3, 4),)),
+}
+TOLERANCE = {"float64": 1e-10, "float32": 3e-5, "bfloat16": 0.12}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", CASES)
+def test_against_pytorch(name: str, dtype: str) -> None:
+    function, shapes = CASES[name]
+    ours, theirs = both(function)
+    generator = np.random.default_rng(len(name))
+    arrays = [generator.standard_normal(shape) for shape in shapes]
+    operands = [nt.from_numpy(array).to(dtype).realize() for array in arrays]
+    # In float64, from what the dtype holds.
+    leaves = [torch.from_numpy(each.to("float64").numpy().copy()).requires_grad_() for each in operands]
+    expected = theirs(*leaves)
+    seed = nt.from_numpy(generator.standard_normal(tuple(expected.shape))).to(dtype)
+    expected.backward(torch.from_numpy(seed.to("float64").numpy().copy()))
+    result, pull_back = nt.vjp(ours, *operands)
+    gradients = pull_back(seed.to(result.dtype))
+    for gradient, leaf, operand in zip(gradients, leaves, operands, strict=True):
+        assert gradient.dtype is operand.dtype
+        actual, exact = gradient.to("float64").numpy(), leaf.grad.numpy()
+        tolerance = TOLERANCE[dtype]
+        np.testing.assert_allclose(actual, exact, rtol=tolerance, atol=tolerance * max(1, abs(exact).max()))
+
+
+X = np.array([0.3, -1.2, 2.0])
+
+
+def test_values_and_structures() -> None:
+    def loss(parameters: dict[str, Any], x: nt.Tensor) -> nt.Tensor:
+        return ((x * parameters["w"] + parameters["b"][0]) ** 2).sum()
+
+    parameters = {"w": nt.from_numpy(X), "b": [nt.tensor(0.5, dtype=nt.float64)]}
+    value, gradient = nt.value_and_grad(loss)(parameters, nt.from_numpy(X))
+    inner = X * X + 0.5
+    np.testing.assert_allclose(value.item(), (inner**2).sum())
+    np.testing.assert_allclose(gradient["w"].numpy(), 2 * inner * X)
+    np.testing.assert_allclose(gradient["b"][0].item(), 2 * inner.sum())
+
+
+def test_argnums_and_aux() -> None:
+    def function(a: nt.Tensor, b: nt.Tensor) -> tuple[nt.Tensor, str]:
+        return (a * b * b).sum(), "aux"
+
+    a, b = nt.from_numpy(X), nt.from_numpy(X + 1)
+    (by_b, by_a), aux = nt.grad(function, argnums=(1, 0), has_aux=True)(a, b)
+    assert aux == "aux"
+    np.testing.assert_allclose(by_a.numpy(), (X + 1) ** 2)
+    np.testing.assert_allclose(by_b.numpy(), 2 * X * (X + 1))
+    (value, aux), by_last = nt.value_and_grad(function, argnums=-1, has_aux=True)(a, b)
+    np.testing.assert_allclose(by_last.numpy(), by_b.numpy())
+    assert value.item() == pytest.approx((X * (X + 1) ** 2).sum())
+
+
+def test_vjp_of_several_results() -> None:
+    results, pull_back, aux = nt.vjp(lambda x: ((x * 2, {"s": x.sum()}), 7), nt.from_numpy(X), has_aux=True)
+    assert aux == 7
+    (gradient,) = pull_back((nt.from_numpy(X), {"s": nt.tensor(3.0, dtype=nt.float64)}))
+    np.testing.assert_allclose(gradient.numpy(), 2 * X + 3)
+    np.testing.assert_allclose(results[0].numpy(), 2 * X)
+    with pytest.raises(ArgumentError, match="structure of the result"):
+        pull_back(nt.from_numpy(X))
+    with pytest.raises(ArgumentError, match=r"vjp: .*float64\[3\] has no gradient float32\[3\]"):
+        pull_back((nt.ones(3), {"s": nt.tensor(3.0, dtype=nt.float64)}))
+
+
+def test_third_derivative() -> None:
+    third = nt.grad(lambda x: nt.grad(lambda x: nt.grad(lambda x: (x**4).sum())(x).sum())(x).sum())
+    np.testing.assert_allclose(third(nt.from_numpy(X)).numpy(), 24 * X)
+
+
+def test_inside_jit() -> None:
+    @nt.jit
+    def step(w: nt.Tensor, x: nt.Tensor) -> nt.Tensor:
+        _, gradient = nt.value_and_grad(lambda w: ((x @ w - 1) ** 2).mean())(w)
+        return w - 0.1 * gradient
+
+    x = np.random.default_rng(0).standard_normal((16, 4))
+    w, theirs = nt.zeros(4, 1, dtype=nt.float64), torch.zeros(4, 1, dtype=torch.float64, requires_grad=True)
+    for _ in range(20):  # tinygrad once went wrong from the second replay on
+        w = step(w, nt.from_numpy(x))
+        (gradient,) = torch.autograd.grad(((torch.from_numpy(x) @ theirs - 1) ** 2).mean(), theirs)
+        theirs = (theirs - 0.1 * gradient).detach().requires_grad_()
+        np.testing.assert_allclose(w.numpy(), theirs.detach().numpy(), rtol=1e-12)
+    assert step.captures == 1
+
+
+# --- traps
+
+
+def test_reading_a_value_cuts_nothing() -> None:
+    def function(x: nt.Tensor) -> nt.Tensor:
+        y = x * 2
+        assert y.sum().item() == pytest.approx(2 * X.sum())
+        assert x[0].item() == X[0]
+        y.realize()
+        return (y[1:] * y[:-1]).sum() * y.tolist()[0]
+
+    np.testing.assert_allclose(
+        nt.grad(function)(nt.from_numpy(X)).numpy(), 2 * X[0] * 4 * np.array([X[1], X[0] + X[2], X[1]])
+    )
+    assert not histories
+
+
+def test_equal_arguments_are_two() -> None:
+    x = nt.from_numpy(X)
+    by_a, by_b = nt.grad(lambda a, b: (a * b * b).sum(), argnums=(0, 1))(x, x)
+    np.testing.assert_allclose(by_a.numpy(), X * X)
+    np.testing.assert_allclose(by_b.numpy(), 2 * X * X)
+
+
+def test_ties_share() -> None:
+    x = nt.tensor([1.0, 3.0, 3.0, 3.0, 2.0])
+    np.testing.assert_allclose(nt.grad(lambda x: x.amax())(x).numpy(), [0, 1 / 3, 1 / 3, 1 / 3, 0], rtol=1e-6)
+    half = nt.full((4096,), 1.0, dtype=nt.bfloat16)
+    np.testing.assert_allclose(nt.grad(lambda x: x.amax())(half).to("float32").numpy(), np.full(4096, 1 / 4096))
+
+
+def test_a_power_at_zero() -> None:
+    zero = nt.zeros(1)
+    for exponent, expected in ((2, 0.0), (1, 1.0), (0, 0.0)):
+        assert nt.grad(lambda x, e=exponent: (x**e).sum())(zero).tolist() == [expected]
+
+
+def test_sums_of_halves_do_not_saturate() -> None:
+    """pytorch#68048: the gradient of a bias was 256 in place of 1600."""
+    x, bias = nt.ones(1600, 4, dtype=nt.bfloat16), nt.zeros(4, dtype=nt.bfloat16)
+    assert nt.grad(lambda b: (x + b).sum())(bias).tolist() == [1600.0] * 4
+
+
+def test_random_numbers_are_those_of_the_result() -> None:
+    nt.manual_seed(3)
+    x = nt.ones(1000)
+    value, gradient = nt.value_and_grad(lambda x: (x * nt.rand(1000)).sum())(x)
+    assert gradient.sum().item() == pytest.approx(value.item(), rel=1e-5)
+
+
+def test_what_is_constant() -> None:
+    x = nt.from_numpy(X)
+    np.testing.assert_allclose(nt.grad(lambda x: (x * x.detach()).sum())(x).numpy(), X)
+
+    def function(x: nt.Tensor) -> nt.Tensor:
+        with nt.no_grad():
+            scale = x.exp()
+        return (x * scale).sum()
+
+    np.testing.assert_allclose(nt.grad(function)(x).numpy(), np.exp(X))
+    np.testing.assert_allclose(nt.grad(lambda x: (x * nt.no_grad()(nt.exp)(x)).sum())(x).numpy(), np.exp(X))
+    with nt.no_grad():  # It counts inside the function only.
+        np.testing.assert_allclose(nt.grad(lambda x: (x * x).sum())(x).numpy(), 2 * X)
+    assert nt.grad(lambda x: (x.argmax() * 1.0 + x.floor().sum()).sum())(x).tolist() == [0, 0, 0]
+    assert nt.grad(lambda x: nt.ones(1).sum())(x).tolist() == [0, 0, 0]
+
+
+def test_memory_is_free_afterwards() -> None:
+    x = nt.from_numpy(X)
+    gradient = nt.grad(lambda x: (x.exp() * x).sum())(x)
+    node = weakref.ref(gradient)
+    gradient.realize()
+    assert not gradient._node.inputs
+    del gradient
+    gc.collect()
+    assert node() is None
+
+
+# --- errors
+
+
+def test_what_has_no_gradient_is_named() -> None:
+    x = nt.from_numpy(X)
+    with pytest.raises(GradientError, match=r"put with reduce='multiply' has no derivative \(recorded at test_trans"):
+        nt.grad(lambda x: x.scatter(0, nt.tensor([0, 1]), x[:2], reduce="multiply").sum())(x)
+    with pytest.raises(GradientError, match=r"must return a tensor of one float, not float64\[3\]"):
+        nt.grad(lambda x: x * 2)(x)
+    with pytest.raises(GradientError, match="must return a tensor of one float, not int"):
+        nt.grad(lambda x: 3)(x)
+    with pytest.raises(DTypeError, match=r"grad: only floats have gradients, not int64\[2\]"):
+        nt.grad(lambda x: x.sum())(nt.tensor([1, 2]))
+    with pytest.raises(ArgumentError, match="argnums 2 do not fit 1 arguments"):
+        nt.grad(lambda x: x.sum(), argnums=2)(x)
+    with pytest.raises(ArgumentError, match=r"must return \(result, aux\)"):
+        nt.grad(lambda x: x.sum(), has_aux=True)(x)
+    assert not histories
