@@ -389,7 +389,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumul
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """The slices of input at the positions in the vector `index` along dim."""
 def inference_mode(mode: Any = True) -> Any:
-    """A context and decorator that changes nothing: there are no gradients."""
+    """As no_grad. With False it changes nothing."""
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of the products along the last dimensions of both; with a number as either, the product."""
 def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None) -> Tensor:
@@ -538,7 +538,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
     ArgumentError for size_average and reduce, which `reduction` has replaced."""
 def no_grad(function: Any = None) -> Any:
-    """A context and decorator that changes nothing: there are no gradients."""
+    """A context and decorator: what is recorded inside counts as constant in a function that is differentiated."""
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of elements that are not zero, one row each, or one vector per dimension. Reads the value."""
 def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None, keepdim: builtins.bool = False, dtype: Any = None) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "norm", "qr", "solve", "svd"]
@@ -63,6 +64,7 @@ def _operand(name: str, value: Any) -> Tensor:
 def _arrays(name: str, *operands: Any, square: bool = False) -> tuple[DType, list[Array]]:
     """The common dtype of matrices, and their values in the type that is computed in. DTypeError, ShapeError."""
     tensors = [_operand(name, operand) for operand in operands]
+    require_constant(f"linalg.{name}", *(tensor._node for tensor in tensors))
     dtype = tensors[0].dtype
     if not all(tensor.dtype is dtype and tensor.is_floating_point() for tensor in tensors):
         dtypes = " and ".join(tensor.dtype.name for tensor in tensors)

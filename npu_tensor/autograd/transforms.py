@@ -9,15 +9,15 @@ fused, explained, captured by `jit` and differentiated again as any graph is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from npu_tensor import ops
 from npu_tensor.autograd.backward_ops import backward_op
-from npu_tensor.autograd.rules import RULES, Recorded, summed_to
+from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import History, history
-from npu_tensor.graph.nodes import Data, Node, located
+from npu_tensor.graph.history import Reached, history
+from npu_tensor.graph.nodes import Node, located
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, record, same, wrap
@@ -102,10 +102,6 @@ def _require_like(output: Tensor, gradient: Tensor) -> None:
         raise ArgumentError(f"vjp: {output._node.spec} has no gradient {gradient._node.spec}")
 
 
-Reached = dict[Node, tuple[Any, ...]]
-"""Nodes of a graph that depend on its targets, in the order of recording, with their inputs."""
-
-
 def _called(
     name: str, function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool
 ) -> tuple[Any, Any, list[Node], Reached]:
@@ -117,7 +113,7 @@ def _called(
             raise DTypeError(f"{name}: only floats have gradients, not {tensor._node.spec}")
     arguments = [wrap(same(tensor._node)) for tensor in tensors]
     targets = [argument._node for argument in arguments]
-    with history() as written:
+    with history(targets) as written:
         result = function(*rebuild(primals, arguments))
     aux = None
     if has_aux:
@@ -126,25 +122,7 @@ def _called(
         result, aux = result
     outputs: list[Tensor] = []
     flatten(result, outputs)
-    return result, aux, targets, _reached([output._node for output in outputs], targets, written)
-
-
-def _reached(roots: Sequence[Node], targets: Collection[Node], written: History) -> Reached:
-    inputs: Reached = {}
-    stack = [*roots]
-    while stack:
-        node = stack.pop()
-        if node not in inputs and not isinstance(node, Data):
-            ends = node in targets or written.is_constant(node)
-            inputs[node] = () if ends else node.inputs or written.inputs.get(node, ())
-            stack += [operand for operand in inputs[node] if isinstance(operand, Node)]
-    depends = set(targets)
-    reached: Reached = {}
-    for node in sorted(inputs, key=lambda each: each.order):
-        if node in depends or any(operand in depends for operand in inputs[node] if isinstance(operand, Node)):
-            depends.add(node)
-            reached[node] = inputs[node]
-    return reached
+    return result, aux, targets, written.reached([output._node for output in outputs])
 
 
 def _gradients(
@@ -181,7 +159,7 @@ def _of_operand(node: Node, inputs: Sequence[Any], gradient: Tensor, number: int
     assert isinstance(spec, Spec)
     try:
         if rule is not None:
-            return rule(Recorded(call, operands, _tensor(node), gradient), number)
+            return rule(Recording(call, operands, _tensor(node), gradient), number)
         if op.kind not in ("map", "row"):
             raise NotImplementedError
     except NotImplementedError as error:

@@ -12,6 +12,7 @@ from npu_tensor.functions.creation import ones_like, zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.functions.scattering import index_add
+from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array
 
 __all__: list[str] = []
@@ -29,6 +30,7 @@ def unique(
 
     return_inverse: also where each element is in the result; return_counts: also how often each of the result occurs.
     """
+    require_constant("unique", input._node)
     array = wide(input).numpy()
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=dim, equal_nan=False)
     results = [from_array(values, input.dtype)]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
+from npu_tensor.graph.history import histories, own_histories
 from npu_tensor.graph.tracing import watches
 from npu_tensor.jit.replay import MISS, Replay, compile_replay, miss
 from npu_tensor.jit.trace import Trace, trace_call
@@ -113,7 +114,7 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # The hot path: the signature of the latest call again, positional tensors only, no capture in any thread.
-        if not (kwargs or watches):
+        if not (kwargs or watches or histories):
             try:
                 result = self._latest(args)  # type: ignore[arg-type]
             except AttributeError:  # an argument that is no Tensor
@@ -165,8 +166,8 @@ class Jitted(Generic[P, R]):
         return method
 
     def _call(self, args: Any, kwargs: Any) -> R:
-        if watches and threading.get_ident() in watches:
-            return self._function(*args, **kwargs)  # inside another capture: becomes part of it
+        if (watches and threading.get_ident() in watches) or own_histories():
+            return self._function(*args, **kwargs)  # part of another function that is captured or differentiated
         tensors: list[Tensor] = []
         structure = flatten((args, kwargs), tensors)
         specs = tuple(tensor._node.spec for tensor in tensors)

@@ -10,7 +10,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.autograd.backward_ops import backward_op
-from npu_tensor.autograd.rules import RULES
+from npu_tensor.autograd.structured import RULES
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Op
 from npu_tensor.spec import Spec

@@ -13,6 +13,8 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import histories
+from npu_tensor.ops import op, rules
+from npu_tensor.runtime.sim import host_compiler
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -212,6 +214,40 @@ def test_inside_jit() -> None:
     assert step.captures == 1
 
 
+def test_of_a_function_that_is_captured() -> None:
+    captured = nt.jit(lambda x: x.exp() * x)
+    captured(nt.from_numpy(X))
+    gradient = nt.grad(lambda x: captured(x).sum())(nt.from_numpy(X))
+    np.testing.assert_allclose(gradient.numpy(), np.exp(X) * (X + 1))
+
+
+def test_on_a_simulated_npu() -> None:
+    if reason := host_compiler.reason():
+        pytest.skip(reason)
+    generator = np.random.default_rng(0)
+    x, w, v = (nt.from_numpy(generator.standard_normal(s)).to("bfloat16") for s in ((64, 128), (128, 256), (256, 64)))
+
+    def loss(w: nt.Tensor, v: nt.Tensor) -> nt.Tensor:
+        return ((x @ w).silu() @ v).square().mean()
+
+    expected = [gradient.to("float32").numpy() for gradient in nt.grad(loss, argnums=(0, 1))(w, v)]
+    with nt.default_device("sim:npu2"):
+        gradients = nt.grad(loss, argnums=(0, 1))(w, v)
+        devices = {row.op: row.device for row in nt.explain(*gradients)}
+        assert devices["silu_backward_0"] == devices["square_backward_0"] == "sim:npu2"
+        for gradient, exact in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(gradient.to("float32").numpy(), exact, rtol=0.05, atol=0.02 * abs(exact).max())
+
+
+def test_an_op_of_the_program_has_a_gradient() -> None:
+    @op(kind="map", rule=rules.floating, public=False)
+    def squared_plus_one(input, /):  # type: ignore[no-untyped-def]
+        """input * input + 1."""
+        return input * input + 1
+
+    np.testing.assert_allclose(nt.grad(lambda x: squared_plus_one(x).sum())(nt.from_numpy(X)).numpy(), 2 * X)
+
+
 # --- traps
 
 
@@ -297,6 +333,11 @@ def test_what_has_no_gradient_is_named() -> None:
     x = nt.from_numpy(X)
     with pytest.raises(GradientError, match=r"put with reduce='multiply' has no derivative \(recorded at test_trans"):
         nt.grad(lambda x: x.scatter(0, nt.tensor([0, 1]), x[:2], reduce="multiply").sum())(x)
+    matrix = nt.eye(3, dtype=nt.float64) * 2
+    for function in (nt.linalg.inv, nt.unique):
+        with pytest.raises(GradientError, match=r"(linalg.inv|unique).* has no derivative; pass x.detach\(\)"):
+            nt.grad(lambda x, function=function: function(x * 2).sum())(matrix)
+    assert nt.grad(lambda x: (nt.linalg.inv(x.detach()) * x).sum())(matrix).tolist()[0] == [0.5, 0, 0]
     with pytest.raises(GradientError, match=r"must return a tensor of one float, not float64\[3\]"):
         nt.grad(lambda x: x * 2)(x)
     with pytest.raises(GradientError, match="must return a tensor of one float, not int"):

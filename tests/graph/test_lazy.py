@@ -134,8 +134,8 @@ def test_objects_show_what_they_hold() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("backward", "automatic differentiation"),
-        ("grad", "automatic differentiation"),
+        ("backward", "tensors carry no gradients"),
+        ("grad", "tensors carry no gradients"),
         ("cuda", re.escape("nt.set_default_device('npu')")),
         ("nonsense", "no attribute 'nonsense'$"),
     ],

@@ -64,7 +64,7 @@ def kernel_name(task: Task) -> str:
 
 def words(task: Task) -> list[str]:
     """GGML's words for the ops of a task, or ours."""
-    return [_WORDS[call.op.name] if call.op.kind != "view" else "cont" for call in _named(task)]
+    return [_WORDS.get(call.op.name, call.op.name) if call.op.kind != "view" else "cont" for call in _named(task)]
 
 
 def described(task: Task) -> tuple[TensorDesc, ...]:
@@ -81,11 +81,12 @@ def op_params(task: Task) -> bytes:
     """What a kernel follows from besides the words and the tensors of its name, as JSON; empty if that is nothing.
 
     Of a single op its attributes: those without a default, and those whose value is another and is not said by the
-    extents or the dtype of the result. Of a fused task the program, which holds all of them.
+    extents or the dtype of the result. Of a fused task, and of an op that was declared later, the program, which holds
+    all of them.
     """
     calls = _named(task)
     facts: dict[str, Any] = {}
-    if len(calls) == 1 and len(task.inputs) == len(calls[0].operands):
+    if len(calls) == 1 and len(task.inputs) == len(calls[0].operands) and calls[0].op.name in _WORDS:
         facts |= _attributes(calls[0], task)
     else:
         facts["ops"] = [call.op.name for call in task.calls]

@@ -1,6 +1,6 @@
 """Gradients of the ops that are no programs: products, views, what moves elements, scans.
 
-A rule takes what is known of a recorded op, `Recorded`, and the number of an operand, and records the gradient of that
+A rule takes what is known of a recorded op, `Recording`, and the number of an operand, and records the gradient of that
 operand.
 """
 
@@ -18,10 +18,10 @@ from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["RULES", "Recorded", "summed_to"]
+__all__ = ["RULES", "Recording", "summed_to"]
 
 
-class Recorded(NamedTuple):
+class Recording(NamedTuple):
     """An op that was recorded: its call, operands and result, and the gradient of the result."""
 
     call: Call
@@ -40,7 +40,7 @@ class Recorded(NamedTuple):
         return _filled(self.spec(number), 0)
 
 
-Rule = Callable[[Recorded, int], Tensor]
+Rule = Callable[[Recording, int], Tensor]
 
 
 def _filled(spec: Spec, value: float) -> Tensor:
@@ -65,7 +65,7 @@ def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 # --- products
 
 
-def _contract(of: Recorded, number: int) -> Tensor:
+def _contract(of: Recording, number: int) -> Tensor:
     other, spec = of.operands[1 - number], of.spec(number)
     gradient = of.gradient.to(spec.dtype)
     if number == 0:
@@ -75,7 +75,7 @@ def _contract(of: Recorded, number: int) -> Tensor:
     return summed_to(result, spec.shape)
 
 
-def _rotate(of: Recorded, number: int) -> Tensor:
+def _rotate(of: Recording, number: int) -> Tensor:
     """The rotation back: by the negative angles, which keeps what all are multiplied by."""
     _, positions, *factors = of.operands
     return ops.rotate(of.gradient, -positions, *factors, **of.call.attributes)
@@ -84,13 +84,13 @@ def _rotate(of: Recorded, number: int) -> Tensor:
 # --- sums, whose gradients are views
 
 
-def _sum(of: Recorded, number: int) -> Tensor:
+def _sum(of: Recording, number: int) -> Tensor:
     shape = of.spec(number).shape
     kept = tuple(1 if axis in of.call.dims else extent for axis, extent in enumerate(shape))
     return of.gradient.to(of.spec(number).dtype).reshape(*kept).expand(*shape)
 
 
-def _mean(of: Recorded, number: int) -> Tensor:
+def _mean(of: Recording, number: int) -> Tensor:
     count = math.prod(of.spec(number).shape[axis] for axis in of.call.dims)
     return _sum(of._replace(gradient=of.gradient / count), number)
 
@@ -98,12 +98,12 @@ def _mean(of: Recorded, number: int) -> Tensor:
 # --- views
 
 
-def _permute(of: Recorded, number: int) -> Tensor:
+def _permute(of: Recording, number: int) -> Tensor:
     inverse = np.argsort(of.call.attributes["dims"])
     return of.gradient.permute(*map(int, inverse))
 
 
-def _windows(of: Recorded, number: int) -> Tensor:
+def _windows(of: Recording, number: int) -> Tensor:
     """Windows overlap: element after element of all windows is added to where it came from."""
     dim, count, size, step, gap = (of.call.attributes[name] for name in ("dim", "count", "size", "step", "gap"))
     total, whole = of.zeros(number), [(0, extent, 1) for extent in of.spec(number).shape]
@@ -124,11 +124,11 @@ def _written(zeros: Tensor, gradient: Tensor, view: Call) -> Tensor:
     return ops.write_strided(zeros, gradient, layout.offset, strides=layout.strides)
 
 
-def _view(of: Recorded, number: int) -> Tensor:
+def _view(of: Recording, number: int) -> Tensor:
     return _written(of.zeros(number), of.gradient, of.call)
 
 
-def _write_strided(of: Recorded, number: int) -> Tensor:
+def _write_strided(of: Recording, number: int) -> Tensor:
     _, value, offset = of.operands
     strides = of.call.attributes["strides"]
     if number == 0:
@@ -143,13 +143,13 @@ def _write_strided(of: Recorded, number: int) -> Tensor:
 # --- what moves elements
 
 
-def _concat(of: Recorded, number: int) -> Tensor:
+def _concat(of: Recording, number: int) -> Tensor:
     dim = of.call.attributes["dim"]
     start = sum(of.spec(before).shape[dim] for before in range(number))
     return of.gradient.narrow(dim, start, of.spec(number).shape[dim])
 
 
-def _pad(of: Recorded, number: int) -> Tensor:
+def _pad(of: Recording, number: int) -> Tensor:
     widths, mode = of.call.attributes["widths"], of.call.attributes["mode"]
     gradient = of.gradient
     if mode == "constant":
@@ -169,14 +169,14 @@ def _added(zeros: Tensor, value: Tensor, indices: Sequence[Tensor], dims: tuple[
     return ops.put(zeros, value, *indices, bounds=bounds, dims=dims, reduce="add")
 
 
-def _take(of: Recorded, number: int) -> Tensor:
+def _take(of: Recording, number: int) -> Tensor:
     index, dim = of.operands[1], of.call.attributes["dim"]
     front = [*range(dim, dim + index.ndim)]
     rest = [axis for axis in range(of.gradient.ndim) if axis not in front]
     return _added(of.zeros(number), of.gradient.permute(*front, *rest), [index], (dim,))
 
 
-def _gather_along(of: Recorded, number: int) -> Tensor:
+def _gather_along(of: Recording, number: int) -> Tensor:
     index, dim = of.operands[1], of.call.attributes["dim"]
     axes = range(index.ndim)
     grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
@@ -184,12 +184,12 @@ def _gather_along(of: Recorded, number: int) -> Tensor:
     return _added(of.zeros(number), of.gradient, grid, tuple(axes))
 
 
-def _take_points(of: Recorded, number: int) -> Tensor:
+def _take_points(of: Recording, number: int) -> Tensor:
     indices = of.operands[1:]
     return _added(of.zeros(number), of.gradient, indices, tuple(range(len(indices))))
 
 
-def _put(of: Recorded, number: int) -> Tensor:
+def _put(of: Recording, number: int) -> Tensor:
     _, value, *indices = of.operands
     attributes = of.call.attributes
     if attributes["reduce"] not in ("", "add"):
@@ -212,11 +212,11 @@ def _scanned_back(values: Tensor, dim: int) -> Tensor:
     return values.flip(dim).cumsum(dim).flip(dim)
 
 
-def _cumsum(of: Recorded, number: int) -> Tensor:
+def _cumsum(of: Recording, number: int) -> Tensor:
     return _scanned_back(of.gradient, of.call.attributes["dim"]).to(of.spec(number).dtype)
 
 
-def _cumprod(of: Recorded, number: int) -> Tensor:
+def _cumprod(of: Recording, number: int) -> Tensor:
     """Up to the first 0 by division; there, from the products without it; nothing behind it."""
     x, dim = of.operands[0].to(of.result.dtype), of.call.attributes["dim"]
     gradient, zero = of.gradient, x == 0
@@ -228,7 +228,7 @@ def _cumprod(of: Recorded, number: int) -> Tensor:
     return ops.where_op(zeros == 0, before, ops.where_op(first, there, 0.0)).to(of.spec(number).dtype)
 
 
-def _clamp(of: Recorded, number: int) -> Tensor:
+def _clamp(of: Recording, number: int) -> Tensor:
     """The bounds are inside, as in PyTorch."""
     gradient: Tensor = ops.where_op(of.result == of.operands[0], of.gradient, 0.0)
     return gradient
@@ -237,7 +237,7 @@ def _clamp(of: Recorded, number: int) -> Tensor:
 def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:
     """Of input - rounded(input / other) * other."""
 
-    def rule(of: Recorded, number: int) -> Tensor:
+    def rule(of: Recording, number: int) -> Tensor:
         gradient = of.gradient
         if number == 1:
             gradient = -gradient * rounded(of.operands[0] / of.operands[1])
