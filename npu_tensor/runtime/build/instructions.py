@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ CONTROLLER: Final = 0xF00
 CONTROLLER_MASK: Final = 0x1F00
 
 VERSION: Final = 0x0100
+MEMTILE_ROWS: Final = 1
 DEVICE: Final = {"aie2": 3, "aie2p": 4}
 BURST: Final = {"aie2": 2, "aie2p": 3}
 """The longest burst that a shim has, as mlir-aie takes it: 256 bytes, or 512."""
@@ -93,10 +94,9 @@ def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uin
             raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
         stream.start(end, descriptor, words, argument, step.pattern.sizes[0] - 1, step.wait)
         groups[step.group].append(_Task(end, descriptor, step.wait))
-    array, columns = design.array, device_columns(design)
-    rows = 2 + array.core_rows
-    header = [rows << 24 | DEVICE[design.arch] << 16 | VERSION, 1 << 8 | columns]
-    header += [stream.operations, WORD * (4 + len(stream.words))]
+    rows, nbytes = 2 + design.array.core_rows, WORD * (4 + len(stream.words))
+    first = rows << 24 | DEVICE[design.arch] << 16 | VERSION
+    header = [first, MEMTILE_ROWS << 8 | device_columns(design), stream.operations, nbytes]
     return np.array(header + stream.words, np.uint32)
 
 
@@ -108,29 +108,37 @@ def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list
     """
     limits = LIMITS["shim"]
     repeat, third, second, first = pattern.sizes
-    strides = [stride * itemsize // WORD for stride in pattern.strides]
-    linear = pattern.strides[3] == 1 and (second == 1 or pattern.strides[2] == first)
-    linear = linear and (third == 1 or pattern.strides[1] == first * second)
-    width = first * itemsize // WORD
+    width = _words("sizes[3]", first * itemsize)
     length = third * second * width
+    _words("the offset", pattern.offset * itemsize)
     _within("sizes[0]", repeat, 1, ITERATIONS)
-    _within("the words of sizes[1:]", length, 1, limits.length)
+    _within("sizes[1:] in words", length, 1, limits.length)
     words = [length, pattern.offset * itemsize, 0, 0, burst << 30, CACHE, 0, VALID]
-    if not linear:
+    # Neighbours all the way need no walk, and then the sizes have no limits of their own.
+    neighbours = pattern.strides[3] == 1 and (second == 1 or pattern.strides[2] == first)
+    if not neighbours or (third > 1 and pattern.strides[1] != first * second):
         _within("sizes[2]", second, 1, limits.wrap)
         _within("sizes[3] in words", width, 1, limits.wrap)
-        words[3] = width << 20 | _step("strides[3]", max(1, strides[3]))
-        words[4] |= second << 20 | (_step("strides[2]", strides[2]) if second > 1 else 0)
-        words[5] |= _step("strides[1]", strides[1]) if third > 1 else 0
+        words[3] = width << 20 | (_step(pattern, 3, itemsize) if pattern.strides[3] != 1 else 0)
+        words[4] |= second << 20 | (_step(pattern, 2, itemsize) if second > 1 else 0)
+        words[5] |= _step(pattern, 1, itemsize) if third > 1 else 0
     if repeat > 1 and pattern.strides[0]:
-        words[6] = repeat - 1 << 20 | _step("strides[0]", strides[0])
+        words[6] = repeat - 1 << 20 | _step(pattern, 0, itemsize)
     return words
 
 
-def _step(name: str, words: int) -> int:
-    """A stride as a descriptor has it: one less."""
+def _step(pattern: AccessPattern, dimension: int, itemsize: int) -> int:
+    """A stride as a descriptor has it: in words, and one less."""
+    name = f"strides[{dimension}]"
+    words = _words(name, pattern.strides[dimension] * itemsize)
     _within(f"{name} in words", words, 1, LIMITS["shim"].stride)
     return words - 1
+
+
+def _words(name: str, nbytes: int) -> int:
+    if nbytes % WORD:
+        raise ArgumentError(f"{name} is {nbytes} bytes, and must be a multiple of {WORD}")
+    return nbytes // WORD
 
 
 def _within(name: str, value: int, least: int, most: int) -> None:
@@ -153,7 +161,7 @@ class _Task(NamedTuple):
 
 
 def _shim_ends(design: Design) -> dict[str, _End]:
-    """Of the fifos that the host fills or drains. IRON declares fifos by name, and channels are counted in that order."""
+    """Of the fifos that the host fills or drains. IRON sorts fifos by name, and channels are counted in that order."""
     counts: Counter[tuple[int, str]] = Counter()
     ends = {}
     for fifo in sorted(design.fifos, key=lambda fifo: fifo.name):
