@@ -110,7 +110,7 @@ def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list
     repeat, third, second, first = pattern.sizes
     width = _words("sizes[3]", first * itemsize)
     length = third * second * width
-    _words("the offset", pattern.offset * itemsize)
+    _within("the offset in words", _words("the offset", pattern.offset * itemsize), 0, 2**30 - 1)
     _within("sizes[0]", repeat, 1, ITERATIONS)
     _within("sizes[1:] in words", length, 1, limits.length)
     words = [length, pattern.offset * itemsize, 0, 0, burst << 30, CACHE, 0, VALID]

@@ -56,12 +56,12 @@ def predicted(design: Design) -> dict[str, int]:
     buffer that fits into no bank, or one of the compiler's own that is as large as a parameter.
     """
     index = Index(design)
-    result = {}
+    result: dict[str, int] = {}
     for worker in design.workers:
         parameters = [parameter for parameter in design.parameters if parameter.tile == worker.tile]
         if parameters:
             places = _places(index, worker)
-            result |= {parameter.name: places[parameter.name] for parameter in parameters if parameter.name in places}
+            result |= {p.name: places[p.name] for p in parameters if p.name in places}
     return result
 
 

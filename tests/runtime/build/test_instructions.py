@@ -208,6 +208,7 @@ def test_a_descriptor(pattern: AccessPattern, itemsize: int, fields: tuple[int, 
         (AccessPattern(0, (1, 1, 2, 2048), (0, 0, 4096, 1)), 2, r"sizes\[3\] in words is 1024, and can be 1 to 1023"),
         (AccessPattern(0, (1, 1, 2, 6), (0, 0, 8, 1)), 1, r"sizes\[3\] is 6 bytes, and must be a multiple of 4"),
         (AccessPattern(1, (1, 1, 1, 8), (0, 0, 0, 1)), 2, r"the offset is 2 bytes, and must be a multiple of 4"),
+        (AccessPattern(-2, (1, 1, 1, 8), (0, 0, 0, 1)), 4, r"the offset in words is -2, and can be 0 to 1073741823"),
         (AccessPattern(0, (1, 1, 2, 8), (0, 0, 9, 1)), 2, r"strides\[2\] is 18 bytes, and must be a multiple of 4"),
         (
             AccessPattern(0, (1, 2, 2, 4), (0, 2**20 + 1, 8, 1)),
