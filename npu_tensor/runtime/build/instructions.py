@@ -1,13 +1,13 @@
 """The instruction stream of a design: what the NPU's controller does in a run, as 32-bit words.
 
-    words = instructions(design, {"scale_0_2": 0x4800})   # of runtime parameters, where the compiler has put them
+    words = instructions(design, {"scale_0_2": 0x4800})  # where the compiler has put the runtime parameter: `placement`
     words.astype("<u4").tofile("kernel_insts.bin")
 
 The words are those that mlir-aie 1.3.4 and 1.4.1 emit for the IRON program of the design: a header of four words, the
 writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
 buffer's address to it, and a push to the queue of its channel; a finished group waits for a token of each transfer that
 it waits for. So a new extent of a configuration that is built already needs no compiler. Operations, registers and
-fields are those of the shim's DMA in the register reference of AIE-ML (AM025), the same for both generations.
+fields were read in mlir-aie's lowering (AIEDmaToNpu, AIEDMATasksToNPU) and compared with its words.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class _Stream:
 
     def start(self, end: _End, descriptor: int, words: Sequence[int], argument: int, repeat: int, token: bool) -> None:
         """Write a buffer descriptor, have the address of a host buffer added to it, and queue it."""
-        base = end.column << 25
+        base = _tile(Tile(end.column, 0))
         address = base + DESCRIPTORS + DESCRIPTOR_BYTES * descriptor
         self._add([BLOCK_WRITE, 0, address, 48, *words])
         self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, argument, 0, words[1], 0])
