@@ -1,6 +1,7 @@
 """The command `npu-tensor kernel-source`: kernels as Python programs for mlir-aie's IRON.
 
-They do not import this package. Their C++ includes its headers, which `--all` writes beside them.
+They do not import this package. Their C++ includes its headers, which `--all` writes beside them, as it does the
+instruction streams: NAME.insts has the words, little-endian, that mlir-aie 1.3.4 and 1.4.1 make of the program.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)"
     help="Take NAME from this configuration of kernels.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print the names that there are.")
-@click.option("--all", "everything", is_flag=True, help="Write all programs into --out, with the headers of their C++.")
+@click.option("--all", "everything", is_flag=True, help="Write all programs, headers and instructions into --out.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Directory for --all.")
 def kernel_source(
     name: str | None,
@@ -171,8 +172,27 @@ def _program(entry: Entry, iron: str) -> str:
     return program(entry.request()[-1].design, dialect(iron))
 
 
+def _write_instructions(entry: Entry, out: Path) -> bool:
+    """Write the instruction stream, or say why its words are not known before the program is compiled."""
+    from npu_tensor.runtime.build.instructions import instructions
+    from npu_tensor.runtime.build.placement import predicted
+    from npu_tensor.runtime.store.files import write_atomically
+
+    design = entry.request()[-1].design
+    try:
+        words = instructions(design, predicted(design))
+    except NpuTensorError as error:
+        click.echo(f"{entry.exported_name}: no instructions: {error}", err=True)
+        return False
+    write_atomically(out / f"{entry.exported_name}.insts", words.astype("<u4").tobytes())
+    return True
+
+
 def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
-    """Write a program for each kernel, and the headers that their C++ includes; say how many, and which not."""
+    """Write the program and the instruction stream of each kernel, and the headers that the C++ includes.
+
+    Says how many, and which not.
+    """
     from npu_tensor.runtime.build.iron_worker import HEADERS
     from npu_tensor.runtime.store.files import write_atomically
 
@@ -180,7 +200,7 @@ def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
     (out / "include" / "nt").mkdir(parents=True, exist_ok=True)
     for header in headers:
         write_atomically(out / "include" / "nt" / header.name, header.read_bytes())
-    failed = 0
+    failed = streams = 0
     for entry in entries:
         try:
             text = _program(entry, iron)
@@ -189,6 +209,8 @@ def _write(entries: Sequence[Entry], iron: str, out: Path) -> None:
             click.echo(f"{entry.exported_name}: {error}", err=True)
         else:
             write_atomically(out / f"{entry.exported_name}.py", text.encode())
-    click.echo(f"{len(entries) - failed} programs and {len(headers)} headers in {out}")
+            streams += _write_instructions(entry, out)
+    written = f"{len(entries) - failed} programs, {streams} instruction streams and {len(headers)} headers"
+    click.echo(f"{written} in {out}")
     if failed:
         raise click.ClickException(f"{failed} of {len(entries)} kernels have no program for mlir-aie {iron}")

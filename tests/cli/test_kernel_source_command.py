@@ -171,10 +171,11 @@ def test_all_programs_with_their_headers(tmp_path: Path) -> None:
     names = printed("--list", "--arch", "aie2").split()
     said = printed("--all", "--arch", "aie2", "--iron", "1.4", "--out", tmp_path / "out")
     made = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert made == sorted([*(f"{name}.py" for name in names), "include"])
+    assert made == sorted([*(f"{name}{suffix}" for name in names for suffix in (".py", ".insts")), "include"])
     headers = {path.name: path.read_bytes() for path in (tmp_path / "out" / "include" / "nt").iterdir()}
     assert headers == {path.name: path.read_bytes() for path in (ROOT / "kernels" / "include" / "nt").glob("*.hpp")}
-    assert said == f"{len(names)} programs and {len(headers)} headers in {tmp_path / 'out'}\n"
+    counts = f"{len(names)} programs, {len(names)} instruction streams and {len(headers)} headers"
+    assert said == f"{counts} in {tmp_path / 'out'}\n"
     # All that the C++ includes comes from there or from mlir-aie.
     text = (tmp_path / "out" / "rowwise-soft_max-bf16.py").read_text()
     assert text == printed("rowwise-soft_max-bf16", "--arch", "aie2", "--iron", "1.4")

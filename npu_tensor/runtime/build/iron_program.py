@@ -31,7 +31,7 @@ from npu_tensor.runtime.build.iron_cores import cores
 from npu_tensor.runtime.build.iron_module import DIALECTS, Dialect, ModuleStatements, dialect
 from npu_tensor.runtime.build.iron_names import Names, dtype_text, statements_text, tuple_text, values_text, wrapped
 
-__all__ = ["DIALECTS", "Dialect", "dialect", "marker", "program"]
+__all__ = ["DIALECTS", "Dialect", "device_columns", "dialect", "marker", "program"]
 
 MARKER: Final = 0x6E000000
 """As an address it would lie in column 55, and no length or stride is as large."""
@@ -60,6 +60,11 @@ def program(design: Design, dialect: Dialect) -> str:
     return _Program(design, dialect).text()
 
 
+def device_columns(design: Design) -> int:
+    """Columns of the device that the program takes: those of the design, or all of the array's."""
+    return design.columns if design.columns <= WIDEST_PART else design.array.columns
+
+
 class _Program:
     def __init__(self, design: Design, dialect: Dialect) -> None:
         self.design = design
@@ -67,8 +72,8 @@ class _Program:
         self.names = Names(design)
         self.placed = cores(design, self.names.taken)
         self.sources = {function.source.name: function.source for function in design.functions}
-        part = design.columns < design.array.columns and design.columns <= WIDEST_PART
-        self.device = design.array.device.upper() + f"Col{design.columns}" * part
+        columns = device_columns(design)
+        self.device = design.array.device.upper() + f"Col{columns}" * (columns < design.array.columns)
 
     def text(self) -> str:
         """All of it."""

@@ -1,0 +1,208 @@
+"""The instruction stream of a design: what the NPU's controller does in a run, as 32-bit words.
+
+    words = instructions(design, {"scale_0_2": 0x4800})  # where the compiler has put the runtime parameter: `placement`
+    words.astype("<u4").tofile("kernel_insts.bin")
+
+The words are those that mlir-aie 1.3.4 and 1.4.1 emit for the IRON program of the design: a header of four words, the
+writes of runtime parameters, and for each transfer a buffer descriptor of the shim's DMA, the patch that adds the host
+buffer's address to it, and a push to the queue of its channel; a finished group waits for a token of each transfer that
+it waits for. So a new extent of a configuration that is built already needs no compiler. Operations, registers and
+fields were read in mlir-aie's lowering (AIEDmaToNpu, AIEDMATasksToNPU) and compared with its words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
+from npu_tensor.dataflow.design import AccessPattern, Design, Finish
+from npu_tensor.errors import ArgumentError
+from npu_tensor.runtime.build.iron_program import device_columns, marker
+
+__all__ = ["buffer_descriptor", "instructions"]
+
+# --- operations: the first word of each
+
+WRITE: Final = 0x00
+BLOCK_WRITE: Final = 0x01
+MASK_WRITE: Final = 0x03
+SYNC: Final = 0x80
+ADDRESS_PATCH: Final = 0x81
+
+# --- registers of a shim tile
+
+DESCRIPTORS: Final = 0x1D000
+DESCRIPTOR_BYTES: Final = 0x20
+CHANNELS: Final = {"in": 0x1D200, "out": 0x1D210}
+"""Of the first channel that writes to host memory ("in" to the shim), and of the first that reads it."""
+CHANNEL_BYTES: Final = 0x8
+CONTROLLER: Final = 0xF00
+"""In a channel's control register: tokens go to the controller with the packet id 15."""
+CONTROLLER_MASK: Final = 0x1F00
+
+VERSION: Final = 0x0100
+MEMTILE_ROWS: Final = 1
+DEVICE: Final = {"aie2": 3, "aie2p": 4}
+BURST: Final = {"aie2": 2, "aie2p": 3}
+"""The longest burst that a shim has, as mlir-aie takes it: 256 bytes, or 512."""
+CACHE: Final = 2 << 24
+VALID: Final = 1 << 25
+
+
+def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uint32]:
+    """The words of the sequence of a design that `check` accepts.
+
+    addresses: of each runtime parameter by name, in bytes from the start of its tile's memory. Their words are markers,
+    in the place of which a run puts its values. Raises ArgumentError, which names what has no address or what of a
+    transfer does not fit into a buffer descriptor.
+    """
+    stream = _Stream()
+    for number, parameter in enumerate(design.parameters):
+        if parameter.name not in addresses:
+            raise ArgumentError(f"{design.name}: the address of the runtime parameter {parameter.name} is not known")
+        address = _tile(parameter.tile) + addresses[parameter.name]
+        for word in range(parameter.words):
+            stream.write(address + WORD * word, marker(number, word))
+    ends = _shim_ends(design)
+    buffers = {buffer.name: (place, buffer.type.itemsize) for place, buffer in enumerate(design.host_buffers)}
+    free: defaultdict[int, list[int]] = defaultdict(lambda: list(range(LIMITS["shim"].descriptors)))
+    groups: defaultdict[int, list[_Task]] = defaultdict(list)
+    for step in design.sequence:
+        if isinstance(step, Finish):
+            for task in groups.pop(step.group, ()):
+                free[task.end.column].append(task.descriptor)
+                if task.wait:
+                    stream.sync(task.end)
+            continue
+        end, (argument, itemsize) = ends[step.fifo], buffers[step.buffer]
+        if not free[end.column]:
+            raise ArgumentError(
+                f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo} finds all"
+                f" {LIMITS['shim'].descriptors} buffer descriptors taken; finish groups sooner"
+            )
+        descriptor = min(free[end.column])
+        free[end.column].remove(descriptor)
+        try:
+            words = buffer_descriptor(step.pattern, itemsize, BURST[design.arch])
+        except ArgumentError as error:
+            raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
+        stream.start(end, descriptor, words, argument, step.pattern.sizes[0] - 1, step.wait)
+        groups[step.group].append(_Task(end, descriptor, step.wait))
+    rows, nbytes = 2 + design.array.core_rows, WORD * (4 + len(stream.words))
+    first = rows << 24 | DEVICE[design.arch] << 16 | VERSION
+    header = [first, MEMTILE_ROWS << 8 | device_columns(design), stream.operations, nbytes]
+    return np.array(header + stream.words, np.uint32)
+
+
+def buffer_descriptor(pattern: AccessPattern, itemsize: int, burst: int) -> list[int]:
+    """The eight words of a shim's buffer descriptor that walks a host buffer with elements of `itemsize` bytes.
+
+    burst: the code of its bursts' length. The outermost size is not there but in the push to the queue; its stride is.
+    Raises ArgumentError if a size or a stride is out of range.
+    """
+    limits = LIMITS["shim"]
+    repeat, third, second, first = pattern.sizes
+    width = _words("sizes[3]", first * itemsize)
+    length = third * second * width
+    _within("the offset in words", _words("the offset", pattern.offset * itemsize), 0, 2**30 - 1)
+    _within("sizes[0]", repeat, 1, ITERATIONS)
+    _within("sizes[1:] in words", length, 1, limits.length)
+    words = [length, pattern.offset * itemsize, 0, 0, burst << 30, CACHE, 0, VALID]
+    # Neighbours all the way need no walk, and then the sizes have no limits of their own.
+    neighbours = pattern.strides[3] == 1 and (second == 1 or pattern.strides[2] == first)
+    if not neighbours or (third > 1 and pattern.strides[1] != first * second):
+        _within("sizes[2]", second, 1, limits.wrap)
+        _within("sizes[3] in words", width, 1, limits.wrap)
+        words[3] = width << 20 | (_step(pattern, 3, itemsize) if pattern.strides[3] != 1 else 0)
+        words[4] |= second << 20 | (_step(pattern, 2, itemsize) if second > 1 else 0)
+        words[5] |= _step(pattern, 1, itemsize) if third > 1 else 0
+    if repeat > 1 and pattern.strides[0]:
+        words[6] = repeat - 1 << 20 | _step(pattern, 0, itemsize)
+    return words
+
+
+def _step(pattern: AccessPattern, dimension: int, itemsize: int) -> int:
+    """A stride as a descriptor has it: in words, and one less."""
+    name = f"strides[{dimension}]"
+    words = _words(name, pattern.strides[dimension] * itemsize)
+    _within(f"{name} in words", words, 1, LIMITS["shim"].stride)
+    return words - 1
+
+
+def _words(name: str, nbytes: int) -> int:
+    if nbytes % WORD:
+        raise ArgumentError(f"{name} is {nbytes} bytes, and must be a multiple of {WORD}")
+    return nbytes // WORD
+
+
+def _within(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ArgumentError(f"{name} is {value}, and can be {least} to {most}")
+
+
+class _End(NamedTuple):
+    """Where a fifo meets the host: a channel of the shim of a column."""
+
+    column: int
+    direction: str
+    channel: int
+
+
+class _Task(NamedTuple):
+    end: _End
+    descriptor: int
+    wait: bool
+
+
+def _shim_ends(design: Design) -> dict[str, _End]:
+    """Of the fifos that the host fills or drains. IRON sorts fifos by name, and channels are counted in that order."""
+    counts: Counter[tuple[int, str]] = Counter()
+    ends = {}
+    for fifo in sorted(design.fifos, key=lambda fifo: fifo.name):
+        for tile, direction in ((fifo.producer, "out"), *((consumer, "in") for consumer in fifo.consumers)):
+            if tile.kind == "shim":
+                ends[fifo.name] = _End(tile.column, direction, counts[tile.column, direction])
+                counts[tile.column, direction] += 1
+    return ends
+
+
+def _tile(tile: Tile) -> int:
+    """Where the memory and the registers of a tile begin."""
+    return tile.column << 25 | tile.row << 20
+
+
+class _Stream:
+    """Collects operations."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.operations = 0
+
+    def write(self, address: int, value: int) -> None:
+        self._add([WRITE, 0, address, 0, value, 24])
+
+    def start(self, end: _End, descriptor: int, words: Sequence[int], argument: int, repeat: int, token: bool) -> None:
+        """Write a buffer descriptor, have the address of a host buffer added to it, and queue it."""
+        base = _tile(Tile(end.column, 0))
+        address = base + DESCRIPTORS + DESCRIPTOR_BYTES * descriptor
+        self._add([BLOCK_WRITE, 0, address, 48, *words])
+        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, argument, 0, words[1], 0])
+        control = base + CHANNELS[end.direction] + CHANNEL_BYTES * end.channel
+        if token:
+            self._add([MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28])
+        self.write(control + WORD, token << 31 | repeat << 16 | descriptor)
+
+    def sync(self, end: _End) -> None:
+        """Wait for a token of a channel: from one column and one row, from the shim's row 0."""
+        direction = int(end.direction == "out")
+        self._add([SYNC, 16, end.column << 16 | direction, end.channel << 24 | 1 << 16 | 1 << 8])
+
+    def _add(self, words: list[int]) -> None:
+        self.words += words
+        self.operations += 1

@@ -1,0 +1,254 @@
+"""Instruction streams are, word for word, those that mlir-aie emits, and what does not fit is said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.ggml_hsa import representative
+from npu_tensor.runtime.build.instructions import buffer_descriptor, instructions
+from npu_tensor.runtime.build.iron_program import marker
+from npu_tensor.runtime.build.iron_worker import parameter_offsets
+from npu_tensor.runtime.build.placement import addresses, predicted
+
+DATA = Path(__file__).parent / "data" / "instructions"
+DIGESTS: dict[Arch, dict[str, str]] = json.loads((DATA / "digests.json").read_text())
+ADDRESSES: dict[Arch, dict[str, int]] = json.loads((DATA / "addresses.json").read_text())
+
+
+@cache
+def designs(arch: Arch) -> dict[str, Design]:
+    """Of the programs that the compiler was given."""
+    there = {entry.exported_name: entry for entry in representative.entries(arch)}
+    return {name: there[name].request()[-1].design for name in DIGESTS[arch]}
+
+
+CASES = [pytest.param(arch, name, id=f"{arch}-{name}") for arch in DIGESTS for name in DIGESTS[arch]]
+
+
+@pytest.mark.parametrize(("arch", "name"), CASES)
+def test_the_words_are_the_compilers(arch: Arch, name: str) -> None:
+    design = designs(arch)[name]
+    places = {parameter.name: ADDRESSES[arch][name] for parameter in design.parameters}
+    words = instructions(design, places)
+    assert hashlib.sha256(words.astype("<u4").tobytes()).hexdigest() == DIGESTS[arch][name]
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
+def test_whole_streams(path: Path) -> None:
+    arch: Any
+    arch, _, name = path.stem.partition("-")
+    words = [int(word, 16) for word in path.read_text().split()]
+    assert hashlib.sha256(np.array(words, "<u4").tobytes()).hexdigest() == DIGESTS[arch][name]
+    design = designs(arch)[name]
+    places = {parameter.name: ADDRESSES[arch][name] for parameter in design.parameters}
+    assert instructions(design, places).tolist() == words
+
+
+# --- where runtime parameters are
+
+
+@pytest.mark.parametrize(
+    ("arch", "name"), [pytest.param(arch, name, id=f"{arch}-{name}") for arch in ADDRESSES for name in ADDRESSES[arch]]
+)
+def test_parameters_are_where_the_compiler_puts_them(arch: Arch, name: str) -> None:
+    places = predicted(designs(arch)[name])
+    assert places
+    assert set(places.values()) == {ADDRESSES[arch][name]}
+
+
+def test_addresses_are_read_from_a_stream() -> None:
+    path = DATA / "aie2-elementwise-number-bf16.txt"
+    words = np.array([int(word, 16) for word in path.read_text().split()], np.uint32)
+    design = designs("aie2")["elementwise-number-bf16"]
+    assert addresses(design, words) == {parameter.name: 0x4800 for parameter in design.parameters}
+    with pytest.raises(BuildError, match=f"do not write the runtime parameter {design.parameters[0].name} once"):
+        addresses(design, words[4 + 6 :])
+
+
+# --- a design of one core
+
+
+def copy(
+    pattern: AccessPattern, arch: Arch = "aie2", columns: int = 1, words: int = 2, rounds: int = 1, **sizes: int
+) -> Design:
+    """Element by element through one core, `rounds` times; `pattern` is the fill's."""
+    d = Builder("copy", arch, columns)
+    x, y = d.host_buffer("x", "int32", 2**20), d.host_buffer("y", "int32", 2**20)
+    tile_type = ObjectType("int32", (sizes.get("elements", 64),))
+    parameter = d.parameter("limits", Tile(0, 2), words)
+    copy_of = d.function("nt_copy", [tile_type, tile_type, parameter.type], Source("copy", "void nt_copy() {}"))
+    fx = d.fifo("x0", tile_type, producer=Tile(0, 0), consumers=[Tile(0, 2)])
+    fy = d.fifo("y0", tile_type, producer=Tile(0, 2), consumers=[Tile(0, 0)])
+
+    def body(source: Any, result: Any) -> None:
+        a, b = source.acquire(1), result.acquire(1)
+        copy_of(a, b, parameter)
+        source.release(1)
+        result.release(1)
+
+    d.worker(Tile(0, 2), body, [fx, fy], stack_size=sizes.get("stack_size", 1024))
+    for _ in range(rounds):
+        group = d.group()
+        d.fill(fx, x, pattern, group)
+        d.drain(fy, y, AccessPattern.linear(pattern.elements, 8), group)
+        d.finish(group)
+    return d.build()
+
+
+@pytest.mark.parametrize(("arch", "device", "burst"), [("aie2", 0x06030100, 2), ("aie2p", 0x06040100, 3)])
+def test_operations(arch: Arch, device: int, burst: int) -> None:
+    design = copy(AccessPattern(4, (3, 1, 2, 32), (256, 0, 128, 1)), arch)
+    assert check(design) == []
+    words = instructions(design, {"limits": 0x7000}).tolist()
+    flags = [burst << 30, 2 << 24]
+    body = [
+        # write: address of the tile's memory, value, size
+        *[0, 0, 0x0020_7000, 0, marker(0, 0), 24],
+        *[0, 0, 0x0020_7004, 0, marker(0, 1), 24],
+        # blockwrite of descriptor 0: length, offset in bytes, packet, 32 words, 2 of them 128 apart, 3 times 256
+        *[1, 0, 0x1D000, 48, 64, 16, 0, 32 << 20, flags[0] | 2 << 20 | 127, flags[1], 2 << 20 | 255, 1 << 25],
+        # address patch: register, argument, offset
+        *[0x81, 48, 0, 0, 0, 0, 0x1D004, 0, 0, 0, 16, 0],
+        # push to the queue of the first channel that reads: 3 times descriptor 0
+        *[0, 0, 0x1D214, 0, 2 << 16, 24],
+        *[1, 0, 0x1D020, 48, 192, 32, 0, 0, *flags, 0, 1 << 25],
+        *[0x81, 48, 0, 0, 0, 0, 0x1D024, 0, 1, 0, 32, 0],
+        # maskwrite: tokens of the first channel that writes go to controller 15
+        *[3, 0, 0x1D200, 0, 0xF00, 0x1F00, 28],
+        *[0, 0, 0x1D204, 0, 1 << 31 | 1, 24],
+        # sync with a token of column 0, channel 0 that writes
+        *[0x80, 16, 0, 1 << 16 | 1 << 8],
+    ]
+    assert words == [device, 1 << 8 | 1, 10, 4 * (4 + len(body)), *body]
+
+
+@pytest.mark.parametrize(("arch", "columns", "device"), [("aie2", 3, 3), ("aie2p", 4, 4), ("aie2p", 5, 8)])
+def test_the_header_names_the_columns_of_the_device(arch: Arch, columns: int, device: int) -> None:
+    words = instructions(copy(AccessPattern.linear(64), arch, columns), {"limits": 0})
+    assert words[1] == 1 << 8 | device
+
+
+def test_descriptors_are_used_again_after_a_group() -> None:
+    design = copy(AccessPattern.linear(64), words=0, rounds=20)
+    words = instructions(design, {"limits": 0}).tolist()
+    assert words.count(0x1D000) == 20
+    assert words.count(0x1D020) == 20
+    assert 0x1D040 not in words
+
+
+def test_no_descriptor_is_left() -> None:
+    d = Builder("many", "aie2", 1)
+    x = d.host_buffer("x", "int32", 64)
+    fifo = d.fifo("x0", ObjectType("int32", (4,)), Tile(0, 0), [Tile(0, 2)])
+    for _ in range(16):
+        d.fill(fifo, x, AccessPattern.linear(4))
+    with pytest.raises(ArgumentError, match=r"shim \(0,0\): the transfer of fifo x0 finds all 15 buffer descriptors"):
+        instructions(d.build(), {})
+
+
+def test_a_parameter_without_an_address() -> None:
+    with pytest.raises(ArgumentError, match="copy: the address of the runtime parameter limits is not known"):
+        instructions(copy(AccessPattern.linear(64)), {})
+
+
+# --- buffer descriptors
+
+
+@pytest.mark.parametrize(
+    ("pattern", "itemsize", "fields"),
+    [
+        pytest.param(AccessPattern.linear(64), 4, (64, 0, 0, 0, 0, 0, 0, 0), id="linear"),
+        pytest.param(AccessPattern.linear(2**20, 6), 2, (2**19, 12, 0, 0, 0, 0, 0, 0), id="long"),
+        pytest.param(AccessPattern(0, (1, 4, 8, 16), (0, 128, 16, 1)), 4, (512, 0, 0, 0, 0, 0, 0, 0), id="neighbours"),
+        pytest.param(AccessPattern(0, (1, 1, 8, 16), (0, 0, 32, 1)), 1, (32, 0, 4, 0, 8, 7, 0, 0), id="rows"),
+        pytest.param(AccessPattern(0, (1, 5, 8, 2), (0, 1, 64, 3)), 4, (80, 0, 2, 2, 8, 63, 0, 0), id="columns"),
+        pytest.param(AccessPattern(0, (1, 5, 8, 2), (0, 640, 64, 1)), 4, (80, 0, 2, 0, 8, 63, 639, 0), id="blocks"),
+        pytest.param(AccessPattern(0, (64, 1, 1, 4), (4, 0, 0, 1)), 4, (4, 0, 0, 0, 0, 0, 0, 63 << 20 | 3), id="steps"),
+        pytest.param(AccessPattern(0, (64, 1, 1, 4), (0, 0, 0, 1)), 4, (4, 0, 0, 0, 0, 0, 0, 0), id="again"),
+        pytest.param(
+            AccessPattern(0, (1, 2, 1023, 1023), (0, 2**20, 2**20, 1)),
+            4,
+            (2 * 1023 * 1023, 0, 1023, 0, 1023, 2**20 - 1, 2**20 - 1, 0),
+            id="largest",
+        ),
+    ],
+)
+def test_a_descriptor(pattern: AccessPattern, itemsize: int, fields: tuple[int, ...]) -> None:
+    """fields: length, offset in bytes, size and step of the innermost, of the next, step of the third, iteration."""
+    length, offset, size0, step0, size1, step1, step2, iteration = fields
+    words = buffer_descriptor(pattern, itemsize, 3)
+    assert words == [
+        length,
+        offset,
+        0,
+        size0 << 20 | step0,
+        3 << 30 | size1 << 20 | step1,
+        2 << 24 | step2,
+        iteration,
+        1 << 25,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "itemsize", "message"),
+    [
+        (AccessPattern(0, (65, 1, 1, 4), (4, 0, 0, 1)), 4, r"sizes\[0\] is 65, and can be 1 to 64"),
+        (AccessPattern(0, (1, 1, 1024, 4), (0, 0, 8, 1)), 4, r"sizes\[2\] is 1024, and can be 1 to 1023"),
+        (AccessPattern(0, (1, 1, 2, 2048), (0, 0, 4096, 1)), 2, r"sizes\[3\] in words is 1024, and can be 1 to 1023"),
+        (AccessPattern(0, (1, 1, 2, 6), (0, 0, 8, 1)), 1, r"sizes\[3\] is 6 bytes, and must be a multiple of 4"),
+        (AccessPattern(1, (1, 1, 1, 8), (0, 0, 0, 1)), 2, r"the offset is 2 bytes, and must be a multiple of 4"),
+        (AccessPattern(-2, (1, 1, 1, 8), (0, 0, 0, 1)), 4, r"the offset in words is -2, and can be 0 to 1073741823"),
+        (AccessPattern(0, (1, 1, 2, 8), (0, 0, 9, 1)), 2, r"strides\[2\] is 18 bytes, and must be a multiple of 4"),
+        (
+            AccessPattern(0, (1, 2, 2, 4), (0, 2**20 + 1, 8, 1)),
+            4,
+            r"strides\[1\] in words is 1048577, and can be 1 to 1048576",
+        ),
+        (AccessPattern(0, (2, 1, 1, 4), (-4, 0, 0, 1)), 4, r"strides\[0\] in words is -4, and can be 1 to 1048576"),
+        (AccessPattern(0, (1, 1, 0, 4), (0, 0, 8, 1)), 4, r"sizes\[1:\] in words is 0, and can be 1 to 4294967295"),
+    ],
+)
+def test_what_a_descriptor_cannot_say(pattern: AccessPattern, itemsize: int, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        buffer_descriptor(pattern, itemsize, 3)
+
+
+def test_the_error_of_a_transfer_names_tile_and_fifo() -> None:
+    design = copy(AccessPattern(0, (65, 1, 1, 4), (4, 0, 0, 1)))
+    with pytest.raises(ArgumentError, match=r"^shim \(0,0\): the transfer of fifo x0: sizes\[0\] is 65"):
+        instructions(design, {"limits": 0})
+
+
+# --- prediction
+
+
+def test_a_parameter_comes_after_larger_buffers() -> None:
+    # Four objects of 256 bytes and the counters go to banks 0 to 3 and 0, the parameter to bank 1.
+    assert predicted(copy(AccessPattern.linear(64), words=1)) == {"limits": 0x4000 + 256}
+    # Larger than the objects: first of all, after the stack.
+    assert predicted(copy(AccessPattern.linear(64), words=65, stack_size=2048)) == {"limits": 2048}
+
+
+def test_what_cannot_be_predicted_is_said() -> None:
+    with pytest.raises(BuildError, match="which of two buffers of 8 bytes comes first is not known"):
+        predicted(copy(AccessPattern.linear(64), words=2))
+    with pytest.raises(BuildError, match=r"core \(0,2\): x0 has 16388 bytes and fits into no bank of the memory"):
+        predicted(copy(AccessPattern.linear(64), words=1, elements=4097))
+
+
+def test_a_run_finds_its_values_in_our_words() -> None:
+    design = copy(AccessPattern.linear(64))
+    words = instructions(design, {"limits": 0x7000})
+    assert parameter_offsets(design, words.astype("<u4").tobytes()) == {"limits": [8, 14]}
+    assert addresses(design, words) == {"limits": 0x7000}
