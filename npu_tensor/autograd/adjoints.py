@@ -75,7 +75,7 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "minimum": lambda g, y, a, b: (_chosen(g, a, b, a < b), _chosen(g, b, a, b < a)),
     "neg": lambda g, y, a: (-g,),
     "abs": lambda g, y, a: (_where(a > 0, g, _where(a < 0, -g, constant_like(g, 0.0))),),
-    "sqrt": lambda g, y, a: (g / (y * 2),),
+    "sqrt": lambda g, y, a: (_where(g == 0, constant_like(g, 0.0), g / (y * 2)),),
     "exp": lambda g, y, a: (_or_zero(g, y),),
     "expm1": lambda g, y, a: (_or_zero(g, y + 1),),
     "log": lambda g, y, a: (g / a,),
@@ -137,6 +137,8 @@ def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, sl
         for argument, part in zip(arguments, rule(given, values[index], *parts), strict=True):
             if part is None or not depends[argument] or not part.dtype.startswith("float"):
                 continue
+            if primitive == "sqrt" and not varies[index]:  # The length of a row of zeros: as in PyTorch.
+                part = _where(values[index] == 0, constant_like(part, 0.0), part)
             if not varies[argument] and (varies[index] or PRIMITIVES[primitive].reduces):
                 part = row_sum(part)
             gradients[argument] = gradients[argument] + part if argument in gradients else part

@@ -246,9 +246,34 @@ def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:
     return rule
 
 
+# --- element-wise ops whose formulas overflow, or have a gap where the op has a derivative
+
+
+def _of_both(factors: Callable[[Any, Any], tuple[Any, Any]]) -> Rule:
+    """From the two operands, which may be broadcast."""
+
+    def rule(of: Recording, number: int) -> Tensor:
+        return summed_to(of.gradient * factors(*of.operands)[number], of.spec(number).shape)
+
+    return rule
+
+
+def _angle(y: Any, x: Any) -> tuple[Any, Any]:
+    square = x * x + y * y
+    return x / square, -y / square
+
+
+def _logaddexp(a: Any, b: Any) -> tuple[Any, Any]:
+    return ops.sigmoid(a - b), ops.sigmoid(b - a)
+
+
+def _softplus(of: Recording, number: int) -> Tensor:
+    scaled, threshold = of.operands[0] * of.call.attributes["beta"], of.call.attributes["threshold"]
+    return of.gradient * ops.where_op(scaled > threshold, 1.0, scaled.sigmoid())
+
 
 def _from(derivative: Callable[[Tensor], Tensor]) -> Rule:
-    """Of an element-wise op, from its operand, where the derivative of its formula overflows or has a gap."""
+    """From the operand."""
     return lambda of, number: of.gradient * derivative(of.operands[0])
 
 
@@ -257,9 +282,12 @@ RULES: Final[dict[str, Rule]] = {
     "acosh": _from(lambda x: 1 / (x * x - 1).sqrt()),
     "asin": _from(lambda x: 1 / (1 - x * x).sqrt()),
     "asinh": _from(lambda x: 1 / (x * x + 1).sqrt()),
+    "atan2": _of_both(_angle),
     "atanh": _from(lambda x: 1 / (1 - x * x)),
+    "logaddexp": _of_both(_logaddexp),
     "logsigmoid": _from(lambda x: (-x).sigmoid()),
     "sinh": _from(lambda x: x.cosh()),
+    "softplus": _softplus,
     "sum": _sum,
     "mean": _mean,
     "contract": _contract,

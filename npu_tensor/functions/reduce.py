@@ -141,7 +141,8 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
     elif p == 1:
         result = input.abs().sum(dim, keepdim)
     elif p == 2:
-        result = input.square().sum(dim, keepdim).sqrt()
+        squares = input.square().sum(dim, keepdim)
+        result = ops.where_op(squares == 0, squares, squares.sqrt())  # The gradient at zeros is 0, as in PyTorch.
     else:
         result = (input.abs() ** p).sum(dim, keepdim) ** (1 / p)
     return result.to(original)
