@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import GradientError
-from npu_tensor.graph.nodes import Data, Node, next_order
+from npu_tensor.graph.nodes import Data, Node, located, next_order
 
 __all__ = ["Reached", "constant", "constants", "histories", "history", "own_histories", "require_constant"]
 
@@ -77,7 +79,8 @@ def require_constant(name: str, *nodes: Node) -> None:
     """GradientError if a function without a derivative is given what depends on an argument."""
     for each in own_histories():
         if each.reached(nodes):
-            raise GradientError(f"{name} has no derivative; pass x.detach() to take x as a constant")
+            text = f"{name} has no derivative; pass x.detach() to take x as a constant"
+            raise located(GradientError(), text, user_line(sys._getframe(1)))
 
 
 def constant(node: Node) -> None:
