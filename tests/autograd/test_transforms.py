@@ -13,7 +13,6 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import histories
-from npu_tensor.ops import op, rules
 from npu_tensor.runtime.sim import host_compiler
 
 torch = pytest.importorskip("torch")
@@ -237,18 +236,6 @@ def test_on_a_simulated_npu() -> None:
         assert devices["silu_backward_0"] == devices["square_backward_0"] == "sim:npu2"
         for gradient, exact in zip(gradients, expected, strict=True):
             np.testing.assert_allclose(gradient.to("float32").numpy(), exact, rtol=0.05, atol=0.02 * abs(exact).max())
-
-
-def test_an_op_of_the_program_has_a_gradient() -> None:
-    @op(kind="map", rule=rules.floating, public=False)
-    def squared_plus_one(input, /):  # type: ignore[no-untyped-def]
-        """input * input + 1."""
-        return input * input + 1
-
-    np.testing.assert_allclose(nt.grad(lambda x: squared_plus_one(x).sum())(nt.from_numpy(X)).numpy(), 2 * X)
-
-
-# --- traps
 
 
 def test_reading_a_value_cuts_nothing() -> None:

@@ -50,6 +50,12 @@ def test_an_op_is_public_at_once() -> None:
     assert [row.op for row in nt.explain((x + 1).triple())] == ["add", "triple"]  # type: ignore[attr-defined]
 
 
+def test_a_new_op_has_a_gradient() -> None:
+    triple = declare()
+    x = nt.tensor([1.0, 2.0])
+    assert nt.grad(lambda x: (triple(x) * x).sum())(x).tolist() == [6.0, 12.0]
+
+
 def test_an_error_of_a_new_op_names_it_and_the_line() -> None:
     triple = declare()
     with pytest.raises(nt.NpuTensorError, match=r"triple\(bool\[2\]\): .*\(recorded at test_reg.*:\d+\)") as caught:
