@@ -8,10 +8,10 @@ from npu_tensor.dtypes import float16, float32
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.storage import host_dtypes
 from npu_tensor.kernels.codegen.words import word_dtype
-from npu_tensor.kernels.elementwise.cost import PROGRAM_BYTES, cost
+from npu_tensor.kernels.elementwise.cost import PROGRAM_BYTES, cost, cycles
 from npu_tensor.kernels.elementwise.design import design
 from npu_tensor.kernels.elementwise.source import Formula
-from npu_tensor.kernels.elementwise.tiling import ElementwisePlan, StridedOperand, collapse, plan
+from npu_tensor.kernels.elementwise.tiling import ElementwisePlan, StridedOperand, collapse, plans
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Refusal, Task
@@ -45,16 +45,16 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         for number, (output, steps) in enumerate(zip(task.outputs, strides[len(tensors) :], strict=True))
     )
     lanes = emitter.lanes(task.program)
-    tiling = plan(shape, inputs, outputs, lanes, target.array, target.columns)
-    if isinstance(tiling, str):
-        return Refusal(tiling)
+    tilings = plans(shape, inputs, outputs, lanes, target.array, target.columns)
+    if isinstance(tilings, str):
+        return Refusal(tilings)
     slots = tuple(
         tensors.index(number) if operand.layout is not None else ~numbers.index(number)
         for number, operand in enumerate(task.inputs)
     )
     formula = Formula(task.name, task.program, slots, lanes, _precision(task, target))
     arch = target.array.arch
-    predicted = cost(tiling, formula, arch)
+    tiling, predicted = min(((each, cost(each, formula, arch)) for each in tilings), key=lambda pair: cycles(*pair))
     if predicted.program_bytes > PROGRAM_BYTES:
         return Refusal(f"about {predicted.program_bytes} bytes of machine code, and a core has {PROGRAM_BYTES} for it")
     return Offer(
@@ -74,12 +74,13 @@ def _precision(task: Task, target: Target) -> Precision:
 
 def _reason(task: Task, tiling: ElementwisePlan) -> str:
     """For `explain`: cores and tiles, which operands stay in the cores, what the host converts or copies."""
-    cores = tiling.cores * len(tiling.rounds)
-    parts = [f"{cores} {'core' if cores == 1 else 'cores'}, tiles of {tiling.tile} elements"]
+    form = tiling.form
+    cores = form.cores * form.array_columns
+    parts = [f"{cores} {'core' if cores == 1 else 'cores'}, tiles of {form.tile} elements"]
     names = [f"input {operand.number}" for operand in tiling.inputs]
-    if tiling.resident:
-        parts.append(f"{' and '.join(names[slot] for slot in tiling.resident)} kept in the cores")
-    alternating = [" and ".join(names[slot] for slot in channel) for channel in tiling.channels if channel[1:]]
+    if form.resident:
+        parts.append(f"{' and '.join(names[slot] for slot in form.resident)} kept in the cores")
+    alternating = [" and ".join(names[slot] for slot in channel) for channel in form.channels if channel[1:]]
     parts += [f"{operands} alternate on one channel" for operands in alternating]
     if tiling.expanded:
         parts.append(f"the host lays {' and '.join(names[slot] for slot in tiling.expanded)} out over the shape")

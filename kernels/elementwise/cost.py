@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.array import Arch
-from npu_tensor.kernels.codegen import cycles, emitter
+from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.kernels.codegen import cycles as tables
+from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.elementwise.source import Formula, short_loads
 from npu_tensor.kernels.elementwise.tiling import ElementwisePlan
 from npu_tensor.ops.analysis import precisions
 
-__all__ = ["PROGRAM_BYTES", "CallCost", "cost"]
+__all__ = ["PROGRAM_BYTES", "CallCost", "cost", "cycles"]
 
 PROGRAM_BYTES: Final = 12 * 1024
 """For the function, of 16 KiB: the rest is for those that keep operands and for the loops around the calls."""
 
 LOOP_CYCLES: Final = 20
 """To start and end a loop over vectors: filling and emptying its pipeline. An assumption."""
+
+
+TIE: Final = 0.01
 
 
 class CallCost(NamedTuple):
@@ -29,13 +35,26 @@ class CallCost(NamedTuple):
 def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     """Of the function for a tile: one step per vector, a loop per row if there are column operands."""
     program, order = formula.program, range(len(formula.program.instructions))
-    short = short_loads(plan, formula)
+    short, tile = short_loads(plan.form, formula), plan.form.tile
     precision_of = precisions(program, order, formula.precision, short)
     forms = emitter.cheaper(program, order, precision_of, short)
     step = size = 0
     for precision in ("half", "full"):
         numbers = [number for number in order if precision_of[number] == precision]
-        step += cycles.cycles(program, arch, formula.lanes, precision, numbers, forms)
-        size += cycles.program_bytes(program, precision, numbers, forms)
-    loops = plan.tile // plan.width if plan.columns else 1
-    return CallCost(plan.tile // formula.lanes * step + loops * LOOP_CYCLES, size)
+        step += tables.cycles(program, arch, formula.lanes, precision, numbers, forms)
+        size += tables.program_bytes(program, precision, numbers, forms)
+    loops = -(-tile // plan.width) if plan.form.columns else 1
+    return CallCost(tile // formula.lanes * step + loops * LOOP_CYCLES, size)
+
+
+def cycles(plan: ElementwisePlan, call: CallCost) -> float:
+    """Predicted for the busiest column: what its cores compute, or what its widest stream moves.
+
+    What does not limit counts a little, which decides between equals.
+    """
+    form, rounds = plan.form, max(plan.rounds)
+    ends = len(form.channels) + len(form.outputs)
+    widest = max(as_dtype(dtype).itemsize for dtype in (*form.inputs, *form.outputs)) * max(map(len, form.channels))
+    stream = form.cores * form.tile * widest / STREAM_BYTES_PER_CYCLE
+    compute = call.cycles + CALL_CYCLES + 2 * ends * LOCK_CYCLES
+    return rounds * (max(compute, stream) + TIE * (compute + stream))

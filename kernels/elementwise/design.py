@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
-from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, issue, load_resident, pipeline, scatter
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, issue, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
+    Configuration,
     Design,
     KernelFunction,
     ObjectFifo,
     ObjectType,
+    SequenceBuilder,
     Source,
     range_,
 )
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.elementwise.cost import CallCost
-from npu_tensor.kernels.elementwise.source import Formula, keep_text, map_text
-from npu_tensor.kernels.elementwise.tiling import RUN, ElementwisePlan
+from npu_tensor.kernels.elementwise.source import Formula, counts, keep_text, map_text
+from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, ElementwisePlan
 
 __all__ = ["design"]
 
@@ -36,76 +40,75 @@ RUN_BYTES: Final = 1024
 STACK: Final = 2048
 """Bytes: long programs hold more vectors than a core has registers. mlir-aie's own 1024 bytes keep 16 of them."""
 
-POSITION: Final = ObjectType("int32", (16,))
-"""Which of the resident values of column operands comes next; one word is used."""
+LONGEST_NAME: Final = 100
+"""Characters of the ops' names that name a configuration, and so the files of its binary."""
+
+STATE: Final = ObjectType("int32", (16,))
+"""Of a core with resident operands; four words are used."""
 
 
 def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> Design:
     """The design; its host buffers are the plan's inputs and then its outputs."""
-    return _ElementwiseDesign(arch, plan, formula, cost).builder.build()
+    return _Sequence(plan, configuration(arch, plan.form, formula, cost.program_bytes)).build(cost)
 
 
-class _ElementwiseDesign:
+@lru_cache(maxsize=256)
+def configuration(arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> Configuration:
+    """What serves all shapes."""
+    return _ConfigurationBuilder(arch, form, formula, program_bytes).builder.configuration
+
+
+class _ConfigurationBuilder:
     """tiles, results: the objects of the inputs' channels and of the outputs at a core. resident: core buffers."""
 
-    def __init__(self, arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> None:
-        self.plan, self.formula = plan, formula
-        self.builder = Builder("elementwise", arch, len(plan.rounds))
-        names = [f"in{n}" for n in range(len(plan.inputs))] + [f"out{n}" for n in range(len(plan.outputs))]
-        self.buffers = [
-            self.builder.host_buffer(name, operand.dtype, math.prod(operand.padded))
-            for name, operand in zip(names, plan.host_operands(), strict=True)
-        ]
+    def __init__(self, arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> None:
+        self.form, self.formula = form, formula
+        arguments = len(form.inputs) + len(form.outputs)
+        self.builder = Builder(formula.name[:LONGEST_NAME], arch, form.array_columns, arguments)
         self.tiles = [
-            ObjectType(plan.inputs[channel[0]].dtype, (len(channel) * plan.tile,)) for channel in plan.channels
+            ObjectType(form.inputs[channel[0]], (len(channel) * form.tile,)) for channel in form.channels
         ]
-        self.results = [ObjectType(operand.dtype, (plan.tile,)) for operand in plan.outputs]
-        self.resident = [ObjectType(plan.inputs[slot].dtype, (self._length(slot),)) for slot in plan.resident]
-        self.map, self.keep = self._functions(cost)
-        self.streams = [self._column(core_tiles(column, plan.cores)) for column in range(len(plan.rounds))]
-        self._transfers()
+        self.results = [ObjectType(dtype, (form.tile,)) for dtype in form.outputs]
+        self.resident = [
+            ObjectType(form.inputs[slot], (form.kept_bytes(slot) // form.itemsize(slot),)) for slot in form.resident
+        ]
+        self.words = [ObjectType("int32", (words,))] if (words := formula.words + len(counts(form))) else []
+        self.map, self.keep = self._functions(program_bytes)
+        for column in range(form.array_columns):
+            self._column(core_tiles(column, form.cores))
 
-    def _length(self, slot: int) -> int:
-        """Elements of a resident input in a core: whole vectors."""
-        needed = self.plan.tile if slot in self.plan.rows else self.plan.values(0)
-        lanes = emitter.VECTOR_BYTES // self.plan.inputs[slot].itemsize
-        return -(-needed // lanes) * lanes
-
-    def _functions(self, cost: CallCost) -> tuple[KernelFunction, list[KernelFunction]]:
+    def _functions(self, program_bytes: int) -> tuple[KernelFunction, list[KernelFunction]]:
         """The function of a tile, and those that load resident inputs."""
-        plan, words = self.plan, self.formula.words
-        texts = [map_text(plan, self.formula), *(keep_text(plan, slot) for slot in plan.resident)]
+        form, formula = self.form, self.formula
+        texts = [map_text(form, formula), *(keep_text(form, formula, slot) for slot in form.resident)]
         source = Source("elementwise", "\n".join(texts))
-        arguments: list[ObjectType | str] = [*self.tiles, *self.resident, *self.results]
-        arguments += [POSITION] if plan.columns else []
-        arguments += [ObjectType("int32", (words,))] if words else []
-        function = self.builder.function("nt_map", arguments, source, cost.cycles, cost.program_bytes)
+        state = [STATE] if form.resident else []
+        arguments: list[ObjectType | str] = [*self.tiles, *self.resident, *self.results, *state, *self.words]
+        function = self.builder.function("nt_map", arguments, source, 0, program_bytes)
         keep = []
-        for slot, buffer in zip(plan.resident, self.resident, strict=True):
-            arguments = [self.tiles[plan.carrier], buffer, "int32", "int32"]
-            arguments += [POSITION, "int32"] if slot in plan.columns else []
+        for slot, buffer in zip(form.resident, self.resident, strict=True):
             # A load and a store of half a vector per cycle, after some for the first.
-            cycles = 20 + 2 * buffer.nbytes // emitter.VECTOR_BYTES
+            cycles = 20 + 2 * form.object_bytes // emitter.VECTOR_BYTES
+            arguments = [self.tiles[form.carrier], buffer, STATE, *self.words]
             keep.append(self.builder.function(f"nt_keep{slot}", arguments, source, cycles, 256))
         return function, keep
 
-    def _column(self, cores: Sequence[Tile]) -> tuple[list[ColumnStream], list[ColumnStream]]:
+    def _column(self, cores: Sequence[Tile]) -> None:
         """Streams and workers of a column."""
         inputs = [self._input(tile, number, cores) for number, tile in enumerate(self.tiles)]
         outputs = [gather(self.builder, f"out{number}", type, cores) for number, type in enumerate(self.results)]
         for number, core in enumerate(cores):
             self._worker(core, [stream.cores[number] for stream in (*inputs, *outputs)])
-        return inputs, outputs
 
     def _input(self, tile: ObjectType, number: int, cores: Sequence[Tile]) -> ColumnStream:
         """The stream of an input channel. Operands that share it alternate in the core's objects, tile by tile."""
-        plan, parts, column = self.plan, len(self.plan.channels[number]), cores[0].column
+        form, parts, column = self.form, len(self.form.channels[number]), cores[0].column
         if parts == 1:
             return scatter(self.builder, f"in{number}", tile, cores)
         # The host sends a block of tiles of each operand; the memtile writes them so that the operands alternate.
-        run = math.gcd(plan.tile, RUN)
-        dims = [(parts, plan.tile), (plan.block, parts * plan.tile), (plan.tile // run, run), (run, 1)]
-        block = ObjectType(tile.dtype, (plan.block * tile.elements,))
+        run = math.gcd(form.tile, RUN)
+        dims = [(parts, form.tile), (form.block, parts * form.tile), (form.tile // run, run), (run, 1)]
+        block = ObjectType(tile.dtype, (form.block * tile.elements,))
         memtile, name = Tile(column, 1), f"in{number}_{column}"
         host = self.builder.fifo(name, block, Tile(column, 0), [memtile], dims_from_stream=[dims])
         core = self.builder.fifo(f"{name}_{cores[0].row}", tile, memtile, cores)
@@ -113,65 +116,129 @@ class _ElementwiseDesign:
         return ColumnStream(host, (core,))
 
     def _worker(self, tile: Tile, streams: Sequence[ObjectFifo]) -> None:
-        """The core that computes every `plan.cores`-th tile of its column's share."""
-        plan, builder, suffix = self.plan, self.builder, f"{tile.column}_{tile.row}"
+        """The core that computes every `cores`-th tile of its column's share."""
+        form, builder, suffix = self.form, self.builder, f"{tile.column}_{tile.row}"
         resident = [
             builder.core_buffer(f"kept{slot}_{suffix}", tile, type)
-            for slot, type in zip(plan.resident, self.resident, strict=True)
+            for slot, type in zip(form.resident, self.resident, strict=True)
         ]
-        state: list[Any] = [builder.core_buffer(f"position_{suffix}", tile, POSITION)] if plan.columns else []
-        words = [builder.parameter(f"words_{suffix}", tile, self.formula.words)] if self.formula.words else []
-        first_row = (tile.row - 2) * plan.tile // plan.width
+        state: list[Any] = []
+        if resident:
+            state = [builder.core_buffer(f"state_{suffix}", tile, STATE, bytes(STATE.nbytes))]
+        words = [builder.parameter(f"words_{suffix}", tile, *type.shape) for type in self.words]
+        word = {name: words[0][self.formula.words + place] for place, name in enumerate(counts(form))}
 
         def body(*ends: Any) -> None:
-            for slot, keep, buffer in zip(plan.resident, self.keep, resident, strict=True):
-                position = [*state, first_row] if slot in plan.columns else []
-                load_resident(ends[plan.carrier], keep, buffer, 1, *position)
-            for _ in range_(plan.rounds[tile.column]):
+            for slot, keep, buffer in zip(form.resident, self.keep, resident, strict=True):
+                carrier = ends[form.carrier]
+
+                def take(keep: KernelFunction = keep, buffer: Any = buffer, carrier: Any = carrier) -> None:
+                    keep(carrier.acquire(1), buffer, *state, *words)
+                    carrier.release(1)
+
+                take()
+                for _ in range_(word[f"more{slot}"]) if slot in form.rows else ():
+                    take()
+            for _ in range_(word["rounds"]) if form.resident else (0,):
                 tiles = [end.acquire(1) for end in ends]
-                inputs, outputs = tiles[: len(plan.channels)], tiles[len(plan.channels) :]
+                inputs, outputs = tiles[: len(form.channels)], tiles[len(form.channels) :]
                 self.map(*inputs, *resident, *outputs, *state, *words)
                 for end in ends:
                     end.release(1)
 
         builder.worker(tile, body, streams, STACK)
 
-    # --- transfers
 
-    def _transfers(self) -> None:
+class _Sequence:
+    """The transfers of one plan."""
+
+    def __init__(self, plan: ElementwisePlan, configuration: Configuration) -> None:
+        self.plan, self.form, self.configuration = plan, plan.form, configuration
+        self.builder = SequenceBuilder(configuration)
+        names = [f"in{n}" for n in range(len(plan.inputs))] + [f"out{n}" for n in range(len(plan.outputs))]
+        self.buffers = [
+            self.builder.host_buffer(name, operand.dtype, math.prod(operand.padded))
+            for name, operand in zip(names, plan.host_operands(), strict=True)
+        ]
+
+    def build(self, cost: CallCost) -> Design:
         """All results, resident inputs and single streams in one group; inputs that alternate in one for each block."""
-        plan, buffers = self.plan, self.buffers
-        whole: list[Step] = []
-        for column, (inputs, outputs) in enumerate(self.streams):
-            share = AccessPattern.linear(plan.tile * plan.cores * plan.rounds[column], plan.first(column))
-            results = zip(outputs, buffers[len(plan.inputs) :], strict=True)
-            whole += [Step(stream.host, buffer, share) for stream, buffer in results]
-            carrier = inputs[plan.carrier].host
-            whole += [Step(carrier, buffers[slot], self._resident_pattern(slot, column)) for slot in plan.resident]
-            channels = zip(inputs, plan.channels, strict=True)
-            whole += [Step(stream.host, buffers[slots[0]], share) for stream, slots in channels if len(slots) == 1]
+        plan, form = self.plan, self.form
+        if form.resident:
+            for parameter in self.configuration.parameters:
+                self.builder.write(parameter, self._counts(parameter.tile))
+        columns = range(form.array_columns)
+        resident = list(zip(*map(self._resident, columns), strict=True))
+        # A channel queues few transfers, of which the stream behind them is one.
+        early = max(0, len(resident) - QUEUE_DEPTH + 1)
+        waited = [[step._replace(wait=True) for step in steps] for steps in resident[:early]]
+        rounds = (chain.from_iterable(waited[start : start + QUEUE_DEPTH]) for start in range(0, early, QUEUE_DEPTH))
+        pipeline(self.builder, rounds, 1)
         group = self.builder.group()
-        issue(self.builder, whole, group)
-        most = max(map(len, plan.channels))
-        blocks = range(max(plan.rounds) // plan.block if most > 1 else 0)
+        issue(self.builder, chain.from_iterable(map(self._results, columns)), group)
+        issue(self.builder, chain.from_iterable(resident[early:]), group)
+        issue(self.builder, chain.from_iterable(map(self._streams, columns)), group)
+        most = max(map(len, form.channels))
+        blocks = range(max(plan.rounds) // form.block if most > 1 else 0)
         pipeline(self.builder, map(self._block, blocks), QUEUE_DEPTH // most)
         self.builder.finish(group)
+        return self.builder.build({"nt_map": cost.cycles})
+
+    def _counts(self, tile: Tile) -> list[int]:
+        """The words of a core, see `counts`."""
+        plan, tile_elements, cores = self.plan, self.form.tile, self.form.cores
+        first = plan.first(tile.column) + (tile.row - 2) * tile_elements
+        values = {"rounds": plan.rounds[tile.column]}
+        if self.form.rows:
+            values |= {"period": plan.period, "start": first % plan.period}
+            values["step"] = cores * tile_elements % plan.period
+            values |= {f"more{slot}": plan.objects(slot) - 1 for slot in self.form.rows}
+        if self.form.columns:
+            width, others = plan.width, (cores - 1) * tile_elements
+            values |= {"width": width, "value": first // width - plan.first_value(tile.column)}
+            values |= {"left": width - first % width, "skip_values": others // width, "skip_left": others % width}
+        return [values[name] for name in counts(self.form)]
+
+    def _share(self, column: int) -> AccessPattern:
+        """The elements of an array column."""
+        elements = self.form.tile * self.form.cores * self.plan.rounds[column]
+        return AccessPattern.linear(elements, self.plan.first(column))
+
+    def _results(self, column: int) -> Iterator[Step]:
+        for number, buffer in enumerate(self.buffers[len(self.plan.inputs) :]):
+            yield Step(self._fifo(f"out{number}", column), buffer, self._share(column))
+
+    def _streams(self, column: int) -> Iterator[Step]:
+        """Of the inputs that have a channel of their own."""
+        for number, slots in enumerate(self.form.channels):
+            if len(slots) == 1:
+                yield Step(self._fifo(f"in{number}", column), self.buffers[slots[0]], self._share(column))
+
+    def _fifo(self, name: str, column: int) -> ObjectFifo:
+        return self.configuration.fifo(f"{name}_{column}")
 
     def _block(self, block: int) -> Iterator[Step]:
         """The fills of one block of the inputs that alternate, of which the last on a channel is waited for."""
-        plan, elements = self.plan, self.plan.block * self.plan.tile
-        for column, (inputs, _) in enumerate(self.streams):
-            if block * plan.block < plan.rounds[column]:
+        plan, form = self.plan, self.form
+        elements = form.block * form.tile
+        for column in range(form.array_columns):
+            if block * form.block < plan.rounds[column]:
                 share = AccessPattern.linear(elements, plan.first(column) + block * elements)
-                for stream, slots in zip(inputs, plan.channels, strict=True):
+                for number, slots in enumerate(form.channels):
                     for slot in slots if len(slots) > 1 else ():
-                        yield Step(stream.host, self.buffers[slot], share, slot == slots[-1])
+                        yield Step(self._fifo(f"in{number}", column), self.buffers[slot], share, slot == slots[-1])
 
-    def _resident_pattern(self, slot: int, column: int) -> AccessPattern:
-        """What brings a resident input to every core of a column: the same object for each."""
-        plan, elements = self.plan, self.plan.resident_elements(slot)
-        offset = plan.first(column) // plan.width if slot in plan.columns else 0
-        if plan.cores == 1:
-            return AccessPattern.linear(elements, offset)
-        run = math.gcd(elements, RUN_BYTES // plan.inputs[slot].itemsize)
-        return AccessPattern(offset, (plan.cores, 1, elements // run, run), (0, 0, run, 1))
+    def _resident(self, column: int) -> Iterator[Step]:
+        """What brings the resident inputs to every core of a column: the same objects for each."""
+        plan, form = self.plan, self.form
+        for slot in form.resident:
+            fifo, buffer = self._fifo(f"in{form.carrier}", column), self.buffers[slot]
+            first = plan.first_value(column) if slot in form.columns else 0
+            objects, elements = plan.objects(slot), form.object_elements(slot)
+            if form.cores == 1:
+                yield Step(fifo, buffer, AccessPattern.linear(objects * elements, first))
+                continue
+            run = math.gcd(elements, RUN_BYTES // form.itemsize(slot))
+            for offset in range(first, first + objects * elements, elements):
+                pattern = AccessPattern(offset, (form.cores, 1, elements // run, run), (0, 0, run, 1))
+                yield Step(fifo, buffer, pattern)

@@ -1,4 +1,8 @@
-"""The C++ of an element-wise design: one function for a tile, and one for each operand that stays in the core."""
+"""The C++ of an element-wise design: one function for a tile, and one for each operand that stays in the core.
+
+Where operands stay, a core has a state: how many bytes of an operand have come, where in the period of the rows its
+next tile begins, and, for columns, which value comes next and how many elements of its row are left.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.codegen.words import keep_function, runtime_word
-from npu_tensor.kernels.elementwise.tiling import ElementwisePlan, StridedOperand
+from npu_tensor.kernels.codegen.words import runtime_word
+from npu_tensor.kernels.elementwise.tiling import ElementwiseForm
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Formula", "keep_text", "map_text", "short_loads"]
+__all__ = ["Formula", "counts", "keep_text", "map_text", "short_loads"]
+
+CAME, START, VALUE, LEFT = range(4)
+"""Words of a core's state."""
 
 INCLUDES: Final = ("#include <aie_api/aie.hpp>", "", '#include "nt/vector_math.hpp"', "")
 
@@ -35,38 +42,48 @@ class Formula(NamedTuple):
         return sum(slot < 0 for slot in self.slots)
 
 
-def _pointer(operand: StridedOperand, name: str) -> str:
-    return f"const {emitter.MEMORY[operand.dtype]} *__restrict {name}"
+def counts(form: ElementwiseForm) -> list[str]:
+    """The words of runtime parameters that a sequence writes, behind those of a run; none without resident operands.
+
+    rounds: tiles of a core. period, start, step: of rows, where the first tile begins in it and how much further the
+    next one. width: of a column's rows; value, left: the first value and the elements left of its row; skip_values,
+    skip_left: what the other cores' tiles take, in rows and elements. more<slot>: objects behind a row's first.
+    """
+    rows = ["period", "start", "step", *(f"more{slot}" for slot in form.rows)] if form.rows else []
+    columns = ["width", "value", "left", "skip_values", "skip_left"] if form.columns else []
+    return ["rounds", *rows, *columns] if form.resident else []
 
 
-def _parameters(plan: ElementwisePlan, formula: Formula) -> list[str]:
-    """Parameters of the function for a tile, in C++: input channels, resident inputs, outputs, position, words."""
-    inputs = plan.inputs
+def _pointer(dtype: str, name: str) -> str:
+    return f"const {emitter.MEMORY[dtype]} *__restrict {name}"
+
+
+def _parameters(form: ElementwiseForm, formula: Formula) -> list[str]:
+    """Parameters of the function for a tile, in C++: input channels, resident inputs, outputs, state, words."""
+    inputs = form.inputs
     declared = [
         _pointer(inputs[channel[0]], f"in{channel[0]}" if len(channel) == 1 else f"channel{number}")
-        for number, channel in enumerate(plan.channels)
+        for number, channel in enumerate(form.channels)
     ]
-    declared += [_pointer(inputs[slot], f"in{slot}") for slot in plan.resident]
-    declared += [
-        f"{emitter.MEMORY[output.dtype]} *__restrict out{number}" for number, output in enumerate(plan.outputs)
-    ]
-    if plan.columns:
-        declared.append("int32 *__restrict position")
-    if formula.words:
+    declared += [_pointer(inputs[slot], f"in{slot}") for slot in form.resident]
+    declared += [f"{emitter.MEMORY[dtype]} *__restrict out{number}" for number, dtype in enumerate(form.outputs)]
+    if form.resident:
+        declared.append("int32 *__restrict state")
+    if form.resident or formula.words:
         declared.append("const int32 *__restrict words")
     return declared
 
 
-def short_loads(plan: ElementwisePlan, formula: Formula) -> set[int]:
+def short_loads(form: ElementwiseForm, formula: Formula) -> set[int]:
     """The loads of numbers that are bfloat16 in memory."""
     return {
         number
         for number, (primitive, _, _, slot) in enumerate(formula.program.instructions)
-        if primitive == "load" and plan.inputs[formula.slots[slot]].dtype == "bfloat16"
+        if primitive == "load" and form.inputs[formula.slots[slot]] == "bfloat16"
     }
 
 
-def map_text(plan: ElementwisePlan, formula: Formula) -> str:
+def map_text(form: ElementwiseForm, formula: Formula) -> str:
     """The function nt_map: one tile. Column operands put a loop over rows around the loop over vectors."""
     program, lanes = formula.program, formula.lanes
     expressions: dict[int, str] = {}
@@ -78,67 +95,93 @@ def map_text(plan: ElementwisePlan, formula: Formula) -> str:
         if slot < 0:
             expressions[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
             same.add(number)
-        elif slot in plan.columns:
-            value = f"static_cast<{emitter.REGISTERS[dtype]}>(in{slot}[first + row])"
+        elif slot in form.columns:
+            value = f"static_cast<{emitter.REGISTERS[dtype]}>(in{slot}[value])"
             expressions[number] = emitter.broadcast(value, dtype, lanes)
             same.add(number)
         else:
-            expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {lanes}>(in{slot} + i)"
+            place = "start + i" if slot in form.rows else "i"
+            expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {lanes}>(in{slot} + {place})"
     code = emitter.statements(
-        program, expressions, lanes, formula.precision, invariant=same, short=short_loads(plan, formula)
+        program, expressions, lanes, formula.precision, invariant=same, short=short_loads(form, formula)
     )
     stores = [f"nt::store(out{number} + i, {code.values[root]});" for number, root in enumerate(program.outputs)]
-    lines = [
-        *INCLUDES,
-        f"// {formula.name}",
-        f'extern "C" void nt_map({", ".join(_parameters(plan, formula))}) {{',
-        "  aie::set_rounding(aie::rounding_mode::conv_even);",
-        *_indented(1, _views(plan)),
-    ]
+    word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}
     vector = _indented(1, [*code.body, *stores])
-    if plan.columns:
-        rows = plan.tile // plan.width
-        begin, end = f"row * {plan.width}", f"(row + 1) * {plan.width}"
-        row = [*code.hoisted, f"for (unsigned i = {begin}; i < {end}; i += {lanes}) {{", *vector, "}"]
-        lines += [
-            "  const int32 first = position[0];",
-            f"  for (unsigned row = 0; row < {rows}; ++row) {{",
-            *_indented(2, row),
+    body = ["aie::set_rounding(aie::rounding_mode::conv_even);", *_views(form)]
+    if form.rows:
+        body.append(f"const int32 start = state[{START}];")
+    if form.columns:
+        rest = [f"for (int32 i = begin; i < end; i += {lanes}) {{", *vector, "}"]
+        body += [
+            f"int32 value = state[{VALUE}], left = state[{LEFT}];",
+            f"for (int32 begin = 0; begin < {form.tile};) {{",
+            f"  const int32 end = begin + left < {form.tile} ? begin + left : {form.tile};",
+            *_indented(1, [*code.hoisted, *rest]),
+            "  left -= end - begin;",
+            "  begin = end;",
+            "  if (left == 0) {",
+            f"    left = {word['width']};",
+            "    ++value;",
             "  }",
-            f"  position[0] = first + {rows * plan.cores};",
+            "}",
+            f"value += {word['skip_values']};",
+            f"left -= {word['skip_left']};",
+            "if (left <= 0) {",
+            f"  left += {word['width']};",
+            "  ++value;",
+            "}",
+            f"state[{VALUE}] = value;",
+            f"state[{LEFT}] = left;",
         ]
     else:
-        tile = [*code.hoisted, f"for (unsigned i = 0; i < {plan.tile}; i += {lanes}) {{", *vector, "}"]
-        lines += _indented(1, tile)
-    return "\n".join([*lines, "}", ""])
+        body += [*code.hoisted, f"for (unsigned i = 0; i < {form.tile}; i += {lanes}) {{", *vector, "}"]
+    if form.rows:
+        body += [
+            f"const int32 next = start + {word['step']};",
+            f"state[{START}] = next < {word['period']} ? next : next - {word['period']};",
+        ]
+    head = f'extern "C" void nt_map({", ".join(_parameters(form, formula))}) {{'
+    return "\n".join([*INCLUDES, f"// {formula.name}", head, *_indented(1, body), "}", ""])
 
 
 def _indented(levels: int, lines: Sequence[str]) -> list[str]:
     return ["  " * levels + line for line in lines]
 
 
-def _views(plan: ElementwisePlan) -> list[str]:
+def _views(form: ElementwiseForm) -> list[str]:
     """Pointers to the operands that share an object."""
     lines = []
-    for number, channel in enumerate(plan.channels):
+    for number, channel in enumerate(form.channels):
         if len(channel) == 1:
             continue
-        for part, position in enumerate(channel):
-            operand = plan.inputs[position]
-            tile = f"channel{number} + {part * plan.tile}"
-            if operand.dtype != plan.inputs[channel[0]].dtype:
-                tile = f"reinterpret_cast<const {emitter.MEMORY[operand.dtype]} *>({tile})"
-            lines.append(f"{_pointer(operand, f'in{position}')} = {tile};")
+        for part, slot in enumerate(channel):
+            dtype = form.inputs[slot]
+            tile = f"channel{number} + {part * form.tile}"
+            if dtype != form.inputs[channel[0]]:
+                tile = f"reinterpret_cast<const {emitter.MEMORY[dtype]} *>({tile})"
+            lines.append(f"{_pointer(dtype, f'in{slot}')} = {tile};")
     return lines
 
 
-def keep_text(plan: ElementwisePlan, slot: int) -> str:
-    """The function that copies a resident input out of the object that brings it.
-
-    With column operands it also sets the position among their values at which a core begins.
-    """
-    carrier, resident = plan.inputs[plan.channels[plan.carrier][0]], plan.inputs[slot]
-    begin = (
-        (", int32 *__restrict position, int32 first_row", "position[0] = first_row;") if slot in plan.columns else ()
-    )
-    return keep_function(slot, emitter.MEMORY[carrier.dtype], emitter.MEMORY[resident.dtype], *begin)
+def keep_text(form: ElementwiseForm, formula: Formula, slot: int) -> str:
+    """The function that copies a resident input out of an object that brings it, and sets where the core begins."""
+    carrier = emitter.MEMORY[form.inputs[form.channels[form.carrier][0]]]
+    word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}
+    if slot in form.rows:
+        nbytes = form.object_bytes
+        end = f"{nbytes} * (1 + {word[f'more{slot}']})"
+        begin = [f"state[{CAME}] = at + {nbytes} < {end} ? at + {nbytes} : 0;", f"state[{START}] = {word['start']};"]
+    else:
+        nbytes = form.kept_bytes(slot)
+        begin = [f"state[{VALUE}] = {word['value']};", f"state[{LEFT}] = {word['left']};"]
+    return f"""extern "C" void nt_keep{slot}(const {carrier} *__restrict object, \
+{emitter.MEMORY[form.inputs[slot]]} *__restrict kept, int32 *__restrict state, const int32 *__restrict words) {{
+  const int32 at = state[{CAME}];
+  const auto *from = reinterpret_cast<const int32 *>(object);
+  auto *to = reinterpret_cast<int32 *>(kept) + at / 4;
+  for (int32 i = 0; i < {nbytes // 4}; i += 16)
+    aie::store_v(to + i, aie::load_v<16>(from + i));
+  {chr(10).join(begin).replace(chr(10), chr(10) + "  ")}
+}}
+"""

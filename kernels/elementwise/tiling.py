@@ -5,17 +5,20 @@ of column c, round by round, goes to core t modulo the cores of that column. An 
 
 - streamed: one element for each element of the shape. One that lies differently in memory, or is repeated in a way
   that the other two cannot say, is laid out so by the host.
-- a row: the same for every row. The host repeats it over one tile, whose size is a multiple of the row, and each core
-  keeps that tile.
+- a row: it repeats with a period. The host repeats it so often that a tile can begin anywhere in a period, and each
+  core keeps that.
 - a column: one value for each row of `width` elements. Each core keeps the values of its array column's rows.
 
 Rows and columns are resident: they are sent once, before the stream, on one of its channels.
+
+A plan has a form, which is all that a binary is made from: few tile sizes serve all shapes. How many tiles there are,
+the period and the width are words of runtime parameters.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Array
@@ -27,7 +30,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 from npu_tensor.spec import contiguous_strides
 
-__all__ = ["RUN", "ElementwisePlan", "StridedOperand", "collapse", "plan"]
+__all__ = ["RUN", "ElementwiseForm", "ElementwisePlan", "StridedOperand", "collapse", "plans"]
 
 CORE_BYTES: Final = 60 * 1024
 """For the buffers of a core, of 64 KiB: the rest is for the stack and what the compiler adds."""
@@ -38,14 +41,11 @@ COLUMN_BYTES: Final = 4096
 MEMTILE_BYTES: Final = 384 * 1024
 """For objects in which several operands alternate, of 512 KiB."""
 
-ALIGNMENT: Final = 64
-"""Bytes: of the widest vector, which loads and stores must be aligned to on aie2p."""
+SMALL_TILE: Final = 1024
+"""Elements of a tile where there are few: below, locks cost more than they bring."""
 
-WORTHWHILE: Final = 1024
-"""Elements for which another core is used, and the smallest tile if there are several: below, locks cost more."""
-
-ROUNDS: Final = 4
-"""Tiles per core that make loading, computing and storing overlap."""
+KEPT_TILE: Final = 2048
+"""Elements of a tile at most beside resident operands, which take the rest of a core's memory."""
 
 WASTE: Final = 1.25
 """How much longer a row may become by padding. Repeating the operand on the host costs one more stream instead."""
@@ -71,27 +71,23 @@ class StridedOperand(NamedTuple):
         return as_dtype(self.dtype).itemsize
 
 
-class ElementwisePlan(NamedTuple):
-    """The tiling of a task. Operands are named by their position (slot) among the inputs.
+class ElementwiseForm(NamedTuple):
+    """What a binary is made from. Operands are named by their position (slot) among the inputs.
 
-    shape: collapsed. pitch: the innermost extent after padding. tile: elements. cores: per array column. rounds: tiles
-    per core, for each array column. channels: the streamed inputs of each input channel; several alternate tile by
-    tile. block: how many tiles of each of those lie in one object of the memtile. rows, columns: the resident inputs.
-    width: elements of a row, of which column inputs have one value each.
+    inputs, outputs: dtypes of the host buffers. channels: the streamed inputs of each input channel; several alternate
+    tile by tile. rows, columns: the resident inputs. tile: elements. cores: per column of the array, of which there are
+    `array_columns`. block: how many tiles of each of the inputs that alternate lie in one object of the memtile.
     """
 
-    shape: tuple[int, ...]
-    pitch: int
-    tile: int
-    cores: int
-    rounds: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
     channels: tuple[tuple[int, ...], ...]
-    block: int
     rows: tuple[int, ...]
     columns: tuple[int, ...]
-    width: int
-    inputs: tuple[StridedOperand, ...]
-    outputs: tuple[StridedOperand, ...]
+    tile: int
+    cores: int
+    array_columns: int
+    block: int
 
     @property
     def resident(self) -> tuple[int, ...]:
@@ -99,33 +95,103 @@ class ElementwisePlan(NamedTuple):
         return (*self.rows, *self.columns)
 
     @property
-    def expanded(self) -> tuple[int, ...]:
-        """The streamed inputs that lie differently in memory."""
-        streamed = (slot for channel in self.channels for slot in channel)
-        return tuple(slot for slot in streamed if self.inputs[slot].strides != contiguous_strides(self.shape))
+    def alternates(self) -> bool:
+        """Whether several inputs share a channel."""
+        return max(map(len, self.channels)) > 1
 
     @property
     def carrier(self) -> int:
-        """The channel on which resident inputs are sent."""
-        return _carrier(self.channels, self.inputs)
+        """The channel on which resident inputs are sent: the widest elements of those with one input; -1 if none."""
+        alone = [number for number, channel in enumerate(self.channels) if len(channel) == 1]
+        return max(alone, key=lambda number: self.itemsize(self.channels[number][0]), default=-1)
+
+    def itemsize(self, slot: int) -> int:
+        """Bytes of an input's element."""
+        return as_dtype(self.inputs[slot]).itemsize
+
+    @property
+    def object_bytes(self) -> int:
+        """Of what brings resident inputs to a core at a time."""
+        return self.tile * self.itemsize(self.channels[self.carrier][0])
+
+    def object_elements(self, slot: int) -> int:
+        """The same in elements of a resident input."""
+        return self.object_bytes // self.itemsize(slot)
+
+    def kept_bytes(self, slot: int) -> int:
+        """Of a resident input in a core: whole objects of a row's elements, or the values of a column."""
+        if slot in self.columns:
+            return min(COLUMN_BYTES, self.object_bytes)
+        free = CORE_BYTES - self.tile * self._streamed_bytes() - COLUMN_BYTES * len(self.columns)
+        return max(0, free) // len(self.rows) // self.object_bytes * self.object_bytes
+
+    def _streamed_bytes(self) -> int:
+        """Of all streams in a core, two objects each, for each element of a tile."""
+        streamed = sum(self.itemsize(slot) for channel in self.channels for slot in channel)
+        return 2 * (streamed + sum(as_dtype(dtype).itemsize for dtype in self.outputs))
+
+
+class ElementwisePlan(NamedTuple):
+    """The tiling of a task.
+
+    shape: collapsed. pitch: the innermost extent after padding. rounds: tiles per core, for each array column. period:
+    elements after which all row inputs repeat. width: elements of a row, of which column inputs have one value each.
+    """
+
+    form: ElementwiseForm
+    shape: tuple[int, ...]
+    pitch: int
+    rounds: tuple[int, ...]
+    period: int
+    width: int
+    inputs: tuple[StridedOperand, ...]
+    outputs: tuple[StridedOperand, ...]
+
+    @property
+    def expanded(self) -> tuple[int, ...]:
+        """The streamed inputs that lie differently in memory."""
+        streamed = (slot for channel in self.form.channels for slot in channel)
+        return tuple(slot for slot in streamed if self.inputs[slot].strides != contiguous_strides(self.shape))
 
     @property
     def elements(self) -> int:
         """Elements of all tiles."""
-        return self.tile * self.cores * sum(self.rounds)
+        return self.first(len(self.rounds))
 
     def first(self, column: int) -> int:
         """The first element of an array column's part."""
-        return self.tile * self.cores * sum(self.rounds[:column])
+        return self.form.tile * self.form.cores * sum(self.rounds[:column])
 
-    def values(self, column: int) -> int:
-        """How many values of a column input one array column needs."""
-        return self.tile // self.width * self.cores * self.rounds[column]
+    def first_value(self, column: int) -> int:
+        """The first value of column inputs that an array column gets: at a whole word, whatever their dtype."""
+        return self.first(column) // self.width // WORD * WORD
 
-    def resident_elements(self, slot: int) -> int:
-        """Elements of a resident input in the object that brings it."""
-        carrier = self.inputs[self.channels[self.carrier][0]]
-        return self.tile * carrier.itemsize // self.inputs[slot].itemsize
+    def objects(self, slot: int) -> int:
+        """How many objects bring a resident input to a core."""
+        if slot in self.form.columns:
+            return 1
+        # A tile begins at a multiple of what it and the period have in common.
+        tile = self.form.tile
+        elements = tile + self.period - math.gcd(tile, self.period)
+        return -(-elements * self.form.itemsize(slot) // self.form.object_bytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether resident inputs have room in the cores."""
+        form = self.form
+        if form.resident and form.carrier < 0:
+            return False
+        if any(form.itemsize(slot) > form.itemsize(form.channels[form.carrier][0]) for slot in form.resident):
+            return False
+        if any(self.objects(slot) * form.object_bytes > form.kept_bytes(slot) for slot in form.rows):
+            return False
+        for slot in form.columns:
+            itemsize = form.itemsize(slot)
+            for column in range(len(self.rounds)):
+                values = (self.first(column + 1) - 1) // self.width - self.first_value(column) + 1
+                if values * itemsize > form.kept_bytes(slot):
+                    return False
+        return True
 
     def extent(self, start: int) -> int:
         """Elements of the dimensions from `start` on, with padding."""
@@ -135,9 +201,9 @@ class ElementwisePlan(NamedTuple):
         """How the tensors fill the host buffers: inputs, then outputs."""
         inputs = [
             self._row(slot, operand)
-            if slot in self.rows
+            if slot in self.form.rows
             else self._column(slot, operand)
-            if slot in self.columns
+            if slot in self.form.columns
             else self._streamed(operand, output=False)
             for slot, operand in enumerate(self.inputs)
         ]
@@ -152,14 +218,14 @@ class ElementwisePlan(NamedTuple):
 
     def _row(self, slot: int, operand: StridedOperand) -> HostOperand:
         start = leading_zeros(operand.strides)
-        shape, strides = (self.tile // self.extent(start), *self.shape[start:]), (0, *operand.strides[start:])
-        pitch = self.pitch if start < len(self.shape) else None
-        return _padded(operand, False, shape, strides, pitch, self.resident_elements(slot))
+        elements = self.objects(slot) * self.form.object_elements(slot)
+        shape, strides = (-(-elements // self.extent(start)), *self.shape[start:]), (0, *operand.strides[start:])
+        return _padded(operand, False, shape, strides, self.pitch if start < len(self.shape) else None, elements)
 
     def _column(self, slot: int, operand: StridedOperand) -> HostOperand:
         start = len(operand.strides) - leading_zeros(operand.strides[::-1])
         shape, strides = (*self.shape[:start], self.extent(start) // self.width), (*operand.strides[:start], 0)
-        values = self.tile // self.width * self.cores * sum(self.rounds[:-1]) + self.resident_elements(slot)
+        values = self.first_value(len(self.rounds) - 1) + self.form.object_elements(slot)
         return _padded(operand, False, shape, strides, None, values)
 
 
@@ -176,12 +242,6 @@ def _padded(
     outer = max(shape[0], -(-elements // math.prod(inner)))
     layout = Layout(shape, strides, operand.offset)
     return HostOperand(operand.number, output, layout, (outer, *inner), operand.dtype, padding=None)
-
-
-def _carrier(channels: tuple[tuple[int, ...], ...], inputs: tuple[StridedOperand, ...]) -> int:
-    """The channel with the widest elements among those with one operand; -1 if on all of them several alternate."""
-    alone = [number for number, channel in enumerate(channels) if len(channel) == 1]
-    return max(alone, key=lambda number: inputs[channels[number][0]].itemsize, default=-1)
 
 
 def leading_zeros(strides: Sequence[int]) -> int:
@@ -205,15 +265,15 @@ class _MustStream(Exception):
         self.slot = slot
 
 
-def plan(
+def plans(
     shape: tuple[int, ...],
     inputs: tuple[StridedOperand, ...],
     outputs: tuple[StridedOperand, ...],
     lanes: int,
     array: Array,
     columns: int,
-) -> ElementwisePlan | str:
-    """The plan for a collapsed shape on at most `columns` columns, or why there is none.
+) -> list[ElementwisePlan] | str:
+    """The plans for a collapsed shape on at most `columns` columns, one for each tile size; or why there is none.
 
     lanes: elements per vector.
     """
@@ -225,12 +285,12 @@ def plan(
     streamed = {slot for slot, operand in enumerate(inputs) if 0 not in operand.strides}
     while True:
         try:
-            return _plan(shape, inputs, outputs, lanes, array, columns, streamed)
+            return _plans(shape, inputs, outputs, lanes, array, columns, streamed)
         except _MustStream as refused:
             streamed.add(refused.slot)
 
 
-def _plan(
+def _plans(
     shape: tuple[int, ...],
     inputs: tuple[StridedOperand, ...],
     outputs: tuple[StridedOperand, ...],
@@ -238,8 +298,8 @@ def _plan(
     array: Array,
     columns: int,
     streamed: set[int],
-) -> ElementwisePlan | str:
-    """The plan in which all inputs but `streamed` are resident. Raises _MustStream."""
+) -> list[ElementwisePlan] | str:
+    """The plans in which all inputs but `streamed` are resident. Raises _MustStream."""
     resident = [slot for slot in range(len(inputs)) if slot not in streamed]
     if len(resident) == len(inputs):  # The one that is repeated least becomes the stream.
         raise _MustStream(max(resident, key=lambda slot: sum(map(bool, inputs[slot].strides))))
@@ -248,61 +308,61 @@ def _plan(
         return "more than two element sizes among its streams, and a core has two input channels"
     rows = tuple(slot for slot in resident if inputs[slot].strides[0] == 0)
     by_row = tuple(slot for slot in resident if inputs[slot].strides[-1] == 0 and slot not in rows)
-    carrier = _carrier(channels, inputs)
     for slot in resident:
-        fits = carrier >= 0 and inputs[slot].itemsize <= inputs[channels[carrier][0]].itemsize
-        if not fits or slot not in (*rows, *by_row):
+        if slot not in (*rows, *by_row):
             raise _MustStream(slot)
-
-    granule = max(lanes, *(ALIGNMENT // operand.itemsize for operand in (*inputs, *outputs)))
-    buffered = [*(inputs[slot] for slot in streamed), *outputs]
-    per_element = sum(2 * operand.itemsize for operand in buffered) + sum(inputs[row].itemsize for row in rows)
-    most = (CORE_BYTES - COLUMN_BYTES * len(by_row)) // per_element // granule * granule
-    pitch = _pitch(shape, inputs, rows, by_row, lanes, granule, most)
+    pitch = shape[-1]
+    if resident and pitch % lanes:  # Rows begin with whole vectors.
+        pitch = -(-pitch // lanes) * lanes
+        if pitch > WASTE * shape[-1]:
+            raise _MustStream(resident[-1])
     padded = (*shape[:-1], pitch)
-    width = _width(padded, [inputs[slot] for slot in by_row], lanes, most)
-    multiple = math.lcm(granule, width or 1, *_lengths(padded, [inputs[row] for row in rows]))
-    alternating = max(map(len, channels)) > 1
-    if alternating and most > RUN:
-        multiple = math.lcm(multiple, RUN)
-    if resident and multiple > most:
-        raise _MustStream((*rows, *by_row)[-1])
-
-    most = most // multiple * multiple
-    cores = 1 if alternating else cores_per_column(array, len(channels), len(outputs))
-    tile, cores = _tile(math.prod(padded), multiple, most, cores, columns)
-    objects = -(-math.prod(padded) // (tile * cores))
-    block = 1
-    if alternating:
-        both = 2 * tile * sum(inputs[slot].itemsize for slot in streamed)  # of two buffers
-        block = max(1, min(MEMTILE_BYTES // both, -(-objects // columns)))
-    blocks = -(-objects // block)
-    used = min(columns, blocks)
-    rounds = tuple(block * (blocks // used + (column < blocks % used)) for column in range(used))
-    tiling = ElementwisePlan(
-        shape, pitch, tile, cores, rounds, channels, block, rows, by_row, width or tile, inputs, outputs
-    )
-    for slot in by_row:
-        values, itemsize = tiling.values(0), inputs[slot].itemsize
-        unaligned = any(tiling.first(column) // tiling.width * itemsize % WORD for column in range(used))
-        if unaligned or values > tiling.resident_elements(slot) or values * itemsize > COLUMN_BYTES:
-            raise _MustStream(slot)
-    return tiling
+    period = math.lcm(*(math.prod(padded[leading_zeros(inputs[slot].strides) :]) for slot in rows))
+    width = math.gcd(*(_repeated(padded, inputs[slot]) for slot in by_row))
+    found = []
+    for form in _forms(inputs, outputs, channels, rows, by_row, array, columns):
+        objects = -(-math.prod(padded) // (form.tile * form.cores))
+        blocks = max(columns, -(-objects // form.block))  # Every column has a share, also where that is all padding.
+        rounds = tuple(form.block * (blocks // columns + (column < blocks % columns)) for column in range(columns))
+        plan = ElementwisePlan(form, shape, pitch, rounds, period, width, inputs, outputs)
+        if plan.fits:
+            found.append(plan)
+    if not found and resident:
+        raise _MustStream(resident[-1] if by_row else max(rows, key=lambda slot: sum(map(bool, inputs[slot].strides))))
+    return found or "its operands do not fit into a core"
 
 
-def _lengths(shape: tuple[int, ...], rows: Sequence[StridedOperand]) -> list[int]:
-    """Elements of each row operand."""
-    return [math.prod(shape[leading_zeros(row.strides) :]) for row in rows]
+def _forms(
+    inputs: tuple[StridedOperand, ...],
+    outputs: tuple[StridedOperand, ...],
+    channels: tuple[tuple[int, ...], ...],
+    rows: tuple[int, ...],
+    by_row: tuple[int, ...],
+    array: Array,
+    columns: int,
+) -> Iterator[ElementwiseForm]:
+    """Small tiles on one core of each column, small ones on all its cores, and large ones on all its cores."""
+    dtypes = tuple(operand.dtype for operand in inputs), tuple(operand.dtype for operand in outputs)
+    streams = [inputs[slot] for channel in channels for slot in channel]
+    per_element = 2 * sum(operand.itemsize for operand in (*streams, *outputs))
+    # Powers of two: so are many extents, which then need no padding.
+    large = 1 << (CORE_BYTES // per_element).bit_length() - 1
+    if rows or by_row:
+        large = min(KEPT_TILE, large // 2)
+    small = min(SMALL_TILE, large)
+    if len(streams) > len(channels):
+        both = 2 * sum(operand.itemsize for operand in streams)  # of two buffers
+        yield ElementwiseForm(*dtypes, channels, rows, by_row, small, 1, columns, 1)
+        yield ElementwiseForm(*dtypes, channels, rows, by_row, large, 1, columns, MEMTILE_BYTES // (both * large))
+        return
+    cores = cores_per_column(array, len(channels), len(outputs))
+    for tile, number in dict.fromkeys([(small, 1), (small, cores), (large, cores)]):
+        yield ElementwiseForm(*dtypes, channels, rows, by_row, tile, number, columns, 1)
 
 
-def _width(shape: tuple[int, ...], by_row: Sequence[StridedOperand], lanes: int, most: int) -> int:
-    """The longest row of which each column operand has one value and a tile can have whole ones; 0 without any."""
-    width = 0
-    for operand in by_row:
-        width = math.gcd(width, math.prod(shape[len(shape) - leading_zeros(operand.strides[::-1]) :]))
-    if width <= most:
-        return width
-    return max((part for part in range(lanes, most + 1, lanes) if width % part == 0), default=width)
+def _repeated(shape: tuple[int, ...], operand: StridedOperand) -> int:
+    """Elements of a row in which an operand has one value."""
+    return math.prod(shape[len(shape) - leading_zeros(operand.strides[::-1]) :])
 
 
 def _channels(streamed: list[int], inputs: tuple[StridedOperand, ...]) -> tuple[tuple[int, ...], ...] | None:
@@ -315,38 +375,3 @@ def _channels(streamed: list[int], inputs: tuple[StridedOperand, ...]) -> tuple[
     if len(sizes) > 2:
         return None
     return tuple(tuple(p for p in streamed if inputs[p].itemsize == size) for size in sizes)
-
-
-def _pitch(
-    shape: tuple[int, ...],
-    inputs: tuple[StridedOperand, ...],
-    rows: tuple[int, ...],
-    by_row: tuple[int, ...],
-    lanes: int,
-    granule: int,
-    most: int,
-) -> int:
-    """The innermost extent, padded if resident inputs need whole rows in a tile, or whole vectors in a row."""
-
-    def fits(pitch: int) -> bool:
-        return math.lcm(granule, *_lengths((*shape[:-1], pitch), [inputs[row] for row in rows])) <= most
-
-    extent = shape[-1]
-    if fits(extent) and (not by_row or extent % lanes == 0):
-        return extent
-    pitches = [-(-extent // unit) * unit for unit in (lanes, granule)]
-    pitch = next((pitch for pitch in pitches if fits(pitch) and pitch <= WASTE * extent), None)
-    if pitch is None:
-        longest = min(rows, key=lambda row: leading_zeros(inputs[row].strides), default=None)
-        raise _MustStream(by_row[0] if longest is None or (by_row and fits(pitches[0])) else longest)
-    return pitch
-
-
-def _tile(elements: int, multiple: int, most: int, cores: int, columns: int) -> tuple[int, int]:
-    """Elements of a tile, and cores per column: as many as have something worthwhile to do."""
-    worthwhile = -(-elements // max(WORTHWHILE, multiple))
-    cores = max(count for count in (4, 2, 1) if count <= min(cores, worthwhile))
-    workers = cores * min(columns, -(-worthwhile // cores))
-    size = min(most, max(WORTHWHILE, -(-elements // (workers * ROUNDS))))
-    rounds = -(-elements // (workers * size))
-    return min(most, -(-elements // (workers * rounds * multiple)) * multiple), cores

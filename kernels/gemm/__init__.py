@@ -16,7 +16,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.design import MatrixBatch, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
-from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, search
+from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, choose
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -92,7 +92,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         len(reads.columns),
         code.vector_cycles,
     )
-    tiling = search(problem)
+    tiling = choose(problem)
     if tiling is None:
         return Refusal(f"rows of {n} results lie too far apart for the DMA")
     transfers = tiling.transfers(problem)

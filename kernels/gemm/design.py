@@ -9,6 +9,7 @@ follows the operands through their fifos: a number per column of the result behi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any, Final, NamedTuple
 
@@ -18,10 +19,12 @@ from npu_tensor.dataflow.columns import Step, core_tiles, pipeline
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
+    Configuration,
     Design,
     KernelFunction,
     ObjectFifo,
     ObjectType,
+    SequenceBuilder,
     Source,
     range_,
 )
@@ -124,41 +127,38 @@ def design(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: Matr
 
     All extents are padded.
     """
-    maker = _Maker(problem, tiling, epilogue, batch)
-    maker.dataflow()
-    maker.transfers()
-    return maker.builder.build()
+    return _Sequence(problem, tiling, batch, configuration(problem.unshaped, tiling, epilogue)).build()
 
 
-class _Maker:
-    """The parts of one design.
-
-    m, n, k: padded extents. groups: memtiles that serve the cores with A.
+@lru_cache(maxsize=64)
+def configuration(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Configuration:
+    """What serves products of all extents, which the problem has not. How many steps in K follow the first one is the
+    last word of every core's runtime parameter.
     """
+    builder = _ConfigurationBuilder(problem, tiling, epilogue)
+    builder.dataflow()
+    return builder.builder.configuration
 
-    def __init__(self, problem: GemmProblem, tiling: Tiling, epilogue: Epilogue, batch: MatrixBatch) -> None:
-        self.problem, self.tiling, self.epilogue, self.batch = problem, tiling, epilogue, batch
-        self.m, self.n, self.k = tiling.padded(problem)
+
+class _ConfigurationBuilder:
+    """groups: memtiles that serve the cores with A."""
+
+    def __init__(self, problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> None:
+        self.problem, self.tiling, self.epilogue = problem, tiling, epilogue
         self.groups = tiling.rows // tiling.shared
         word = problem.word
         self.sums = ObjectType(word, (tiling.m * tiling.n,))
         self.row = ObjectType(word, (tiling.n // problem.blocks.t * 16,))
         self.column = ObjectType(word, (tiling.m * problem.blocks.t,))
         self.cursor = ObjectType("int32", (1,))
+        self.words = ObjectType("int32", (epilogue.scalars + 1,))
         self.slice_rows = problem.blocks.rows * problem.blocks.r
         self.a_type = ObjectType(problem.operand, (self.slice_rows * tiling.k,))
         self.b_type = ObjectType(problem.operand, (tiling.k * tiling.n,))
         self.c_type = ObjectType(problem.result, (tiling.store_rows(problem.blocks) * tiling.n,))
-        self.builder = d = Builder("gemm", problem.arch, problem.columns)
-        self.a = d.host_buffer("a", problem.operand, batch.matrices(batch.a) * self.m * self.k)
-        self.b = d.host_buffer("b", problem.operand, batch.matrices(batch.b) * self.k * self.n)
-        wide, tall = tiling.row_elements(problem), tiling.column_elements(problem)
-        self.rows = [d.host_buffer(f"row{i}", word, wide) for i in range(problem.row_operands)]
-        self.columns = [d.host_buffer(f"column{i}", word, tall) for i in range(problem.column_operands)]
-        self.c = d.host_buffer("c", problem.result, problem.batch * self.m * self.n)
-        self.a_in: list[ObjectFifo] = []
-        self.b_in: list[ObjectFifo] = []
-        self.c_out: list[ObjectFifo] = []
+        name = f"gemm_{problem.operand}_{problem.result}"
+        arguments = 3 + problem.row_operands + problem.column_operands
+        self.builder = Builder(name, problem.arch, problem.columns, arguments)
 
     # --- fifos and workers
 
@@ -192,7 +192,6 @@ class _Maker:
             whole = ObjectType(operand, (tiling.m * tiling.memtile_k,))
             source = d.fifo(f"a{group}", whole, Tile(column, 0), [memtile], dims_from_stream=[steps])
             d.forward(source, parts[0])
-        self.a_in.append(source)
         return parts
 
     def _b_fifo(self, column: int) -> ObjectFifo:
@@ -207,7 +206,6 @@ class _Maker:
         source = d.fifo(f"b{column}", whole, Tile(column, 0), [memtile], dims_from_stream=[blocks])
         result = d.fifo(f"b{column}_0", self.b_type, memtile, core_tiles(column, tiling.rows))
         d.forward(source, result)
-        self.b_in.append(source)
         return result
 
     def _c_fifos(self, column: int) -> list[ObjectFifo]:
@@ -221,7 +219,6 @@ class _Maker:
         parts = [d.fifo(f"c{column}_{i}", self.c_type, core, [memtile]) for i, core in enumerate(cores)]
         result = d.fifo(f"c{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=order)
         d.join(parts, result)
-        self.c_out.append(result)
         return parts
 
     def _functions(self) -> dict[str, KernelFunction]:
@@ -229,7 +226,7 @@ class _Maker:
         code = source(problem, tiling, self.epilogue)
         extra = [self.row] * problem.row_operands + [self.column] * problem.column_operands
         if self.epilogue.scalars:
-            extra.append(ObjectType("int32", (self.epilogue.scalars,)))
+            extra.append(self.words)
         sums, cursor, stored = self.sums, self.cursor, tiling.store_rows(problem.blocks)
         functions = {
             "clear": ([sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
@@ -264,8 +261,9 @@ class _Maker:
         rows = [d.core_buffer(f"row{i}_{name}", tile, self.row) for i in range(problem.row_operands)]
         columns = [d.core_buffer(f"column{i}_{name}", tile, self.column) for i in range(problem.column_operands)]
         extra: list[Any] = [*rows, *columns]
+        words = d.parameter(f"words{name}", tile, *self.words.shape)
         if self.epilogue.scalars:
-            extra.append(d.parameter(f"words{name}", tile, self.epilogue.scalars))
+            extra.append(words)
         slices = tiling.m // self.slice_rows
         stores = tiling.m // tiling.store_rows(problem.blocks)
 
@@ -278,10 +276,8 @@ class _Maker:
                 b.release(1)
 
             functions["clear"](sums)
-            # One step stands outside of the loop: mlir-aie up to 1.3.1 chooses buffers at compile time, and repeats the
-            # endless loop around this body only for fifos that are acquired directly in it.
-            step()
-            for _ in range_(self.k // tiling.k - 1):
+            step()  # The words can be read from here on.
+            for _ in range_(words[self.epilogue.scalars]):
                 step()
             for row in rows:
                 functions["spread_row"](b.acquire(1), row)
@@ -302,12 +298,32 @@ class _Maker:
 
         d.worker(tile, body, [a, b, c], stack_size=STACK)
 
-    # --- transfers
 
-    def transfers(self) -> None:
+class _Sequence:
+    """The transfers of one product. m, n, k: padded extents."""
+
+    def __init__(self, problem: GemmProblem, tiling: Tiling, batch: MatrixBatch, configuration: Configuration) -> None:
+        self.problem, self.tiling, self.batch = problem, tiling, batch
+        self.m, self.n, self.k = tiling.padded(problem)
+        self.builder = d = SequenceBuilder(configuration)
+        self.a = d.host_buffer("a", problem.operand, batch.matrices(batch.a) * self.m * self.k)
+        self.b = d.host_buffer("b", problem.operand, batch.matrices(batch.b) * self.k * self.n)
+        wide, tall = tiling.row_elements(problem), tiling.column_elements(problem)
+        self.rows = [d.host_buffer(f"row{i}", problem.word, wide) for i in range(problem.row_operands)]
+        self.columns = [d.host_buffer(f"column{i}", problem.word, tall) for i in range(problem.column_operands)]
+        self.c = d.host_buffer("c", problem.result, problem.batch * self.m * self.n)
+        self.groups = tiling.rows // tiling.shared
+        self.a_in = [configuration.fifo(f"a{group}") for group in range(self.groups)]
+        self.b_in = [configuration.fifo(f"b{column}") for column in range(tiling.columns)]
+        self.c_out = [configuration.fifo(f"c{column}") for column in range(tiling.columns)]
+
+    def build(self) -> Design:
         """One array tile after another; as many are under way as the queues of the channels take."""
+        for parameter in self.builder.configuration.parameters:
+            self.builder.write(parameter, [self.k // self.tiling.k - 1])
         in_flight = QUEUE_DEPTH // (1 + max(self.problem.row_operands, self.problem.column_operands))
         pipeline(self.builder, (self._steps(*tile) for tile in self._array_tiles()), in_flight)
+        return self.builder.build()
 
     def _array_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Numbers of the matrices A, B, C, and first row and column."""

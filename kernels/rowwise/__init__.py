@@ -62,7 +62,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
             return Refusal("an output has one element per row, and its value differs along the row")
         kind: Access = "full" if varies[number] or not layout.inside.repeats else "row"
         row = row._replace(outputs=(*row.outputs, RowOperand(kind, str(dtype))))
-    return _offer(RowTask(row, layouts, results, rows, length), target)
+    return _offer(RowTask(task.name, row, layouts, results, rows, length), target)
 
 
 def _offer(task: RowTask, target: Target) -> Offer | Refusal:
@@ -78,8 +78,8 @@ def _offer(task: RowTask, target: Target) -> Offer | Refusal:
         return Refusal(f"{tensors} inputs and {len(row.outputs)} outputs; a design has {HOST_BUFFERS} host buffers")
     pitch = _pitch(task)
     longest = WASTE * max(task.length, SMALL)
-    plans = [plan for plan in plan_rows(task, pitch, target.array, target.columns) if plan.pitch <= longest]
-    plan = min(plans, key=lambda plan: plan.cost, default=None)
+    plans = plan_rows(task, pitch, target.array, target.columns)
+    plan = next((plan for plan in plans if plan.pitch <= longest), None)
     if plan is None:
         return Refusal(_obstacle(row, task.length, pitch, longest))
     scalars = tuple((slot, word_dtype(row.program, slot) or "float32") for slot in row.numbers)

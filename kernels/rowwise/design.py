@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
@@ -22,6 +23,7 @@ from npu_tensor.dataflow.design import (
     ObjectType,
     RuntimeParameter,
     Source,
+    Word,
     range_,
 )
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
@@ -29,6 +31,9 @@ from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass
 from npu_tensor.kernels.rowwise.tiling import STACK, ChunkedRows, WholeRows, pieces
 
 __all__ = ["design"]
+
+LONGEST_NAME: Final = 100
+"""Characters of the ops' names that name a configuration, and so the files of its binary."""
 
 
 def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
@@ -39,14 +44,17 @@ def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
 class _RowwiseDesign:
     """What the designs have in common: host buffers, streams, resident inputs.
 
-    streams: of every column, those of the inputs by slot and then those of the outputs.
+    streams: of every column, those of the inputs by slot and then those of the outputs. counts: words of runtime
+    parameters that the sequence writes, by name, behind those of a run.
     """
+
+    counts: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, plan: WholeRows | ChunkedRows, arch: Arch, source: Source, depth: int) -> None:
         self.plan = plan
         row = self.row = plan.row
         self.columns = range(plan.columns)
-        self.builder = Builder("rowwise", arch, plan.columns)
+        self.builder = Builder(plan.task.name[:LONGEST_NAME], arch, plan.columns)
         self.inputs: dict[int | None, HostBuffer] = {}
         self.outputs: dict[int | None, HostBuffer] = {}
         for operand in plan.operands():
@@ -61,7 +69,8 @@ class _RowwiseDesign:
             inputs = {slot: scatter(self.builder, f"in{slot}", type, cores, depth) for slot, type in types.items()}
             outputs = [gather(self.builder, f"out{n}", type, cores, depth) for n, type in enumerate(self.results)]
             self.streams.append((inputs, outputs))
-        self.words = [ObjectType("int32", (len(row.numbers),))] if row.numbers else []
+        self.words = [ObjectType("int32", (words,))] if (words := len(row.numbers) + len(self.counts)) else []
+        self.pointers_to_words = self.words if row.numbers else []
         self.source = source
         carrier = plan.carrier_type
         self.keep = {
@@ -76,12 +85,16 @@ class _RowwiseDesign:
         arguments: list[ObjectType | str] = [*pointers, *["int32"] * numbers]
         return self.builder.function(f"nt_{name}", arguments, self.source, cycles, program_bytes)
 
-    def core_memory(self, tile: Tile) -> tuple[dict[int, CoreBuffer], list[RuntimeParameter]]:
-        """The resident inputs of a core, and its words."""
+    def core_memory(self, tile: Tile) -> tuple[dict[int, CoreBuffer], list[RuntimeParameter], dict[str, Word]]:
+        """The resident inputs of a core, its words if functions read them, and the counts."""
         name = f"{tile.column}_{tile.row}"
         types = {slot: self.plan.resident_type(slot) for slot in self.keep}
         resident = {slot: self.builder.core_buffer(f"kept{slot}_{name}", tile, type) for slot, type in types.items()}
-        return resident, [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
+        words = [self.builder.parameter(f"parameters_{name}", tile, *type.shape) for type in self.words]
+        for parameter in words:
+            self.builder.write(parameter, list(self.counts.values()))
+        counts = {name: words[0][len(self.row.numbers) + place] for place, name in enumerate(self.counts)}
+        return resident, words if self.row.numbers else [], counts
 
     @abstractmethod
     def body(self, tile: Tile) -> Callable[..., None]:
@@ -142,10 +155,11 @@ class _WholeDesign(_RowwiseDesign):
 
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
+        self.counts = {"length": plan.task.length, **({"rounds": plan.rounds} if row.kept else {})}
         source = rows_source(row, plan.task.length % row.lanes == 0, plan.carrier, plan.values)
         super().__init__(plan, arch, source, plan.depth)
         pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
-        pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.words]
+        pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.pointers_to_words]
         self.rows = self.function("rows", pointers, 4, plan.batch * plan.cycles(arch), plan.program_bytes)
         self.workers()
         patterns = []
@@ -158,18 +172,18 @@ class _WholeDesign(_RowwiseDesign):
         self.schedule([self._transfers()])
 
     def body(self, tile: Tile) -> Callable[..., None]:
-        plan, (resident, words) = self.plan, self.core_memory(tile)
+        plan, (resident, words, counts) = self.plan, self.core_memory(tile)
         name = f"{tile.column}_{tile.row}"
         values = [self.builder.core_buffer(f"value{n}_{name}", tile, plan.value_type) for n in plan.values]
 
         def body(*ends: Any) -> None:
             streams = dict(zip(self.row.streams, ends, strict=False))
             self.load(streams[plan.carrier], resident)
-            for _ in range_(plan.rounds):
+            for _ in range_(counts["rounds"]) if resident else (0,):
                 inputs = {**resident, **{slot: end.acquire(1) for slot, end in streams.items()}}
                 results = [end.acquire(1) for end in ends[len(streams) :]]
                 pointers = [*(inputs[slot] for slot in sorted(inputs)), *results, *values, *words]
-                self.rows(*pointers, plan.batch, plan.task.length, plan.pitch, plan.result_bytes)
+                self.rows(*pointers, plan.batch, counts["length"], plan.pitch, plan.result_bytes)
                 for end in ends:
                     end.release(1)
 
@@ -239,7 +253,7 @@ class _ChunkedDesign(_RowwiseDesign):
 
     def body(self, tile: Tile) -> Callable[..., None]:
         plan, row, functions = self.plan, self.row, self.functions
-        resident, words = self.core_memory(tile)
+        resident, words, _ = self.core_memory(tile)
         name = f"state_{tile.column}_{tile.row}"
         state = self.builder.core_buffer(name, tile, self.state, bytes(self.state.nbytes))
         begin, step = 0, plan.chunk

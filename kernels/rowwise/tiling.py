@@ -7,6 +7,7 @@ the partial results of all cores to all of them (as in a split-K product).
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Final
@@ -36,6 +37,9 @@ FUNCTION_BYTES: Final = PROGRAM_MEMORY - 4096
 OBJECT_BYTES: Final = 4096
 """Rows are put together to objects of this size: acquiring and sending one costs some tens of cycles."""
 
+OBJECT_ELEMENTS: Final = 64
+"""Elements that a core could process while it acquires and releases objects."""
+
 MOST_PIECES: Final = 3
 """Transfers for one column's share of an operand that repeats after some rows."""
 
@@ -54,8 +58,12 @@ EXCHANGE_ELEMENTS: Final = 4096
 
 @dataclass(frozen=True)
 class RowTask:
-    """What is to be planned: a program over `rows` rows of `length` elements, and how its tensors lie in memory."""
+    """What is to be planned: a program over `rows` rows of `length` elements, and how its tensors lie in memory.
 
+    name: of the ops.
+    """
+
+    name: str
     row: RowProgram
     layouts: tuple[RowLayout | None, ...]
     outputs: tuple[RowLayout, ...]
@@ -160,7 +168,7 @@ class RowwisePlan:
 
 @dataclass(frozen=True)
 class WholeRows(RowwisePlan):
-    """Rows that fit into a core's memory.
+    """Rows that fit into a core's memory. The pitch stands for a class of lengths, see `length_class`.
 
     batch: rows in an object. depth: objects of a stream in a core at a time. values: instructions whose values a core
     keeps for later passes over a row.
@@ -240,8 +248,8 @@ class WholeRows(RowwisePlan):
 
     @property
     def cost(self) -> int:
-        """Elements that pass through a core."""
-        return self.rounds * self.batch * self.pitch
+        """Elements that pass through a core, with those that it could have processed while it changed objects."""
+        return self.rounds * (self.batch * self.pitch + OBJECT_ELEMENTS)
 
     def reason(self) -> str:
         """For `explain`: rows and cores."""
@@ -385,31 +393,49 @@ def _aligned(nbytes: int) -> int:
 
 
 def plan_rows(task: RowTask, pitch: int, array: Array, columns: int) -> list[WholeRows | ChunkedRows]:
-    """The plans that there are for at most `columns` columns. pitch: of rows that a core has as a whole."""
+    """The plans that there are for at most `columns` columns, the better one first.
+
+    Rows that fit into a core are not cut: that takes several passes, and a binary for each length. pitch: of rows that
+    a core has as a whole.
+    """
     return [plan for plan in (_whole(task, pitch, array, columns), _chunked(task, array, columns)) if plan is not None]
 
 
 def _whole(task: RowTask, pitch: int, array: Array, columns: int) -> WholeRows | None:
-    """A plan that has rows as a whole in the cores, or None if they are too long."""
-    row, rows = task.row, task.rows
-    # Columns come first: each has streams of its own.
-    cores = min(cores_per_column(array, len(row.streams), len(row.outputs)), -(-rows // columns))
-    columns = min(columns, -(-rows // cores))
+    """A plan that has rows as a whole in the cores, or None if they are too long.
+
+    A binary is made for a class of lengths, and for one row or as many as an object holds at a time.
+    """
+    inner = math.lcm(*(layout.inner for layout in (*task.layouts, *task.outputs) if layout))
+    pitches = [each for each in (length_class(pitch), pitch) if each % inner == 0]
+    return next((plan for each in pitches if (plan := _whole_of(task, each, array, columns))), None)
+
+
+def _whole_of(task: RowTask, pitch: int, array: Array, columns: int) -> WholeRows | None:
+    row = task.row
+    cores = cores_per_column(array, len(row.streams), len(row.outputs))
     plan = WholeRows(task, columns, cores, 1, pitch, -1)
     bytes_of = {slot: plan.object_type(row.inputs[slot], output=False).nbytes for slot in row.streams}
     plan = replace(plan, carrier=max(bytes_of, key=lambda slot: bytes_of[slot]))
     widest = max([*bytes_of.values(), *(pitch * output.itemsize for output in row.outputs if output.access == "full")])
-    share = -(-rows // (columns * cores))
-    batch = min(_power_of_two(OBJECT_BYTES // widest), _power_of_two(share))
-    while batch:
-        value = costly_value(row)
-        forms = [(2, value), (2, ()), (1, value), (1, ())] if batch == 1 else [(2, value)]
-        for depth, values in forms:
-            plan = replace(plan, batch=batch, rounds=-(-share // batch), depth=depth, values=values)
-            if plan.fits:
-                return plan
-        batch //= 2
-    return None
+    share = -(-task.rows // (columns * cores))
+    most, value = _power_of_two(OBJECT_BYTES // widest), costly_value(row)
+    forms = [(batch, 2, value) for batch in (most, most // 2, most // 4) if batch > 1]
+    forms += [(1, 2, value), (1, 2, ()), (1, 1, value), (1, 1, ())]
+    plans = [
+        replace(plan, batch=batch, rounds=-(-share // batch), depth=depth, values=values)
+        for batch, depth, values in forms
+    ]
+    fitting = [plan for plan in plans if plan.fits]
+    # The largest batch that fits, or single rows where that would be padding.
+    single = [plan for plan in fitting if plan.batch == 1][:1]
+    return min([*fitting[:1], *single], key=lambda plan: plan.cost, default=None)
+
+
+def length_class(length: int) -> int:
+    """The least of 64, 96, 128, 192, 256, 384, ... that is not below: rows become longer by a third at most."""
+    power = max(64, _power_of_two(length))
+    return next(each for each in (power, power * 3 // 2, power * 2) if each >= length)
 
 
 def _power_of_two(value: int) -> int:

@@ -24,6 +24,7 @@ from npu_tensor.dataflow.design import (
     KernelFunction,
     ObjectFifo,
     ObjectType,
+    SequenceBuilder,
 )
 
 __all__ = [
@@ -108,13 +109,13 @@ def load_resident(stream: Any, keep: KernelFunction, buffer: CoreBuffer, objects
         stream.release(1)
 
 
-def issue(builder: Builder, steps: Iterable[Step], group: int) -> None:
+def issue(builder: SequenceBuilder, steps: Iterable[Step], group: int) -> None:
     """Add transfers to a group."""
     for step in steps:
         builder.transfer(step.fifo, step.buffer, step.pattern, group, step.wait)
 
 
-def pipeline(builder: Builder, rounds: Iterable[Iterable[Step]], in_flight: int) -> None:
+def pipeline(builder: SequenceBuilder, rounds: Iterable[Iterable[Step]], in_flight: int) -> None:
     """One group of transfers after another, `in_flight` of them at a time."""
     groups: list[int] = []
     for steps in rounds:

@@ -121,7 +121,8 @@ def count(design: Design) -> Counters:
     functions = {function.symbol: function for function in design.functions}
     cycles = {}
     for worker in design.workers:
-        body = sum(_cycles(statement, functions) * repeats for statement, repeats in walk(worker.body))
+        statements = walk(worker.body, flow.index.words)
+        body = sum(_cycles(statement, functions) * repeats for statement, repeats in statements)
         rounds, _ = flow.rounds.get(worker.tile, (0, ""))
         cycles[worker.tile] = int(rounds * body)
     stream_bytes = {}

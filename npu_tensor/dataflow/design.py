@@ -1,8 +1,13 @@
 """A dataflow design as data: what IRON describes, without IRON.
 
-A `Design` says what runs on which tile and how the data gets there. It is made with a `Builder`, whose calls look like
-IRON's, and is frozen. `check` judges it, the simulator runs it, the build lowers it to mlir-aie; none of them changes
-it. Sizes, strides and offsets are in elements, outermost first.
+A `Design` says what runs on which tile and how the data gets there. It has two parts. Its `Configuration` is what a
+compiler makes a binary of: tiles, fifos, functions and the bodies of workers. Its sequence is what the host does in a
+run: it writes runtime parameters and starts transfers. So designs for different extents can share a configuration: a
+worker repeats its body as often as data arrive, and a loop inside takes its rounds from a runtime parameter.
+
+A design is made with a `Builder`, whose calls look like IRON's, and is frozen. `check` judges it, the simulator runs
+it, the build lowers it to mlir-aie; none of them changes it. Sizes, strides and offsets are in elements, outermost
+first.
 
     d = Builder("negate", "aie2p", columns=1)
     x, y = d.host_buffer("x", "int32", 4096), d.host_buffer("y", "int32", 4096)
@@ -28,13 +33,17 @@ it. Sizes, strides and offsets are in elements, outermost first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
+from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.dataflow.array import ARRAYS, Array, Tile
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError
@@ -43,6 +52,7 @@ __all__ = [
     "AccessPattern",
     "Acquire",
     "Builder",
+    "Configuration",
     "CoreBuffer",
     "Design",
     "Dim",
@@ -57,9 +67,11 @@ __all__ = [
     "ObjectType",
     "Release",
     "RuntimeParameter",
+    "SequenceBuilder",
     "Source",
     "Statement",
     "Transfer",
+    "Word",
     "Worker",
     "range_",
 ]
@@ -197,14 +209,15 @@ class Source:
 class KernelFunction:
     """An extern "C" function of a source. Pointer arguments are ObjectTypes, numbers are dtype names.
 
-    cycles: predicted for one call. program_bytes: estimate of its machine code.
+    cycles: predicted for one call, which may differ among designs of one configuration. program_bytes: estimate of its
+    machine code. Neither counts for equality.
     """
 
     symbol: str
     arguments: tuple[ObjectType | str, ...]
     source: Source
-    cycles: int = 0
-    program_bytes: int = 1024
+    cycles: int = field(default=0, compare=False)
+    program_bytes: int = field(default=1024, compare=False)
 
     def __call__(self, *arguments: Any) -> None:
         """Record a call; only inside the body of a worker."""
@@ -232,11 +245,19 @@ class CoreBuffer:
     initial: bytes | None = None
 
 
+class Word(NamedTuple):
+    """One word of a runtime parameter, as a loop's rounds or as an int32 that a function is called with."""
+
+    parameter: str
+    number: int
+
+
 @dataclass(frozen=True)
 class RuntimeParameter:
     """int32 words of a core's memory that every run writes before its first transfer.
 
-    Their values are given with every run: they are part of the instruction stream and not of the compiled kernel. A
+    They are part of the instruction stream and not of the binary. The last ones have the values that the sequence
+    gives them (`Builder.write`); those before are given with every run, the same for all parameters of a design. A
     float32 is passed as its bits. A worker may read them only after it has acquired an object that the run's own
     transfers bring.
     """
@@ -244,6 +265,12 @@ class RuntimeParameter:
     name: str
     tile: Tile
     words: int
+
+    def __getitem__(self, number: int) -> Word:
+        """What stands for one of its words in a worker's body."""
+        if not 0 <= number < self.words:
+            raise ArgumentError(f"parameter {self.name} has {self.words} words, and no word {number}")
+        return Word(self.name, number)
 
     @property
     def type(self) -> ObjectType:
@@ -277,20 +304,16 @@ class Release(NamedTuple):
 
 
 class FunctionCall(NamedTuple):
-    """Run a kernel function on held objects, core buffers and runtime parameters (by name), and numbers."""
+    """Run a kernel function on held objects, core buffers and runtime parameters (by name), words, and numbers."""
 
     function: str
-    arguments: tuple[Element | str | int | float, ...]
-
-    def __repr__(self) -> str:
-        """With the class's first name: the keys of kernels that were built before are digests of this text."""
-        return f"Call(function={self.function!r}, arguments={self.arguments!r})"
+    arguments: tuple[Element | str | Word | int | float, ...]
 
 
 class Loop(NamedTuple):
-    """Run `body` for a number of rounds."""
+    """Run `body` for a number of rounds, which a run may give. It leaves as many objects held as it has found."""
 
-    rounds: int
+    rounds: int | Word
     body: tuple[Statement, ...]
 
 
@@ -330,20 +353,22 @@ class Finish(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Design:
-    """Everything about a kernel but its data. Hashable and comparable."""
+class Configuration:
+    """What a binary is made from: everything on the array. Hashable and comparable.
+
+    arguments: how many host buffers its designs have, which the binary declares.
+    """
 
     name: str
     arch: str
     columns: int
-    host_buffers: tuple[HostBuffer, ...]
+    arguments: int
     fifos: tuple[ObjectFifo, ...]
     links: tuple[Link, ...]
     functions: tuple[KernelFunction, ...]
     core_buffers: tuple[CoreBuffer, ...]
     parameters: tuple[RuntimeParameter, ...]
     workers: tuple[Worker, ...]
-    sequence: tuple[Transfer | Finish, ...]
 
     @property
     def array(self) -> Array:
@@ -356,6 +381,35 @@ class Design:
             if fifo.name == name:
                 return fifo
         raise KeyError(name)
+
+
+_configurations: Final[WeakValueDictionary[Configuration, Configuration]] = WeakValueDictionary()
+_lock = new_lock()
+
+
+@dataclass(frozen=True)
+class Design(Configuration):
+    """Everything about a kernel but its data: a configuration, and what the host does in a run.
+
+    values: of those words of runtime parameters that no run gives.
+    """
+
+    host_buffers: tuple[HostBuffer, ...]
+    values: tuple[tuple[Word, int], ...]
+    sequence: tuple[Transfer | Finish, ...]
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The part that a binary is made from: one object for all designs that are alive and share it."""
+        made = Configuration(**{field.name: getattr(self, field.name) for field in fields(Configuration)})
+        with _lock:
+            return _configurations.setdefault(made, made)
+
+    @property
+    def run_words(self) -> int:
+        """How many words of each runtime parameter are given with every run."""
+        written = Counter(word.parameter for word, _ in self.values)
+        return max((parameter.words - written[parameter.name] for parameter in self.parameters), default=0)
 
 
 # --- making one
@@ -387,9 +441,9 @@ def _recorder() -> _Recorder:
     return recorder
 
 
-def range_(count: int) -> Iterator[int]:
+def range_(count: int | Word) -> Iterator[int]:
     """A loop on the core. The body is recorded once, so nothing may depend on the index, which is always 0."""
-    if count < 0:
+    if isinstance(count, int) and count < 0:
         raise ArgumentError(f"range_({count}): the number of rounds cannot be negative")
     blocks = _recorder().blocks
     blocks.append([])
@@ -425,31 +479,131 @@ class _End:
         _recorder().blocks[-1].append(Release(self._fifo.name, count))
 
 
-class Builder:
-    """Collects the parts of a design; `build` freezes it. See the module's text for an example."""
+class SequenceBuilder:
+    """Collects what the host does with a configuration; `build` freezes it as a design.
 
-    def __init__(self, name: str, arch: str, columns: int) -> None:
-        if arch not in ARRAYS:
-            raise ArgumentError(f"arch must be one of {', '.join(ARRAYS)}, not {arch!r}")
-        self.name = name
-        self.arch = arch
-        self.columns = columns
+        sequence = SequenceBuilder(configuration)
+        x = sequence.host_buffer("x", "int32", 4096)
+        sequence.fill(configuration.fifo("x0"), x, AccessPattern.linear(4096))
+    """
+
+    def __init__(self, configuration: Configuration | None) -> None:
+        self._configuration = configuration
         self._host_buffers: list[HostBuffer] = []
-        self._fifos: dict[str, ObjectFifo] = {}
-        self._links: list[Link] = []
-        self._functions: dict[str, KernelFunction] = {}
-        self._core_buffers: list[CoreBuffer] = []
-        self._parameters: list[RuntimeParameter] = []
-        self._workers: list[Worker] = []
+        self._values: list[tuple[Word, int]] = []
         self._sequence: list[Transfer | Finish] = []
         self._groups = 0
         self._open: int | None = None
+
+    @property
+    def configuration(self) -> Configuration:
+        """What the sequence runs on."""
+        assert self._configuration is not None
+        return self._configuration
 
     def host_buffer(self, name: str, dtype: str, elements: int) -> HostBuffer:
         """Declare the next argument of the design."""
         buffer = HostBuffer(name, ObjectType(dtype, (elements,)))
         self._host_buffers.append(buffer)
         return buffer
+
+    def write(self, parameter: RuntimeParameter, values: Sequence[int]) -> None:
+        """Give the last words of a runtime parameter the values that they have in every run of this sequence."""
+        first = parameter.words - len(values)
+        self._values += [(parameter[first + number], value) for number, value in enumerate(values)]
+
+    def group(self) -> int:
+        """A new group for transfers."""
+        self._groups += 1
+        return self._groups - 1
+
+    def finish(self, group: int) -> None:
+        """End a group: wait for those of its transfers that are waited for."""
+        self._sequence.append(Finish(group))
+
+    def fill(
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = False
+    ) -> None:
+        """Send a part of a host buffer into a fifo. Without a group it belongs to the one that `build` ends."""
+        self.transfer(fifo, buffer, pattern, group, wait)
+
+    def drain(
+        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = True
+    ) -> None:
+        """Write what comes out of a fifo to a part of a host buffer."""
+        self.transfer(fifo, buffer, pattern, group, wait)
+
+    def transfer(
+        self,
+        fifo: ObjectFifo,
+        buffer: HostBuffer,
+        pattern: AccessPattern,
+        group: int | None = None,
+        wait: bool | None = None,
+    ) -> None:
+        """A fill or a drain, as the fifo goes. wait: None for a drain only."""
+        if group is None:
+            if self._open is None:
+                self._open = self.group()
+            group = self._open
+        wait = fifo.producer.kind != "shim" if wait is None else wait
+        self._sequence.append(Transfer(fifo.name, buffer.name, pattern, group, wait))
+
+    def build(self, cycles: Mapping[str, int] = MappingProxyType({})) -> Design:
+        """The frozen design. cycles: predicted for a call of functions, by symbol, where they depend on the design."""
+        sequence = list(self._sequence)
+        if self._open is not None:
+            sequence.append(Finish(self._open))
+        configuration = self.configuration
+        if len(self._host_buffers) != configuration.arguments:
+            counts = f"{configuration.arguments} host buffers, and not {len(self._host_buffers)}"
+            raise ArgumentError(f"designs of the configuration {configuration.name} have {counts}")
+        parts = {field.name: getattr(configuration, field.name) for field in fields(Configuration)}
+        if cycles:
+            functions = [replace(f, cycles=cycles.get(f.symbol, f.cycles)) for f in configuration.functions]
+            parts["functions"] = tuple(functions)
+        return Design(
+            **parts,
+            host_buffers=tuple(self._host_buffers),
+            values=tuple(self._values),
+            sequence=tuple(sequence),
+        )
+
+
+class Builder(SequenceBuilder):
+    """Collects the parts of a configuration too. See the module's text for an example."""
+
+    def __init__(self, name: str, arch: str, columns: int, arguments: int | None = None) -> None:
+        """arguments: how many host buffers designs have, if they are not declared here."""
+        if arch not in ARRAYS:
+            raise ArgumentError(f"arch must be one of {', '.join(ARRAYS)}, not {arch!r}")
+        super().__init__(None)
+        self.name = name
+        self.arch = arch
+        self.columns = columns
+        self.arguments = arguments
+        self._fifos: dict[str, ObjectFifo] = {}
+        self._links: list[Link] = []
+        self._functions: dict[str, KernelFunction] = {}
+        self._core_buffers: list[CoreBuffer] = []
+        self._parameters: dict[str, RuntimeParameter] = {}
+        self._workers: list[Worker] = []
+
+    @property
+    def configuration(self) -> Configuration:
+        """What was declared until now."""
+        return Configuration(
+            self.name,
+            self.arch,
+            self.columns,
+            len(self._host_buffers) if self.arguments is None else self.arguments,
+            tuple(self._fifos.values()),
+            tuple(self._links),
+            tuple(self._functions.values()),
+            tuple(self._core_buffers),
+            tuple(self._parameters.values()),
+            tuple(self._workers),
+        )
 
     def fifo(
         self,
@@ -531,7 +685,9 @@ class Builder:
     def parameter(self, name: str, tile: Tile, words: int) -> RuntimeParameter:
         """Declare int32 words that every run writes into a core's memory first."""
         parameter = RuntimeParameter(name, tile, words)
-        self._parameters.append(parameter)
+        if name in self._parameters:
+            raise ArgumentError(f"two runtime parameters are called {name}")
+        self._parameters[name] = parameter
         return parameter
 
     def worker(
@@ -554,62 +710,6 @@ class Builder:
         worker = Worker(tile, fifos, tuple(recorder.blocks[0]), stack_size)
         self._workers.append(worker)
         return worker
-
-    def group(self) -> int:
-        """A new group for transfers."""
-        self._groups += 1
-        return self._groups - 1
-
-    def finish(self, group: int) -> None:
-        """End a group: wait for those of its transfers that are waited for."""
-        self._sequence.append(Finish(group))
-
-    def fill(
-        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = False
-    ) -> None:
-        """Send a part of a host buffer into a fifo. Without a group it belongs to the one that `build` ends."""
-        self.transfer(fifo, buffer, pattern, group, wait)
-
-    def drain(
-        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = True
-    ) -> None:
-        """Write what comes out of a fifo to a part of a host buffer."""
-        self.transfer(fifo, buffer, pattern, group, wait)
-
-    def transfer(
-        self,
-        fifo: ObjectFifo,
-        buffer: HostBuffer,
-        pattern: AccessPattern,
-        group: int | None = None,
-        wait: bool | None = None,
-    ) -> None:
-        """A fill or a drain, as the fifo goes. wait: None for a drain only."""
-        if group is None:
-            if self._open is None:
-                self._open = self.group()
-            group = self._open
-        wait = fifo.producer.kind != "shim" if wait is None else wait
-        self._sequence.append(Transfer(fifo.name, buffer.name, pattern, group, wait))
-
-    def build(self) -> Design:
-        """The frozen design."""
-        sequence = list(self._sequence)
-        if self._open is not None:
-            sequence.append(Finish(self._open))
-        return Design(
-            self.name,
-            self.arch,
-            self.columns,
-            tuple(self._host_buffers),
-            tuple(self._fifos.values()),
-            tuple(self._links),
-            tuple(self._functions.values()),
-            tuple(self._core_buffers),
-            tuple(self._parameters),
-            tuple(self._workers),
-            tuple(sequence),
-        )
 
 
 def _dims(dims: Sequence[tuple[int, int]]) -> Dims:

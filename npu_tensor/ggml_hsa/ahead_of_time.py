@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, arch_of, configured_arch
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa.generate import BACKENDS, Folder, TargetName, built_from
 from npu_tensor.graph.nodes import Node
@@ -30,7 +31,7 @@ from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.sim.kind import simulated_target
 from npu_tensor.runtime.store.library import KernelLibrary
-from npu_tensor.runtime.store.requests import Artifact, Request, design_digest
+from npu_tensor.runtime.store.requests import Artifact, Request, digest
 from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import Tensor
 
@@ -90,7 +91,8 @@ def compile(
     files: Sequence[Mapping[str, Path]] = [artifact.files for artifact in artifacts]
     if directory is not None:
         try:
-            files = _exported(artifacts, Path(directory, kind.array.arch))
+            designs = [request.design for _, _, request in requests]
+            files = _exported(artifacts, designs, Path(directory, kind.array.arch))
         except OSError as error:
             raise ArgumentError(f"{directory} cannot be written: {error}") from None
     results = [
@@ -141,19 +143,19 @@ def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Off
                 refused[f"{task.name}: {offer.reason}"] = None
                 continue
             request = Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
-            requests.setdefault((request.name, design_digest(request.design)), (task, offer, request))
+            requests.setdefault((request.name, digest(request.design)), (task, offer, request))
     return list(requests.values()), tuple(refused)
 
 
-def _exported(artifacts: Sequence[Artifact], directory: Path) -> list[dict[str, Path]]:
-    """The files of kernels in a directory of ready kernels, each under its canonical name or that and a number.
+def _exported(artifacts: Sequence[Artifact], designs: Sequence[Design], directory: Path) -> list[dict[str, Path]]:
+    """The files of kernels in a directory of ready kernels, each under the name of its configuration and a number.
 
-    Strides and options are no part of canonical names. Raises OSError.
+    Kernels of one configuration are one. Raises OSError.
     """
     folder, paths = Folder(directory), []
     try:
-        for artifact in artifacts:
-            built = built_from(artifact)
+        for artifact, design in zip(artifacts, designs, strict=True):
+            built = built_from(artifact, design)
             exported, number = artifact.name, 1
             while folder.design(exported) not in (None, built.description["made_from"]["design"]):
                 number += 1

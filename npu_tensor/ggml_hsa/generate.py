@@ -26,8 +26,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from npu_tensor._util.version import VERSION
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
 from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.sim.host_backend import HostBackend
@@ -77,15 +79,21 @@ def build(request: Request, target: TargetName, known: str | None = None, force:
     backend = BACKENDS[target]()
     if kernel_key(description(request, backend)) == known:
         return None
-    return built_from(KernelLibrary(backend).make(request, force))
+    return built_from(KernelLibrary(backend).make(request, force), request.design)
 
 
-def built_from(artifact: Artifact) -> Built:
-    """The kernel as it can be sent. Raises BuildError if its files are gone meanwhile."""
+def built_from(artifact: Artifact, design: Design) -> Built:
+    """The kernel as it can be sent. Raises BuildError if its files are gone meanwhile.
+
+    Beside a PDI goes the instruction stream of the design, as ggml-hsa takes it.
+    """
     try:
         contents = {suffix: path.read_bytes() for suffix, path in artifact.files.items()}
     except OSError as error:
         raise BuildError(f"{artifact.name} was built, but cannot be read: {error}") from None
+    if ".pdi" in contents:
+        words = instructions(design, json.loads(contents["_parameters.json"]))
+        contents["_insts.bin"] = words.astype("<u4").tobytes()
     # Without what differs from build to build, such as the time it took.
     described = {field: artifact.description[field] for field in ("name", "key", "package", "made_from")}
     return Built({**described, "files": _records(contents)}, contents)

@@ -78,13 +78,13 @@ def test_what_was_built_is_named_and_where_it_is(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_a_directory_keeps_kernels_of_one_name_apart(tmp_path: Path) -> None:
-    name, half = "mul-1048576bf16-1048576bf16-1048576bf16", nt.zeros(1 << 20, dtype=nt.bfloat16)
+    half = nt.zeros(1 << 20, dtype=nt.bfloat16)
 
     def built(columns: int) -> str:
         made = compile(lambda x, y: x * y, half, half, target=f"sim:npu2?cols={columns}", directory=tmp_path)
         return made.kernels[0].files[".so"].name
 
-    assert [built(columns) for columns in (8, 2, 8, 2)] == [f"{name}.so", f"{name}-2.so"] * 2
+    assert [built(columns) for columns in (8, 2, 8, 2)] == ["mul.so", "mul-2.so"] * 2
 
 
 @needs_compiler

@@ -16,7 +16,7 @@ from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.entry import Entry
@@ -41,7 +41,10 @@ class FakeBackend:
     def toolchain(self) -> str:
         return self.version
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
+    def unit(self, design: Design) -> Configuration:
+        return design.configuration
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
         return {"flags": ["-O2"]}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
@@ -103,8 +106,8 @@ def test_what_is_generated_is_found_wherever_it_is(tmp_path: Path, backend: type
             found = KernelLibrary(backend()).find(one.request()[-1])
             assert found.origin == "precompiled"
             assert found.files[".bin"].parent == tmp_path / "moved" / one.arch
-            assert found.files[".bin"].read_text() == f".bin of {found.name} by fake1.0"
-            assert found.name == (MUL if one.exported_name == "second" else ADD)
+            name, kernel = ("mul", MUL) if one.exported_name == "second" else ("add", ADD)
+            assert (found.name, found.files[".bin"].read_text()) == (name, f".bin of {kernel} by fake1.0")
 
 
 def test_intact_kernels_are_left_as_they_are(

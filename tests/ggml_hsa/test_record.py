@@ -21,7 +21,7 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.generate import open_executor
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
-from npu_tensor.runtime.store.requests import design_digest
+from npu_tensor.runtime.store.requests import digest
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_an_entry_makes_the_design_that_was_run(tmp_path: Path, uri: str) -> Non
         if isinstance(event, events.PlanBuilt):
             assert isinstance(event.plan, Plan)
             ran.update(
-                (design_digest(placed.kernel.request.design), placed.kernel.request[:1] + placed.kernel.request[2:])
+                (digest(placed.kernel.request.design), placed.kernel.request[:1] + placed.kernel.request[2:])
                 for placed in event.plan.placed
                 if placed.kernel.device == uri
             )
@@ -77,7 +77,7 @@ def test_an_entry_makes_the_design_that_was_run(tmp_path: Path, uri: str) -> Non
     assert entries == found
     requests = [entry.request()[-1] for entry in entries]
     assert len(ran) >= 5
-    assert {(design_digest(made.design), made[:1] + made[2:]) for made in requests} == ran
+    assert {(digest(made.design), made[:1] + made[2:]) for made in requests} == ran
     assert len(entries) == len(ran)
 
 

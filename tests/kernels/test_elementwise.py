@@ -541,9 +541,28 @@ def test_what_is_computed_uses_all_cores(arch: str) -> None:
     assert len(claimed(task_of(x.reshape(1024, 1024) * x[:1024]), target(arch)).design().workers) == cores
 
 
-def test_a_small_tensor_takes_one_core() -> None:
+def test_a_small_tensor_takes_one_core_of_each_column() -> None:
     x = nt.zeros(1000, dtype=nt.bfloat16).realize()
-    assert len(claimed(task_of(x.exp()), target("aie2p")).design().workers) == 1
+    assert len(claimed(task_of(x.exp()), target("aie2p")).design().workers) == 8
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("kind", ["one stream", "two streams", "row", "column", "row and column", "number"])
+def test_few_configurations_serve_all_shapes(kind: str, arch: str) -> None:
+    """One for each size of tiles."""
+    configurations = set()
+    for shape in [(3, 333), (64, 64), (128, 512), (20, 30, 1000), (1024, 1024), (4096, 1376)]:
+        x = nt.zeros(shape, dtype=nt.bfloat16).realize()
+        row = nt.zeros(shape[-1], dtype=nt.bfloat16).realize().expand(shape)
+        column = nt.zeros((*shape[:-1], 1), dtype=nt.bfloat16).realize().expand(shape)
+        results = {"one stream": x.exp(), "two streams": x + x.neg().realize(), "number": x * 0.5}
+        results |= {"row": x + row, "column": x * column, "row and column": x * column + row}
+        offer = claimed(task_of(results[kind]), target(arch))
+        assert ("kept" in offer.reason) == (kind in ("row", "column", "row and column"))
+        design = offer.design()
+        assert check(design) == []
+        configurations.add(design.configuration)
+    assert len(configurations) <= 3
 
 
 def test_a_kept_row_is_fetched_once_per_column() -> None:

@@ -1,7 +1,7 @@
 """Whether a run takes out of every fifo exactly what it puts in.
 
 What remains stays in the array and becomes the beginning of the next run's data; what is missing is waited for until
-the host gives up. All loops have fixed rounds, so the counts follow from the fills.
+the host gives up. The rounds of all loops are known in a run, so the counts follow from the fills.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Flow:
         self.released: dict[Tile, dict[str, int]] = {}
         for worker in index.design.workers:
             released = dict.fromkeys(worker.fifos, 0)
-            for statement, repeats in walk(worker.body):
+            for statement, repeats in walk(worker.body, index.words):
                 if isinstance(statement, Release):
                     released[statement.fifo] += statement.objects * repeats
             self.released[worker.tile] = released

@@ -10,7 +10,7 @@ from typing import Any, Final
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, MEMORY_DTYPES, SCALAR_DTYPES
-from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, Loop, ObjectType, Release, Statement
+from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, Loop, ObjectType, Release, Statement, Word
 
 __all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places", "references", "symbols", "types"]
 
@@ -127,11 +127,25 @@ def counts(index: Index) -> Iterator[Violation]:
         if entries not in (0, len(fifo.consumers)):
             message = f"fifo {fifo.name} has {entries} entries in dims_from_stream for {len(fifo.consumers)} consumers."
             yield Violation("dims", fifo.name, entries, len(fifo.consumers), message)
+    given = index.design.run_words
+    for parameter in index.design.parameters:
+        words = [parameter[number] for number in range(parameter.words)]
+        if [word in index.words for word in words] != [number >= given for number in range(parameter.words)]:
+            written = sum(word in index.words for word in words)
+            message = (
+                f"the sequence writes {written} of the {parameter.words} words of parameter {parameter.name}; it must"
+                f" write all but the first {given}, which every run gives to all parameters."
+            )
+            yield Violation("runtime parameter", parameter.name, written, parameter.words - given, message)
+    for word, value in index.design.values:
+        if not 0 <= value < 1 << 31:
+            message = f"parameter {word.parameter} gets {value} from the sequence, which is no count of 31 bits."
+            yield Violation("runtime parameter", word.parameter, value, (1 << 31) - 1, message)
     for worker in index.design.workers:
         where = str(worker.tile)
         yield from positive(where, "the stack", worker.stack_size)
         for statement, _ in walk(worker.body):
-            if isinstance(statement, Loop) and statement.rounds < 2:
+            if isinstance(statement, Loop) and isinstance(statement.rounds, int) and statement.rounds < 2:
                 # mlir-aie's issue 1547: its passes may fail on a nested loop of one round.
                 message = (
                     f"{where} has a loop of {statement.rounds} rounds; leave the loop out, it must have 2 or more."
@@ -185,6 +199,8 @@ def references(index: Index) -> Iterator[Violation]:
     for worker in index.design.workers:
         where = str(worker.tile)
         numbers: set[int] = set()
+        own = [parameter for parameter in index.design.parameters if parameter.tile == worker.tile]
+        words = {parameter[number] for parameter in own for number in range(parameter.words)}
         for name in worker.fifos:
             yield from known(where, "fifo", name, index.fifos)
         for statement, _ in walk(worker.body):
@@ -200,6 +216,10 @@ def references(index: Index) -> Iterator[Violation]:
                 for argument in statement.arguments:
                     if isinstance(argument, str):
                         yield from known(where, "buffer", argument, index.memory)
+                    elif isinstance(argument, Word):
+                        yield from known(where, "word of its parameters", argument, words)
+            elif isinstance(statement, Loop) and isinstance(statement.rounds, Word):
+                yield from known(where, "word that the sequence writes", statement.rounds, words & index.words.keys())
         for number in _unseen(worker.body, frozenset()):
             yield from known(where, "acquire", number, ())
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from npu_tensor._util.forks import cached_property
@@ -21,6 +22,7 @@ from npu_tensor.dataflow.design import (
     RuntimeParameter,
     Statement,
     Transfer,
+    Word,
     Worker,
 )
 from npu_tensor.dtypes import as_dtype
@@ -87,12 +89,18 @@ def size(type: ObjectType) -> int:
     return type.nbytes
 
 
-def walk(body: Iterable[Statement], repeats: int = 1) -> Iterator[tuple[Statement, int]]:
-    """Every statement of a body in the order of the text, and how often one round of the body runs it."""
+def walk(
+    body: Iterable[Statement], words: Mapping[Word, int] = MappingProxyType({}), repeats: int = 1
+) -> Iterator[tuple[Statement, int]]:
+    """Every statement of a body in the order of the text, and how often one round of the body runs it.
+
+    words: of runtime parameters; a loop whose rounds are not among them counts as one round.
+    """
     for statement in body:
         yield statement, repeats
         if isinstance(statement, Loop):
-            yield from walk(statement.body, repeats * statement.rounds)
+            rounds = statement.rounds if isinstance(statement.rounds, int) else words.get(statement.rounds, 1)
+            yield from walk(statement.body, words, repeats * rounds)
 
 
 class Index:
@@ -106,6 +114,7 @@ class Index:
         items: list[CoreBuffer | RuntimeParameter] = [*design.core_buffers, *design.parameters]
         self.memory = {item.name: item for item in items}
         self.workers = {worker.tile: worker for worker in design.workers}
+        self.words = dict(design.values)
         self.transfers = [step for step in design.sequence if isinstance(step, Transfer)]
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
@@ -11,9 +11,11 @@ from npu_tensor.dataflow.design import (
     Acquire,
     Element,
     FunctionCall,
+    Loop,
     ObjectType,
     Release,
     Statement,
+    Word,
     Worker,
 )
 
@@ -72,6 +74,8 @@ class _Body:
                 for argument in statement.arguments:
                     if isinstance(argument, Element):
                         self._use(argument, statement.function)
+            elif isinstance(statement.rounds, Word):
+                self._run_any_number(statement.rounds, statement.body)
             else:
                 # What is wrong shows once every object that was held before has been given on.
                 for _ in range(min(statement.rounds, PATIENCE)):
@@ -79,6 +83,18 @@ class _Body:
                     self.run(statement.body)
                     if self._state() == before:
                         break
+
+    def _run_any_number(self, rounds: Word, body: tuple[Statement, ...]) -> None:
+        """A loop whose rounds every sequence gives: no object may be held after it that was not held before."""
+        before = {name: state.held for name, state in self.fifos.items()}
+        self.run(body)
+        for name, (_, held) in self.fifos.items():
+            if held != before[name]:
+                message = (
+                    f"{self.tile} holds {held} objects of fifo {name} after a loop whose rounds are word"
+                    f" {rounds.number} of {rounds.parameter}, and {before[name]} before; they must be as many."
+                )
+                self._report("loop", held, before[name], message)
 
     def _state(self) -> tuple[object, ...]:
         """What decides how the next round goes: objects held, and which elements still are."""
@@ -155,6 +171,8 @@ def _call(index: Index, worker: Worker, call: FunctionCall, fifo_of: dict[int, s
             if item.tile != worker.tile:
                 message = f"{where} gets buffer {argument} of {item.tile}; a core can only use its own."
                 yield Violation("call", argument, str(item.tile), str(worker.tile), message)
+        elif isinstance(argument, Word):
+            actual = "int32"
         else:
             actual = _number_type(argument, declared)
         if _canonical(actual) != _canonical(declared):
@@ -209,13 +227,24 @@ def parameters(index: Index) -> Iterator[Violation]:
         for statement, _ in walk(worker.body):
             if isinstance(statement, Acquire) and statement.fifo in filled and index.consumes(worker, statement.fifo):
                 arrived = True
-            elif isinstance(statement, FunctionCall) and not arrived:
-                for name in names.intersection(a for a in statement.arguments if isinstance(a, str)):
-                    message = (
-                        f"{worker.tile} gives parameter {name} to {statement.function} before it has acquired "
-                        "an object that the run brings; acquire one first."
-                    )
-                    yield Violation("runtime parameter", str(worker.tile), name, statement.function, message)
+            for name in () if arrived else _read(statement, names):
+                reader = statement.function if isinstance(statement, FunctionCall) else "a loop"
+                message = (
+                    f"{worker.tile} gives parameter {name} to {reader} before it has acquired "
+                    "an object that the run brings; acquire one first."
+                )
+                yield Violation("runtime parameter", str(worker.tile), name, reader, message)
+
+
+def _read(statement: Statement, parameters: Container[str]) -> set[str]:
+    """The runtime parameters that a statement reads, of which loops read their rounds first."""
+    operands: tuple[object, ...] = ()
+    if isinstance(statement, FunctionCall):
+        operands = statement.arguments
+    elif isinstance(statement, Loop):
+        operands = (statement.rounds,)
+    names = {operand.parameter if isinstance(operand, Word) else operand for operand in operands}
+    return {name for name in names if isinstance(name, str) and name in parameters}
 
 
 def _filled(index: Index) -> set[str]:

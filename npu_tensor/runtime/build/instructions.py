@@ -23,9 +23,9 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
 from npu_tensor.dataflow.design import AccessPattern, Design, Finish
 from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.build.iron_program import device_columns, marker
+from npu_tensor.runtime.build.iron_program import device_columns, parameter_words
 
-__all__ = ["buffer_descriptor", "instructions"]
+__all__ = ["HEADER", "WRITE", "WRITE_VALUE", "WRITE_WORDS", "buffer_descriptor", "instructions"]
 
 # --- operations: the first word of each
 
@@ -46,6 +46,11 @@ CONTROLLER: Final = 0xF00
 """In a channel's control register: tokens go to the controller with the packet id 15."""
 CONTROLLER_MASK: Final = 0x1F00
 
+HEADER: Final = 4
+"""Words in front of the first operation."""
+WRITE_WORDS: Final = 6
+WRITE_VALUE: Final = 4
+"""Words of an operation that writes a word, and the place of the value among them."""
 VERSION: Final = 0x0100
 MEMTILE_ROWS: Final = 1
 DEVICE: Final = {"aie2": 3, "aie2p": 4}
@@ -58,17 +63,17 @@ VALID: Final = 1 << 25
 def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uint32]:
     """The words of the sequence of a design that `check` accepts.
 
-    addresses: of each runtime parameter by name, in bytes from the start of its tile's memory. Their words are markers,
-    in the place of which a run puts its values. Raises ArgumentError, which names what has no address or what of a
-    transfer does not fit into a buffer descriptor.
+    addresses: of each runtime parameter by name, in bytes from the start of its tile's memory. Of their words, those
+    that a run gives are markers, in the place of which it puts its values. Raises ArgumentError, which names what has
+    no address or what of a transfer does not fit into a buffer descriptor.
     """
     stream = _Stream()
-    for number, parameter in enumerate(design.parameters):
+    for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
         if parameter.name not in addresses:
             raise ArgumentError(f"{design.name}: the address of the runtime parameter {parameter.name} is not known")
         address = _tile(parameter.tile) + addresses[parameter.name]
-        for word in range(parameter.words):
-            stream.write(address + WORD * word, marker(number, word))
+        for word, value in enumerate(values):
+            stream.write(address + WORD * word, value)
     ends = _shim_ends(design)
     buffers = {buffer.name: (place, buffer.type.itemsize) for place, buffer in enumerate(design.host_buffers)}
     free: defaultdict[int, list[int]] = defaultdict(lambda: list(range(LIMITS["shim"].descriptors)))
@@ -94,7 +99,7 @@ def instructions(design: Design, addresses: Mapping[str, int]) -> NDArray[np.uin
             raise ArgumentError(f"{Tile(end.column, 0)}: the transfer of fifo {step.fifo}: {error}") from None
         stream.start(end, descriptor, words, argument, step.pattern.sizes[0] - 1, step.wait)
         groups[step.group].append(_Task(end, descriptor, step.wait))
-    rows, nbytes = 2 + design.array.core_rows, WORD * (4 + len(stream.words))
+    rows, nbytes = 2 + design.array.core_rows, WORD * (HEADER + len(stream.words))
     first = rows << 24 | DEVICE[design.arch] << 16 | VERSION
     header = [first, MEMTILE_ROWS << 8 | device_columns(design), stream.operations, nbytes]
     return np.array(header + stream.words, np.uint32)

@@ -3,8 +3,8 @@
     backend = IronBackend()
     backend.missing()                       # None, or "no compiler: No module named 'aie' ..."
     files = backend.build(request, directory)
-    files[".xclbin"], files["_insts.bin"], files[".pdi"], files["_parameters.json"]
-    files[".elf"]                           # in place of these four where `kernel_format` says so
+    files[".xclbin"], files[".pdi"], files["_parameters.json"]
+    files[".elf"]                           # in place of these three where `kernel_format` says so
     files["_program.py"]                    # the IRON program with its C++, to be read
 
 Everything happens in directory/build, of which the caller keeps these files. Not run on an NPU.
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers, mlir_aie
 from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL, PROGRAM, REASON, WORKER, Format
@@ -59,16 +59,20 @@ class IronBackend:
         toolchain = mlir_aie.find()
         return config.toolchain_version or ("none" if isinstance(toolchain, str) else toolchain.name)
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
+    def unit(self, design: Design) -> Configuration:
+        """The configuration; of an ELF the design, whose sequence it holds."""
+        return design.configuration if kernel_format(design) == "xclbin" else design
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
         """Flags and headers of each source, and the code that lowers the design. The toolchain's name says the rest.
 
         Besides, what the runtime has to know: "format", and "kernel", what XRT calls the kernel in that file.
         """
         sources = [
             {"flags": list(source.flags), "headers": headers.digests(source.text, [HEADERS])}
-            for source in dict.fromkeys(function.source for function in design.functions)
+            for source in dict.fromkeys(function.source for function in unit.functions)
         ]
-        format = kernel_format(design)
+        format: Format = "elf" if isinstance(unit, Design) else "xclbin"
         return {"format": format, "kernel": KERNELS[format], "lowering": _lowering(), "sources": sources}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
@@ -105,14 +109,13 @@ def kernel_format(design: Design) -> Format:
 
     An ELF has no instruction stream of ours, in which the words of runtime parameters could be replaced.
     """
-    possible = design.arch in _LOADED_FROM_ELF and not design.parameters
+    possible = design.arch in _LOADED_FROM_ELF and not design.run_words
     return "elf" if possible and config.kernel_format == "elf" else "xclbin"
 
 
 def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:
     """What differs for the process that builds."""
     return {
-        # mlir-aie until 1.3.1 starts its programs by name.
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
         # The same modules as here, also where a program has changed the path.
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.design import Acquire, Design, Element, FunctionCall, Loop, Release, Statement, Worker
+from npu_tensor.dataflow.design import Acquire, Design, Element, FunctionCall, Loop, Release, Statement, Word, Worker
 from npu_tensor.runtime.build.iron_names import distinct, wrapped
 
-__all__ = ["Core", "PlacedWorker", "cores", "peeled"]
+__all__ = ["Core", "PlacedWorker", "cores"]
 
 Number = int | float
+Operand = Element | str | Word | Number
 
 
 class Core(NamedTuple):
@@ -36,55 +36,6 @@ class PlacedWorker(NamedTuple):
     memory: tuple[str, ...]
     functions: tuple[str, ...]
     numbers: tuple[Number, ...]
-
-
-def peeled(body: Sequence[Statement]) -> tuple[Statement, ...]:
-    """The same operations, with those rounds in front of a loop that do not begin with what the last one leaves held.
-
-    mlir-aie until at least 1.3.1 counts in the text how many objects an acquire still has to wait for, as if every
-    round of a loop began with as many held as the first (AIEObjectFifoStatefulTransform). Acquires are numbered in the
-    order of the text.
-    """
-    return tuple(_Peeler().run(body))
-
-
-class _Peeler:
-    """Goes through a body as the core does, as far as that is needed to see what is held."""
-
-    def __init__(self) -> None:
-        self._held: Counter[str] = Counter()
-        self._numbers: dict[int, int] = {}  # of acquires, to those in the result
-        self._acquires = 0
-
-    def run(self, body: Sequence[Statement]) -> list[Statement]:
-        statements: list[Statement] = []
-        for statement in body:
-            if isinstance(statement, Loop):
-                statements += self._loop(statement)
-            elif isinstance(statement, FunctionCall):
-                statements.append(statement._replace(arguments=tuple(map(self._argument, statement.arguments))))
-            elif isinstance(statement, Release):
-                self._held[statement.fifo] -= statement.objects
-                statements.append(statement)
-            else:
-                self._held[statement.fifo] = max(self._held[statement.fifo], statement.objects)
-                self._numbers[statement.number] = self._acquires
-                statements.append(statement._replace(number=self._acquires))
-                self._acquires += 1
-        return statements
-
-    def _loop(self, loop: Loop) -> list[Statement]:
-        statements: list[Statement] = []
-        for left in range(loop.rounds, 0, -1):
-            before = self._held.copy()
-            body = self.run(loop.body)
-            if left > 1 and self._held == before:
-                return [*statements, Loop(left, tuple(body))]
-            statements += body
-        return statements
-
-    def _argument(self, argument: Element | str | Number) -> Element | str | Number:
-        return argument._replace(acquire=self._numbers[argument.acquire]) if isinstance(argument, Element) else argument
 
 
 def cores(design: Design, taken: Iterable[str]) -> list[PlacedWorker]:
@@ -125,8 +76,7 @@ class _WorkerBody:
         self.memory: list[str] = []
         self.functions: list[str] = []
         self.numbers: list[Number] = []
-        self.statements = peeled(worker.body)
-        shape = tuple(self._shape(statement) for statement in self.statements)
+        shape = tuple(self._shape(statement) for statement in worker.body)
         self.key = (shape, len(worker.fifos), len(self.memory), tuple(self.functions))
 
     def _shape(self, statement: Statement) -> object:
@@ -135,15 +85,16 @@ class _WorkerBody:
         if isinstance(statement, Release):
             return "release", self.worker.fifos.index(statement.fifo), statement.objects
         if isinstance(statement, Loop):
-            self.numbers.append(statement.rounds)
-            return "loop", tuple(self._shape(inner) for inner in statement.body)
+            return "loop", self._argument(statement.rounds), tuple(self._shape(inner) for inner in statement.body)
         if statement.function not in self.functions:
             self.functions.append(statement.function)
         return "call", statement.function, tuple(self._argument(argument) for argument in statement.arguments)
 
-    def _argument(self, argument: Element | str | Number) -> object:
+    def _argument(self, argument: Operand) -> object:
         if isinstance(argument, Element):
             return "element", argument.acquire, argument.position
+        if isinstance(argument, Word):
+            return "word", self._argument(argument.parameter), argument.number
         if isinstance(argument, str):
             if argument not in self.memory:
                 self.memory.append(argument)
@@ -172,10 +123,10 @@ def _text(name: str, group: Sequence[_WorkerBody], varying: Sequence[int | None]
     writer = _Writer(
         dict(zip((*body.worker.fifos, *body.memory, *body.functions), (*pointers, *symbols), strict=True)),
         (_number(n) if slot is None else numbers[slot] for n, slot in zip(body.numbers, varying, strict=True)),
-        {number: place for place, number in enumerate(_used(body.statements)) if number is not None},
+        {number: place for place, number in enumerate(_used(body.worker.body)) if number is not None},
     )
     header = f"def {name}({', '.join([*pointers, *symbols, *numbers.values()])}):"
-    return "\n".join([*wrapped(header, ""), *(writer.lines(body.statements, "    ") or ["    pass"])])
+    return "\n".join([*wrapped(header, ""), *(writer.lines(body.worker.body, "    ") or ["    pass"])])
 
 
 def _used(statements: Sequence[Statement]) -> Iterator[int | None]:
@@ -218,7 +169,7 @@ class _Writer:
         lines = []
         for statement in statements:
             if isinstance(statement, Loop):
-                lines.append(f"{indent}for _ in range_({next(self._numbers)}):")
+                lines.append(f"{indent}for _ in range_({self._argument(statement.rounds)}):")
                 lines += self.lines(statement.body, indent + "    ")
             elif isinstance(statement, FunctionCall):
                 arguments = ", ".join(self._argument(argument) for argument in statement.arguments)
@@ -243,9 +194,11 @@ class _Writer:
         self._objects[acquire.number] = name
         return f"{name} = "
 
-    def _argument(self, argument: Element | str | Number) -> str:
+    def _argument(self, argument: Operand) -> str:
         if isinstance(argument, Element):
             self._place += 1
             name = self._objects[argument.acquire]
             return name if argument.acquire in self._single else f"{name}[{argument.position}]"
+        if isinstance(argument, Word):
+            return f"{self._names[argument.parameter]}[{argument.number}]"
         return self._names[argument] if isinstance(argument, str) else next(self._numbers)

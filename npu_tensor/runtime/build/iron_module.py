@@ -39,37 +39,28 @@ class Dialect(NamedTuple):
     """How one generation of mlir-aie writes things, read in its sources between March and August 2026.
 
     since: the first release that speaks it.
-    placement: the keyword that puts a worker, a link or a transfer on a tile.
-    placer: whether `resolve_program` takes a placer, which also puts buffers on the tiles of their workers.
     sequence_function: whether the runtime takes the host's work as a function, in which fifo handles fill and drain,
         instead of recording calls of its own methods.
-    dynamic_argument: whether an argument of a Worker says that its buffers are chosen while it runs; if not, an
-        attribute of its core does.
     """
 
     name: str
     since: tuple[int, ...]
-    placement: str
-    placer: bool
     sequence_function: bool
-    dynamic_argument: bool
 
 
 DIALECTS: Final[dict[str, Dialect]] = {
     row.name: row
     for row in (
-        Dialect("1.3.1", (1, 3), "placement", placer=True, sequence_function=False, dynamic_argument=False),
-        Dialect("1.3.2", (1, 3, 2), "tile", placer=False, sequence_function=False, dynamic_argument=False),
-        Dialect("1.3.4", (1, 3, 3), "tile", placer=False, sequence_function=False, dynamic_argument=True),
-        Dialect("1.4", (1, 4), "tile", placer=False, sequence_function=True, dynamic_argument=True),
+        Dialect("1.3.4", (1, 3, 3), sequence_function=False),
+        Dialect("1.4", (1, 4), sequence_function=True),
     )
 }
 
 
 def dialect(version: str) -> Dialect:
-    """The dialect of a release of mlir-aie, such as "1.3", "1.4.1" or "1.3.5.dev10+g01ab", which leads to 1.3.5.
+    """The dialect of a release of mlir-aie, such as "1.4.1" or "1.3.5.dev10+g01ab", which leads to 1.3.5.
 
-    1.3 without a third number is 1.3.1. ArgumentError for what is no version, is older than 1.3 or is not 1.x.
+    ArgumentError for what is no version, is older than 1.3.3 or is not 1.x.
     """
     numbers = re.match(r"v?(1(?:\.\d+)*)(?!\d)", version.strip())
     release = tuple(map(int, numbers[1].split("."))) if numbers else ()
@@ -77,7 +68,7 @@ def dialect(version: str) -> Dialect:
         if release >= row.since:
             return row
     known = ", ".join(DIALECTS)
-    raise ArgumentError(f"no IRON dialect for mlir-aie {version!r}; choose one of {known}, or a release since 1.3")
+    raise ArgumentError(f"no IRON dialect for mlir-aie {version!r}; choose one of {known}, or a release since 1.3.3")
 
 
 class ModuleStatements:
@@ -131,8 +122,7 @@ class ModuleStatements:
             arguments += [self._buffer(memory[n]) if n in memory else f'parameters["{n}"]' for n in names]
             arguments += [self._names.symbols[symbol] for symbol in functions]
             arguments += [repr(number) for number in numbers]
-            options = f"{self._dialect.placement}={tile_text(worker.tile)}, stack_size={worker.stack_size}"
-            options += ", dynamic_objfifo_lowering=True" * self._dialect.dynamic_argument
+            options = f"tile={tile_text(worker.tile)}, stack_size={worker.stack_size}, dynamic_objfifo_lowering=True"
             yield f"workers.append(Worker({core.name}, [{', '.join(arguments)}], {options}))"
 
     def end(self, name: str, tile: Tile) -> str:
@@ -169,7 +159,7 @@ class ModuleStatements:
 
     def _forward(self, link: Link) -> str:
         (child,) = self._children(link)
-        place, type = f"{self._dialect.placement}={tile_text(link.tile)}", self._names.types[child.type]
+        place, type = f"tile={tile_text(link.tile)}", self._names.types[child.type]
         arguments = f'{place}, obj_type={type}, name="{child.name}", depth={child.depth}{_to_stream(child)}'
         return f'fifos["{child.name}"] = {self.end(link.inputs[0], link.tile)}.forward({arguments})'
 
@@ -182,7 +172,7 @@ class ModuleStatements:
             dims["dims_from_stream"] = [(child.dims_from_stream or ((),))[0] for child in children]
         arguments = [
             f"[{', '.join(map(str, link.offsets))}]",
-            f"{self._dialect.placement}={tile_text(link.tile)}",
+            f"tile={tile_text(link.tile)}",
             f"obj_types={list_text([self._names.types[child.type] for child in children])}",
             "names=[" + ", ".join(f'"{child.name}"' for child in children) + "]",
             f"depths={list_text([str(child.depth) for child in children])}",
@@ -247,20 +237,7 @@ class ModuleStatements:
         lines += ["        runtime.start(*workers)"] * bool(self._design.workers)
         lines += ["        runtime.inline_ops(write, list(parameters.values()))"] * bool(self._design.parameters)
         lines += ["        groups = defaultdict(runtime.task_group)", self._steps(), ""]
-        placer = "SequentialPlacer()" * self._dialect.placer
-        resolved = f"Program({self._device}(), runtime).resolve_program({placer})"
-        if not self._design.workers or self._dialect.dynamic_argument:
-            return "\n".join([*lines, f"    return {resolved}"])
-        lines += [
-            f"    made = {resolved}",
-            "    # The cores choose the buffers of their FIFOs while they run, not the compiler.",
-            "    for device in made.body.operations:",
-            "        for op in device.operation.regions[0].blocks[0].operations:",
-            '            if op.operation.name == "aie.core":',
-            '                op.operation.attributes["dynamic_objfifo_lowering"] = BoolAttr.get(True, made.context)',
-            "    return made",
-        ]
-        return "\n".join(lines)
+        return "\n".join([*lines, f"    return Program({self._device}(), runtime).resolve_program()"])
 
     def _steps(self) -> str:
         step = self._function_step if self._dialect.sequence_function else self._recorded_step
@@ -278,7 +255,7 @@ class ModuleStatements:
             return f"runtime.finish_task_group(groups[{step.group}])"
         arguments = [f'host["{step.fifo}"]', self._names.hosts[step.buffer], self._pattern(step)]
         arguments += [f"task_group=groups[{step.group}]", *["wait=True"] * step.wait]
-        arguments += [f"{self._dialect.placement}={tile_text(_shim(self._fifos[step.fifo]))}"]
+        arguments += [f"tile={tile_text(_shim(self._fifos[step.fifo]))}"]
         return f"runtime.{self._verb(step)}({', '.join(arguments)})"
 
     def _verb(self, transfer: Transfer) -> str:

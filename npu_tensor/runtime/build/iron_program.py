@@ -7,16 +7,14 @@ The program imports numpy, ml_dtypes and `aie`, nothing of npu_tensor. Run as a 
 
     SOURCES         dict[str, str]: the C++ by file name; "x.cc" is to be compiled to the object file "x.o"
     FLAGS           dict[str, list[str]]: further compiler arguments by file name, where a source needs some
-    PARAMETERS      dict[str, tuple[int, ...]]: marker words by runtime parameter, where the design has some
+    PARAMETERS      dict[str, tuple[int, ...]]: words by runtime parameter, where the design has some
     module()        the resolved and verified MLIR module; makes everything anew with every call
 
-Every core links one object file. The program writes `marker(p, w)` into word w of the design's p-th runtime parameter:
-the instruction stream then has these words once each, where a run puts the values it was given.
+Every core links one object file. What a run gives is `marker(p, w)` in word w of the design's p-th runtime parameter:
+the instruction stream then has these words once each, where a run puts its values.
 
-The cores choose the buffers of their fifos while they run. Where a Worker has no argument for that, `module` sets the
-attribute dynamic_objfifo_lowering of every aie.core among module.body.operations[...].regions[0].blocks[0].operations,
-with aie.ir.BoolAttr: mlir-aie's static choice is wrong where a fifo is acquired in inner loops only, so many times in
-a round of the body that the number of its buffers does not divide it.
+The cores choose the buffers of their fifos while they run: mlir-aie's static choice is wrong where a fifo is acquired
+in inner loops only, so many times in a round of the body that the number of its buffers does not divide it.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ from npu_tensor.runtime.build.iron_cores import cores
 from npu_tensor.runtime.build.iron_module import DIALECTS, Dialect, ModuleStatements, dialect
 from npu_tensor.runtime.build.iron_names import Names, dtype_text, statements_text, tuple_text, values_text, wrapped
 
-__all__ = ["DIALECTS", "Dialect", "device_columns", "dialect", "marker", "program"]
+__all__ = ["DIALECTS", "MARKER", "Dialect", "device_columns", "dialect", "marker", "parameter_words", "program"]
 
 MARKER: Final = 0x6E000000
-"""As an address it would lie in column 55, and no length or stride is as large."""
+"""The least marker. As an address it would lie in column 55, and no length or stride is as large."""
 
 WORDS: Final = 4096
 """Runtime parameters, and words of one, that have markers."""
@@ -53,6 +51,15 @@ def marker(parameter: int, word: int) -> int:
     if not (0 <= parameter < WORDS and 0 <= word < WORDS):
         raise ArgumentError(f"word {word} of parameter {parameter}: only the first {WORDS} of each have markers")
     return MARKER + parameter * WORDS + word
+
+
+def parameter_words(design: Design) -> list[list[int]]:
+    """What the instruction stream writes to each runtime parameter: markers for what a run gives, then values."""
+    values = dict(design.values)
+    return [
+        [values.get(parameter[word], marker(number, word)) for word in range(parameter.words)]
+        for number, parameter in enumerate(design.parameters)
+    ]
 
 
 def program(design: Design, dialect: Dialect) -> str:
@@ -134,11 +141,9 @@ class _Program:
             "from pathlib import Path": self.sources,
             "\nimport numpy as np": True,
             "from aie.helpers.taplib import TensorAccessPattern": True,
-            "from aie.ir import BoolAttr": design.workers and not dialect.dynamic_argument,
             f"from aie.iron import {', '.join(name for name, used in iron.items() if used)}": True,
             "from aie.iron.controlflow import range_": any("range_(" in placed.core.text for placed in self.placed),
             f"from aie.iron.device import {self.device}, Tile": True,
-            "from aie.iron.placers import SequentialPlacer": dialect.placer,
             "from ml_dtypes import bfloat16": "bfloat16" in dtypes,
         }
         return "\n".join(line for line, used in lines.items() if used)
@@ -150,10 +155,11 @@ class _Program:
         if flagged:
             blocks.append(["FLAGS = {", *(f'    "{name}.cc": {flags!r},' for name, flags in flagged.items()), "}"])
         if self.design.parameters:
-            lines = ["# What the instruction stream has in place of the values of a run.", "PARAMETERS = {"]
-            for number, parameter in enumerate(self.design.parameters):
-                words = tuple_text([f"0x{marker(number, word):08X}" for word in range(parameter.words)])
-                lines += wrapped(f'"{parameter.name}": {words},', "    ")
+            lines = ["# What every run writes; a word of 0x6E...... stands for a value that the run is given."]
+            lines.append("PARAMETERS = {")
+            for parameter, words in zip(self.design.parameters, parameter_words(self.design), strict=True):
+                texts = [f"0x{word:08X}" if word >= MARKER else str(word) for word in words]
+                lines += wrapped(f'"{parameter.name}": {tuple_text(texts)},', "    ")
             blocks.append([*lines, "}"])
         types = self.names.types.items()
         blocks.append([f"{n} = np.ndarray[{tuple_text(t.shape)}, np.dtype[{dtype_text(t.dtype)}]]" for t, n in types])

@@ -27,7 +27,9 @@ import numpy as np
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, NpuTensorError
 from npu_tensor.runtime.build import mlir_aie
-from npu_tensor.runtime.build.iron_program import dialect, marker, program
+from npu_tensor.runtime.build.instructions import instructions
+from npu_tensor.runtime.build.iron_program import dialect, program
+from npu_tensor.runtime.build.placement import addresses
 
 __all__ = [
     "DESIGN",
@@ -39,7 +41,6 @@ __all__ = [
     "WORKER",
     "Format",
     "build",
-    "parameter_offsets",
 ]
 
 WORKER: Final = "npu_tensor.runtime.build.iron_worker"
@@ -55,7 +56,7 @@ PROGRAM: Final = "_program.py"
 
 Format = Literal["xclbin", "elf"]
 FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
-    {"xclbin": (".xclbin", "_insts.bin", ".pdi", "_parameters.json"), "elf": (".elf",)}
+    {"xclbin": (".xclbin", ".pdi", "_parameters.json"), "elf": (".elf",)}
 )
 """Suffixes of the files that a kernel takes, by its format."""
 
@@ -77,31 +78,16 @@ def build(directory: Path, format: Format) -> None:
     if format == "elf":
         mlir_aie.compile_module(module, directory, full_elf_path=files[".elf"])
         return
-    instructions = files["_insts.bin"]
-    mlir_aie.compile_module(
-        module, directory, xclbin_path=files[".xclbin"], insts_path=instructions, pdi_path=files[".pdi"]
-    )
-    offsets = parameter_offsets(design, instructions.read_bytes())
-    files["_parameters.json"].write_text(json.dumps(offsets, indent=1) + "\n", "utf-8")
-
-
-def parameter_offsets(design: Design, instructions: bytes) -> dict[str, list[int]]:
-    """Where the words of each runtime parameter stand in an instruction stream, counted in 32-bit words from 0.
-
-    Raises BuildError unless the marker of every word stands there exactly once.
-    """
-    words = np.frombuffer(instructions, dtype="<u4", count=len(instructions) // 4)
-    offsets = {}
-    for number, parameter in enumerate(design.parameters):
-        places = [np.flatnonzero(words == marker(number, word)) for word in range(parameter.words)]
-        wrong = [f"word {word} stands there {len(place)} times" for word, place in enumerate(places) if len(place) != 1]
-        if wrong:
-            raise BuildError(
-                f"the runtime parameter {parameter.name} cannot be set: each of its words must stand in the"
-                f" instructions once, but {', '.join(wrong)}"
-            )
-        offsets[parameter.name] = [int(place[0]) for place in places]
-    return offsets
+    stream = directory / f"{KERNEL}_insts.bin"
+    mlir_aie.compile_module(module, directory, xclbin_path=files[".xclbin"], insts_path=stream, pdi_path=files[".pdi"])
+    words = np.fromfile(stream, "<u4")
+    places = addresses(design, words)
+    if not np.array_equal(instructions(design, places), words):
+        raise BuildError(
+            "this mlir-aie makes other instructions of the program than npu_tensor, which could not run the kernel with"
+            " other shapes; install mlir-aie 1.4.1"
+        )
+    files["_parameters.json"].write_text(json.dumps(places, indent=1) + "\n", "utf-8")
 
 
 def _execute(path: Path) -> Any:

@@ -150,15 +150,17 @@ def _peano_version(peano: Path, compiler: Path) -> str:
 
 
 def dialect_name() -> str:
-    """Which generation of the Python interface is installed, as `iron_program.dialect` names it."""
-    from aie.iron import ObjectFifo, Runtime
+    """Which generation of the Python interface is installed, as `iron_program.dialect` names it.
+
+    Raises BuildError for one before mlir-aie 1.3.3, whose workers cannot choose the buffers of fifos while they run.
+    """
+    from aie.iron import Runtime, Worker
 
     if not hasattr(Runtime, "sequence"):
         return "1.4"
-    fifo = inspect.signature(ObjectFifo).parameters
-    if find_spec("aie.iron.placers") is None:
-        return "1.3.4" if fifo["depth"].kind is inspect.Parameter.KEYWORD_ONLY else "1.3.2"
-    return "1.3.1"
+    if "dynamic_objfifo_lowering" in inspect.signature(Worker).parameters:
+        return "1.3.4"
+    raise BuildError("this mlir-aie is older than 1.3.3; install 1.4 or later")
 
 
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:

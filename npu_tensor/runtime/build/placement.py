@@ -9,18 +9,21 @@ holds for a program that is compiled later, by one of these versions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.checks.index import Index, walk
 from npu_tensor.dataflow.checks.limits import LIMITS, WORD
-from npu_tensor.dataflow.design import Design, FunctionCall, Worker
+from npu_tensor.dataflow.design import Design, FunctionCall, Loop, Word, Worker
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build.iron_program import marker
+from npu_tensor.runtime.build.instructions import HEADER, WRITE, WRITE_VALUE, WRITE_WORDS
+from npu_tensor.runtime.build.iron_program import parameter_words
 
-__all__ = ["addresses", "predicted"]
+__all__ = ["Block", "addresses", "placed", "predicted"]
 
 BANKS: Final = 4
 """Of a core's memory, equally large."""
@@ -30,20 +33,26 @@ IN_TILE: Final = 0xFFFFF
 
 
 def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
-    """Of each runtime parameter, from an instruction stream that has markers in place of their values.
+    """Of each runtime parameter, from the instruction stream that the compiler makes of the design's program.
 
-    Raises BuildError if the marker of a parameter's first word is not the value of exactly one write.
+    The stream begins with the writes of their words, in order. Raises BuildError where it does not.
     """
     result = {}
-    for number, parameter in enumerate(design.parameters):
-        places = np.flatnonzero(words == marker(number, 0))
-        if len(places) != 1 or places[0] < 4:
-            raise BuildError(f"the instructions do not write the runtime parameter {parameter.name} once")
-        result[parameter.name] = int(words[places[0] - 2]) & IN_TILE
+    place = HEADER
+    for parameter, values in zip(design.parameters, parameter_words(design), strict=True):
+        for number, value in enumerate(values):
+            write = words[place : place + WRITE_WORDS].tolist()
+            if len(write) < WRITE_WORDS or (write[0], write[WRITE_VALUE]) != (WRITE, value):
+                raise BuildError(f"the instructions do not begin with the words of parameter {parameter.name}")
+            if not number:
+                result[parameter.name] = write[2] & IN_TILE
+            place += WRITE_WORDS
     return result
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
+    """What a core's memory holds under a name."""
+
     name: str
     nbytes: int
 
@@ -60,38 +69,43 @@ def predicted(design: Design) -> dict[str, int]:
     for worker in design.workers:
         parameters = [parameter for parameter in design.parameters if parameter.tile == worker.tile]
         if parameters:
-            places = _places(index, worker)
+            places = placed(_blocks(index, worker), worker.stack_size, design.array.arch)
             result |= {p.name: places[p.name] for p in parameters if p.name in places}
     return result
 
 
-def _places(index: Index, worker: Worker) -> dict[str, int]:
-    """By name of what a core's memory holds."""
+def placed(blocks: Sequence[Block], stack: int, arch: str) -> dict[str, int]:
+    """The address of each block in a core's memory, of which `stack` bytes come first. Raises BuildError."""
     bank = LIMITS["core"].memory // BANKS
-    alignment = index.design.array.vector_bytes
-    free = [worker.stack_size, bank, 2 * bank, 3 * bank]
+    alignment = ARRAYS[arch].vector_bytes
+    free = [stack, bank, 2 * bank, 3 * bank]
     result: dict[str, int] = {}
     turn = 0
-    for name, nbytes in sorted(_blocks(index, worker), key=lambda block: -block.nbytes):
+    for name, nbytes in sorted(blocks, key=lambda block: -block.nbytes):
         for place in (*range(turn, BANKS), *range(turn)):
             start = -(-free[place] // alignment) * alignment
             if start + nbytes <= (place + 1) * bank:
                 free[place], result[name], turn = start + nbytes, start, (place + 1) % BANKS
                 break
         else:
-            raise BuildError(f"{worker.tile}: {name} has {nbytes} bytes and fits into no bank of the memory")
+            raise BuildError(f"{name} has {nbytes} bytes and fits into no bank of a core's memory")
     return result
 
 
-def _blocks(index: Index, worker: Worker) -> list[_Block]:
+def _blocks(index: Index, worker: Worker) -> list[Block]:
     """What a core's memory holds besides the stack, in the order of the compiler's module."""
     pools = [pool for pool in index.pools if pool.tile == worker.tile and pool.buffers]
-    blocks = [_Block(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
+    blocks = [Block(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
     # How far each end of a fifo is, for cores that choose their buffers while they run.
-    counters = _Block("the counters of fifos", WORD * len(worker.fifos))
-    calls = [statement for statement, _ in walk(worker.body) if isinstance(statement, FunctionCall)]
-    used = dict.fromkeys(name for call in calls for name in call.arguments if isinstance(name, str))
+    counters = Block("the counters of fifos", WORD * len(worker.fifos))
+    used: dict[str, None] = {}
+    for statement, _ in walk(worker.body):
+        if isinstance(statement, FunctionCall):
+            names = [a.parameter if isinstance(a, Word) else a for a in statement.arguments]
+            used |= dict.fromkeys(name for name in names if isinstance(name, str))
+        elif isinstance(statement, Loop) and isinstance(statement.rounds, Word):
+            used[statement.rounds.parameter] = None
     memory = [index.memory[name] for name in used]
     if any(item.type.nbytes == counters.nbytes for item in memory):
         raise BuildError(f"{worker.tile}: which of two buffers of {counters.nbytes} bytes comes first is not known")
-    return [*blocks, counters, *(_Block(item.name, item.type.nbytes) for item in memory)]
+    return [*blocks, counters, *(Block(item.name, item.type.nbytes) for item in memory)]

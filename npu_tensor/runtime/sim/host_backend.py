@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from npu_tensor.dataflow.design import Design, KernelFunction, Source
+from npu_tensor.dataflow.design import Configuration, Design, KernelFunction, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.sim import host_compiler
@@ -31,11 +31,14 @@ class HostBackend:
         """Such as "host-gcc12.2.0"."""
         return host_compiler.toolchain()
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
+    def unit(self, design: Design) -> Configuration:
+        """The configuration."""
+        return design.configuration
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
         """Compiler, flags and headers of every source, and what the code expects of the processor."""
         sources = {
-            suffix: host_compiler.ingredients(source, design.array.arch)
-            for suffix, (source, _) in _sources(design).items()
+            suffix: host_compiler.ingredients(source, unit.array.arch) for suffix, (source, _) in _sources(unit).items()
         }
         return {"processor": " ".join(sorted(host_target().features)), "sources": sources}
 
@@ -54,21 +57,23 @@ class HostBackend:
         return files
 
 
-def entries(design: Design, files: Mapping[str, Path], description: Mapping[str, Any]) -> dict[str, Entry]:
-    """How to call the functions of a design whose libraries these files are. Raises BuildError."""
+def entries(
+    configuration: Configuration, files: Mapping[str, Path], description: Mapping[str, Any]
+) -> dict[str, Entry]:
+    """How to call the functions of a configuration whose libraries these files are. Raises BuildError."""
     entry_points: dict[str, Entry] = {}
-    for suffix, (source, functions) in _sources(design).items():
+    for suffix, (source, functions) in _sources(configuration).items():
         if suffix not in files:
-            raise BuildError(f"the library {suffix} of {design.name} is missing")
+            raise BuildError(f"the library {suffix} of {configuration.name} is missing")
         loaded = host_compiler.load(files[suffix], description["files"][suffix]["sha256"], source, functions)
         entry_points |= {function.symbol: loaded.entry(function) for function in functions}
     return entry_points
 
 
-def _sources(design: Design) -> dict[str, tuple[Source, list[KernelFunction]]]:
-    """The sources of a design with their functions, by the suffix of their libraries."""
+def _sources(configuration: Configuration) -> dict[str, tuple[Source, list[KernelFunction]]]:
+    """The sources of a configuration with their functions, by the suffix of their libraries."""
     suffix = host_compiler.SUFFIX
     return {
         suffix if not number else f"_{number}{suffix}": item
-        for number, item in enumerate(host_compiler.functions_by_source(design).items())
+        for number, item in enumerate(host_compiler.functions_by_source(configuration).items())
     }

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.dataflow.design import Design, KernelFunction, ObjectType, Source
+from npu_tensor.dataflow.design import Configuration, KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers
 from npu_tensor.runtime.build.process import run
@@ -223,10 +223,10 @@ class CompiledSource:
         return entry
 
 
-def functions_by_source(design: Design) -> dict[Source, list[KernelFunction]]:
-    """The sources of a design with their functions."""
+def functions_by_source(configuration: Configuration) -> dict[Source, list[KernelFunction]]:
+    """The sources of a configuration with their functions."""
     functions: dict[Source, list[KernelFunction]] = {}
-    for function in design.functions:
+    for function in configuration.functions:
         functions.setdefault(function.source, []).append(function)
     return functions
 

@@ -1,4 +1,4 @@
-"""A design in the array: its memory, fifos, workers and DMAs, and the sequence that the host runs."""
+"""A configuration in the array: its memory, fifos, workers and DMAs, and the sequences that the host runs on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from npu_tensor.runtime.sim.tile_memory import Bytes, TileMemory
 from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, HostTransfer, RingSink, RingSource, StreamEnd
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
 
-__all__ = ["LeftInFifo", "Machine"]
+__all__ = ["HostSequence", "LeftInFifo", "Machine"]
 
 
 class LeftInFifo(NamedTuple):
@@ -91,8 +91,29 @@ class _TypedRing(NamedTuple):
     type: ObjectType
 
 
+class HostSequence:
+    """The sequence of a design, as the host runs it. run_words: how many words a run gives each runtime parameter."""
+
+    def __init__(self, design: Design) -> None:
+        types = {buffer.name: buffer.type for buffer in design.host_buffers}
+        self.buffers = tuple(types)
+        self.run_words = design.run_words
+        self.cycles = {function.symbol: function.cycles for function in design.functions}
+        self.values = [
+            [value for word, value in design.values if word.parameter == parameter.name]
+            for parameter in design.parameters
+        ]
+        self.steps = [
+            step
+            if isinstance(step, Finish)
+            else HostTransfer(step, types[step.buffer].itemsize, types[step.buffer].nbytes)
+            for step in design.sequence
+        ]
+        self.transfers = [step for step in self.steps if isinstance(step, HostTransfer)]
+
+
 class Machine:
-    """All state of a loaded design."""
+    """All state of a loaded configuration. design: one that has it."""
 
     def __init__(self, design: Design, entries: Mapping[str, Entry]) -> None:
         self._design = design
@@ -119,13 +140,6 @@ class Machine:
             for parameter in design.parameters
         ]
         self._workers = self._make_workers(entries)
-        types = {buffer.name: buffer.type for buffer in design.host_buffers}
-        self._transfers = [
-            step
-            if isinstance(step, Finish)
-            else HostTransfer(step, types[step.buffer].itemsize, types[step.buffer].nbytes)
-            for step in design.sequence
-        ]
         for stream in self._streams:
             self._scheduler.start(stream.run)
         for worker in self._workers:
@@ -199,45 +213,46 @@ class Machine:
 
     def _make_workers(self, entries: Mapping[str, Entry]) -> list[CoreWorker]:
         design = self._design
-        functions = {function.symbol: (function, entries[function.symbol]) for function in design.functions}
         memory = {
-            parameter.name: block.ctypes.data
-            for parameter, block in zip(design.parameters, self._parameters, strict=True)
+            parameter.name: block for parameter, block in zip(design.parameters, self._parameters, strict=True)
         }
         for buffer in design.core_buffers:
             block = self._memory.allocate(buffer.type.nbytes, f"buffer {buffer.name}")
             if buffer.initial is not None:
                 block[:] = np.frombuffer(buffer.initial, np.uint8)
-            memory[buffer.name] = block.ctypes.data
+            memory[buffer.name] = block
         workers = []
         for worker in design.workers:
             ends = {}
             for name in worker.fifos:
                 produces = self._fifos[name].producer == worker.tile
                 ends[name] = CoreEnd(self._core_rings[name, worker.tile], produces)
-            workers.append(CoreWorker(worker.tile, worker.body, ends, memory, functions))
+            workers.append(CoreWorker(worker.tile, worker.body, ends, memory, entries))
         return workers
 
     # --- runs
 
-    def run(self, buffers: Sequence[Bytes], words: Sequence[int], clock: RunClock | None = None) -> Counters:
-        """Run the sequence on the buffers until it has ended and everything in the array waits.
+    def run(
+        self, sequence: HostSequence, buffers: Sequence[Bytes], words: Sequence[int], clock: RunClock | None = None
+    ) -> Counters:
+        """Run a sequence on the buffers until it has ended and everything in the array waits.
 
         clock: notes what happens when.
         """
-        bits = np.array([word & 0xFFFFFFFF for word in words], np.uint32).view(np.uint8)
-        for block in self._parameters:
-            block[:] = bits
-        memory = dict(zip((buffer.name for buffer in self._design.host_buffers), buffers, strict=True))
+        for block, values in zip(self._parameters, sequence.values, strict=True):
+            bits = [word & 0xFFFFFFFF for word in (*words, *values)]
+            block[:] = np.array(bits, np.uint32).view(np.uint8)
+        memory = dict(zip(sequence.buffers, buffers, strict=True))
         before = self._counts()
         ended = False
 
         def host() -> None:
             nonlocal ended
-            self._sequence(memory, clock)
+            self._run_steps(sequence.steps, memory, clock)
             ended = True
 
         for worker in self._workers:
+            worker.cycles_of = sequence.cycles
             worker.clock = None if clock is None else clock.worker(worker.tile, worker.ahead)
         for stream in self._streams:
             stream.clock = None if clock is None else clock.stream(stream.fifo)
@@ -248,16 +263,18 @@ class Machine:
             raise LaunchError(f"{self._design.name}: a kernel function wrote outside of {owner}")
         if not ended:
             raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._complaints()))
-        return self._counters(before)
+        return self._counters(sequence, before)
 
     def close(self) -> None:
         """End the coroutines, in the thread that made this."""
         self._scheduler.close()
 
-    def _sequence(self, memory: Mapping[str, Bytes], clock: RunClock | None) -> None:
+    def _run_steps(
+        self, steps: Sequence[HostTransfer | Finish], memory: Mapping[str, Bytes], clock: RunClock | None
+    ) -> None:
         """The coroutine of the host."""
         groups: dict[int, list[tuple[HostEnd, HostTask]]] = {}
-        for step in self._transfers:
+        for step in steps:
             if isinstance(step, Finish):
                 waited = groups.pop(step.group, [])
                 while any(not task.done for _, task in waited):
@@ -284,7 +301,7 @@ class Machine:
     def _counts(self) -> tuple[list[int], list[int]]:
         return [worker.cycles for worker in self._workers], [stream.nbytes for stream in self._streams]
 
-    def _counters(self, before: tuple[list[int], list[int]]) -> Counters:
+    def _counters(self, sequence: HostSequence, before: tuple[list[int], list[int]]) -> Counters:
         cycles, nbytes = (
             [new - old for new, old in zip(*pair, strict=True)] for pair in zip(self._counts(), before, strict=True)
         )
@@ -294,12 +311,11 @@ class Machine:
             if moved:
                 stream_bytes[Channel(fifo.producer, fifo.name, "out")] = moved
                 stream_bytes.update({Channel(tile, fifo.name, "in"): moved for tile in fifo.consumers})
-        transfers = [step for step in self._transfers if isinstance(step, HostTransfer)]
         return Counters(
             {worker.tile: count for worker, count in zip(self._workers, cycles, strict=True)},
             stream_bytes,
-            sum(transfer.ddr_bytes for transfer in transfers),
-            len(transfers),
+            sum(transfer.ddr_bytes for transfer in sequence.transfers),
+            len(sequence.transfers),
         )
 
     def leftovers(self) -> tuple[LeftInFifo, ...]:

@@ -4,8 +4,9 @@
     counters = loaded.run([x.device, y.device])
 
 Workers and DMAs are coroutines, and data moves exactly as access patterns and dims say. The counters of a run say what
-the array would have computed and moved; when is only worked out where a timeline is recorded. Fifos, core buffers and
-the position of every worker in its endless loop are kept from run to run.
+the array would have computed and moved; when is only worked out where a timeline is recorded. Designs of one
+configuration can share what is loaded: fifos, core buffers and the position of every worker in its endless loop are
+kept from run to run.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from typing import TypeVar
 from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import Counters
-from npu_tensor.dataflow.design import Design, RuntimeParameter
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.clocks import RunClock
 from npu_tensor.runtime.sim.host_compiler import Entry, compile_source, functions_by_source
-from npu_tensor.runtime.sim.machine import LeftInFifo, Machine
+from npu_tensor.runtime.sim.machine import HostSequence, LeftInFifo, Machine
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = ["LoadedDesign", "OwnThread", "SimulatedArray"]
+__all__ = ["LoadedConfiguration", "LoadedDesign", "OwnThread", "SimulatedArray"]
 
 T = TypeVar("T")
 _Calls = SimpleQueue[Callable[[], object] | None]
@@ -88,13 +89,17 @@ class SimulatedArray:
         self._start_thread()
 
     def load(
-        self, design: Design, strict: bool = True, entries: Mapping[str, Entry] | None = None
+        self,
+        design: Design,
+        strict: bool = True,
+        entries: Mapping[str, Entry] | None = None,
+        loaded: LoadedConfiguration | None = None,
     ) -> LoadedDesign:
-        """Check a design and put it into the array.
+        """Check a design and put its configuration into the array.
 
         strict: whether a run that leaves something in the array is an error. entries: its functions by symbol; by
-        default they are compiled for this machine. Raises BuildError with every violation that `check` finds, or with
-        what the compiler says.
+        default they are compiled for this machine. loaded: its configuration, if it is in the array already. Raises
+        BuildError with every violation that `check` finds, or with what the compiler says.
         """
         if design.arch != self.array.arch or design.columns > self.columns:
             raise BuildError(
@@ -104,7 +109,9 @@ class SimulatedArray:
         violations = check(design)
         if violations:
             raise BuildError(f"{design.name} breaks the limits of the array:\n" + "\n".join(map(str, violations)))
-        return LoadedDesign(self, design, _entries(design) if entries is None else entries, strict)
+        if loaded is None:
+            loaded = LoadedConfiguration(self, design, _entries(design) if entries is None else entries)
+        return LoadedDesign(loaded, design, strict)
 
     def _start_thread(self) -> None:
         # Coroutines can only be resumed in the thread that they were started in.
@@ -128,21 +135,50 @@ def _entries(design: Design) -> dict[str, Entry]:
     return entries
 
 
+class LoadedConfiguration:
+    """A configuration in the array. design: one that has it."""
+
+    def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry]) -> None:
+        self.array = array
+        self._design = design
+        self._entries = entries
+        self._machine: Machine | None = array.thread.call(self._start)
+
+    def machine(self) -> Machine:
+        """Its state; new after `reset` and in a forked process. In the array's thread, as all that follows."""
+        if self._machine is None or self._process != os.getpid():
+            self._machine = self._start()
+        return self._machine
+
+    def reset(self) -> None:
+        """Let the next run begin as the first one did."""
+        machine, self._machine = self._machine, None
+        self._end.detach()
+        if machine is not None:
+            machine.close()
+
+    def _start(self) -> Machine:
+        machine = Machine(self._design, self._entries)
+        self._process = os.getpid()
+        self._end = weakref.finalize(self, _close, self.array.thread, machine, self._process)
+        self._end.atexit = False
+        return machine
+
+
 class LoadedDesign:
-    """A design in the array, ready to run.
+    """A design whose configuration is in the array, ready to run.
 
     leftovers: what the last run left in fifos and transfers. timeline: of the last run, or of
     an earlier one that took the same course, if somebody records them.
     """
 
-    def __init__(self, array: SimulatedArray, design: Design, entries: Mapping[str, Entry], strict: bool) -> None:
-        self.array = array
+    def __init__(self, configuration: LoadedConfiguration, design: Design, strict: bool) -> None:
+        self.configuration = configuration
         self.design = design
         self.strict = strict
         self.leftovers: tuple[LeftInFifo, ...] = ()
         self.timeline: timeline.Timeline | None = None
-        self._entries = entries
-        self._machine: Machine | None = array.thread.call(self._start)
+        self._sequence = HostSequence(design)
 
     def run(self, buffers: Sequence[Bytes], words: Sequence[int] = ()) -> Counters:
         """Run the design once.
@@ -153,33 +189,22 @@ class LoadedDesign:
         array starts anew, as after a reset.
         """
         self._check_arguments(buffers, words)
-        return self.array.thread.call(lambda: self._run(buffers, words))
-
-    def _start(self) -> Machine:
-        machine = Machine(self.design, self._entries)
-        self._process = os.getpid()
-        self._end = weakref.finalize(self, _close, self.array.thread, machine, self._process)
-        self._end.atexit = False
-        return machine
+        return self.configuration.array.thread.call(lambda: self._run(buffers, words))
 
     def _run(self, buffers: Sequence[Bytes], words: Sequence[int]) -> Counters:
-        if self._machine is None or self._process != os.getpid():
-            self._machine = self._start()
-        machine = self._machine
+        array, machine = self.configuration.array, self.configuration.machine()
         clock = None
         if timeline.wanted(self.design):
-            clock = RunClock(self.design.array, machine.rings, self.array.bytes_per_second)
+            clock = RunClock(self.design.array, machine.rings, array.bytes_per_second)
         self.timeline = None
         try:
-            counters = machine.run(buffers, words, clock)
+            counters = machine.run(self._sequence, buffers, words, clock)
             self.leftovers = machine.leftovers()
             if self.leftovers and self.strict:
                 left = "; ".join(map(str, self.leftovers))
                 raise LaunchError(f"{self.design.name} leaves data in the array: {left}")
         except BaseException:
-            self._machine = None
-            self._end.detach()
-            machine.close()
+            self.configuration.reset()
             raise
         if clock is not None:
             self.timeline = clock.timeline(self.design.name)
@@ -197,18 +222,15 @@ class LoadedDesign:
                 raise ArgumentError(f"buffer {buffer.name} must be a contiguous vector of bytes")
             if memory.nbytes < buffer.type.nbytes:
                 raise ArgumentError(f"buffer {buffer.name} needs {buffer.type.nbytes} bytes and has {memory.nbytes}")
-        for parameter in self.design.parameters:
-            _check_words(parameter, words)
+        if len(words) != self._sequence.run_words:
+            raise ArgumentError(
+                f"{self.design.name} takes {self._sequence.run_words} words, but {len(words)} were given"
+            )
+        for word in words:
+            if not -(1 << 31) <= word < 1 << 32:
+                raise ArgumentError(f"{self.design.name}: {word} is not a 32-bit word")
 
 
 def _close(thread: OwnThread, machine: Machine, process: int) -> None:
     if process == os.getpid():  # The coroutines of a parent process belong to a thread that is not in this one.
         thread.post(machine.close)
-
-
-def _check_words(parameter: RuntimeParameter, words: Sequence[int]) -> None:
-    if len(words) != parameter.words:
-        raise ArgumentError(f"parameter {parameter.name} has {parameter.words} words, but {len(words)} were given")
-    for word in words:
-        if not -(1 << 31) <= word < 1 << 32:
-            raise ArgumentError(f"parameter {parameter.name}: {word} is not a 32-bit word")

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from functools import cache
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from npu_tensor import events
 from npu_tensor._util.forks import cached_property, new_lock
@@ -23,7 +24,7 @@ from npu_tensor.runtime.npu.npu_kernel import NpuDevice, NpuKernel
 from npu_tensor.runtime.npu.packing import check_indexes, flat, host_bytes, pack, unpack, word
 from npu_tensor.runtime.rates import npu_rates, processor_rates
 from npu_tensor.runtime.sim import host_backend as host
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Artifact
@@ -32,7 +33,7 @@ from npu_tensor.task import Step
 __all__ = ["SimulatedDevice", "library"]
 
 MOST_LOADED: Final = 16
-"""Designs that stay in an array; each takes some megabytes. One that had to leave is loaded again in milliseconds."""
+"""Configurations that stay in an array; each takes some megabytes. One that left is loaded again in milliseconds."""
 
 
 @cache
@@ -50,7 +51,9 @@ class SimulatedDevice(NpuDevice):
     def __init__(self, uri: str, target: Target, allocator: Allocator) -> None:
         super().__init__(uri, target, allocator)
         self.lock = new_lock()
-        self._loaded: OrderedDict[int, LoadedDesign] = OrderedDict()
+        # By identity, as hashing them takes long. A loaded design keeps both alive.
+        self._configurations: OrderedDict[int, LoadedConfiguration] = OrderedDict()
+        self._designs: WeakValueDictionary[int, LoadedDesign] = WeakValueDictionary()
 
     @cached_property
     def costs(self) -> NpuCosts:
@@ -69,20 +72,22 @@ class SimulatedDevice(NpuDevice):
 
     def load(self, design: Design, artifact: Artifact) -> LoadedDesign:
         """A known design with its compiled functions, checked and in the array. Raises BuildError."""
+        key = id(design.configuration)
         with self.lock:
-            loaded = self._loaded.get(id(design))
-            if loaded is None:
-                entries = host.entries(design, artifact.files, artifact.description)
-                loaded = self._loaded[id(design)] = self.array.load(design, entries=entries)
-                if len(self._loaded) > MOST_LOADED:
-                    self._loaded.popitem(last=False)
-            self._loaded.move_to_end(id(design))
+            configuration, loaded = self._configurations.get(key), self._designs.get(id(design))
+            if loaded is None or loaded.configuration is not configuration:
+                entries = host.entries(design, artifact.files, artifact.description) if configuration is None else None
+                loaded = self._designs[id(design)] = self.array.load(design, entries=entries, loaded=configuration)
+                self._configurations[key] = loaded.configuration
+                if len(self._configurations) > MOST_LOADED:
+                    self._configurations.popitem(last=False)
+            self._configurations.move_to_end(key)
             return loaded
 
     def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
         """The step that packs operands, runs the design on copies in device memory, and unpacks results."""
         offer, task, design = kernel.offer, kernel.task, kernel.request.design
-        self.load(design, artifact)
+        loaded = self.load(design, artifact)
         buffers = [DeviceBuffer(host_bytes(operand)) for operand in offer.operands]
         tensors = [
             (operand, operand.number, buffer)
@@ -93,6 +98,7 @@ class SimulatedDevice(NpuDevice):
         outputs = [each for each in tensors if each[0].output]
 
         def run(values: list[Any]) -> None:
+            nonlocal loaded
             notices, since = Notices(self.uri), time.perf_counter()
             results = [self.allocator.allocate(output.nbytes) for output in task.outputs]
             with self.lock:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
-from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, KernelFunction, Loop, Release, Statement
+from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, Loop, Release, Statement, Word
 from npu_tensor.errors import BuildError, LaunchError
 from npu_tensor.runtime.sim.clocks import WorkerClock
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
+from npu_tensor.runtime.sim.tile_memory import Bytes
 
 __all__ = ["CoreEnd", "CoreWorker"]
 
 Step = Callable[[], None]
+Words = NDArray[np.int32]
 
 
 def _waits(statements: Sequence[Statement]) -> bool:
@@ -54,16 +59,18 @@ class CoreWorker:
     """What one core does. cycles: of everything up to its last release. clock: of a run that is timed."""
 
     clock: WorkerClock | None = None
+    cycles_of: Mapping[str, int]
+    """Of one call of each function, in the design that runs."""
 
     def __init__(
         self,
         tile: Tile,
         body: Sequence[Statement],
         ends: Mapping[str, CoreEnd],
-        memory: Mapping[str, int],
-        functions: Mapping[str, tuple[KernelFunction, Entry]],
+        memory: Mapping[str, Bytes],
+        functions: Mapping[str, Entry],
     ) -> None:
-        """memory: addresses of core buffers and runtime parameters by name. Raises BuildError if it never waits."""
+        """memory: core buffers and runtime parameters by name. Raises BuildError if it never waits for an object."""
         if not _waits(body):
             raise BuildError(f"{tile} waits for no object, so nothing would ever interrupt its loop")
         self.tile = tile
@@ -95,7 +102,10 @@ class CoreWorker:
                 return self._release(self._ends[fifo], objects)
             case FunctionCall(symbol, arguments):
                 return self._call(symbol, arguments)
+            case Loop(Word() as rounds, body):
+                return _loop_by_word(self._word(rounds), self._compile(body))
             case Loop(rounds, body):
+                assert isinstance(rounds, int)
                 return _loop(rounds, self._compile(body))
 
     def _acquire(self, end: CoreEnd, objects: int, number: int) -> Step:
@@ -122,18 +132,24 @@ class CoreWorker:
 
         return release
 
-    def _call(self, symbol: str, arguments: Sequence[Element | str | int | float]) -> Step:
-        function, entry = self._functions[symbol]
-        cycles = CALL_CYCLES + function.cycles
+    def _word(self, word: Word) -> Words:
+        """Where a word is read, as a vector of that one."""
+        return self._memory[word.parameter].view(np.int32)[word.number : word.number + 1]
+
+    def _call(self, symbol: str, arguments: Sequence[Element | str | Word | int | float]) -> Step:
+        entry = self._functions[symbol]
         acquired = self._acquired
         values: list[int | float] = [0] * len(arguments)
         elements: list[tuple[int, int, int]] = []
+        words: list[tuple[int, Words]] = []
         for place, argument in enumerate(arguments):
             match argument:
                 case Element(number, position):
                     elements.append((place, number, position))
+                case Word():
+                    words.append((place, self._word(argument)))
                 case str(name):
-                    values[place] = self._memory[name]
+                    values[place] = self._memory[name].ctypes.data
                 case number:
                     values[place] = number
 
@@ -148,9 +164,12 @@ class CoreWorker:
                     )
                 ring = end.ring
                 values[place] = ring.addresses[index % ring.depth]
+            for place, word in words:
+                values[place] = int(word[0])
             message = entry(*values)
             if message is not None:
                 raise LaunchError(f"{symbol} in {self.tile}: {message.decode(errors='replace')}")
+            cycles = CALL_CYCLES + self.cycles_of[symbol]
             self.ahead += cycles
             if self.clock is not None:
                 self.clock.call(symbol, cycles)
@@ -161,6 +180,15 @@ class CoreWorker:
 def _loop(rounds: int, body: Sequence[Step]) -> Step:
     def loop() -> None:
         for _ in range(rounds):
+            for step in body:
+                step()
+
+    return loop
+
+
+def _loop_by_word(rounds: Words, body: Sequence[Step]) -> Step:
+    def loop() -> None:
+        for _ in range(int(rounds[0])):
             for step in body:
                 step()
 

@@ -17,7 +17,7 @@ from weakref import ref
 from npu_tensor import events
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Configuration
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
@@ -34,11 +34,11 @@ class KernelLibrary:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._directories: dict[Path, KernelDirectory] = {}
-        # By identity, as long as the design lives: hashing ten thousand transfers takes longer than all else here.
-        self._found: dict[int, tuple[ref[Design], Artifact | BuildError | Build]] = {}
+        # By identity, as long as the configuration lives: hashing it takes longer than all else here.
+        self._found: dict[int, tuple[ref[Configuration], Artifact | BuildError | Build]] = {}
 
     def find(self, request: Request) -> Artifact:
-        """The kernel's files; built if they are nowhere. The same design object is looked up once.
+        """The kernel's files; built if they are nowhere. The same configuration is looked up once.
 
         Raises BuildError with every place that was tried, and with what the compiler says if it was asked. With
         NPU_TENSOR_JIT=background it does not wait for a compiler: the error of what is being built is `pending`.
@@ -51,21 +51,22 @@ class KernelLibrary:
         elif isinstance(known, BuildError):
             raise _with(known)
         if known.origin != "memory":
-            self._remember(request.design, known._replace(origin="memory"))
+            self._remember(self.backend.unit(request.design), known._replace(origin="memory"))
         return known
 
     def _known(self, request: Request) -> Artifact | BuildError | Build | None:
-        """What was found for this design object; a build while it goes on and nobody is to wait for it."""
-        design, known = self._found.get(id(request.design), (None, None))
-        if design is None or design() is not request.design:
+        """What was found for what is to be built; a build while it goes on and nobody is to wait for it."""
+        wanted = self.backend.unit(request.design)
+        unit, known = self._found.get(id(wanted), (None, None))
+        if unit is None or unit() is not wanted:
             return None
         if isinstance(known, Build) and (known.ended or config.jit != "background"):
             return None
         return known
 
-    def _remember(self, design: Design, found: Artifact | BuildError | Build) -> None:
-        identity = id(design)
-        self._found[identity] = (ref(design, lambda _: self._found.pop(identity, None)), found)
+    def _remember(self, unit: Configuration, found: Artifact | BuildError | Build) -> None:
+        identity = id(unit)
+        self._found[identity] = (ref(unit, lambda _: self._found.pop(identity, None)), found)
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Find these kernels, several at once; those that cannot be built fail when `find` is asked for them next.
@@ -74,7 +75,7 @@ class KernelLibrary:
         KeyboardInterrupt ends it; with NPU_TENSOR_JIT=background it goes on instead.
         """
         unknown = {
-            id(request.design): request
+            id(self.backend.unit(request.design)): request
             for request in requests
             if not isinstance(self._known(request), (Artifact, Build))
         }
@@ -82,20 +83,20 @@ class KernelLibrary:
             return
         if config.jit == "background":
             for request in unknown.values():
-                self._settle(request.design, partial(self._look_up, request))
+                self._settle(self.backend.unit(request.design), partial(self._look_up, request))
             return
         with build_threads() as threads:
-            started = [(request.design, threads.submit(self._look_up, request)) for request in unknown.values()]
-            for design, build in started:
-                self._settle(design, build.result)
+            started = [(request, threads.submit(self._look_up, request)) for request in unknown.values()]
+            for request, build in started:
+                self._settle(self.backend.unit(request.design), build.result)
 
-    def _settle(self, design: Design, find: Callable[[], Artifact]) -> None:
+    def _settle(self, unit: Configuration, find: Callable[[], Artifact]) -> None:
         """Remember what `find` returns or how it fails."""
         try:
-            self._remember(design, find())
+            self._remember(unit, find())
         except BuildError as error:
             if not error.pending:  # then its Build is known
-                self._remember(design, _with(error))  # a copy: its traceback would keep the design
+                self._remember(unit, _with(error))  # a copy: its traceback would keep the design
 
     def make(self, request: Request, force: bool = False) -> Artifact:
         """The kernel from the cache, or built here, even if building is off for programs.
@@ -139,7 +140,7 @@ class KernelLibrary:
         self._need_compiler()
         build = builds.start(key, partial(self._build, request, place, key, described, False))
         if not build.error:
-            self._remember(request.design, build)
+            self._remember(self.backend.unit(request.design), build)
             raise _pending(request)
         if not build.reported:
             build.reported = True
@@ -154,7 +155,7 @@ class KernelLibrary:
             raise BuildError(missing)
 
     def _cached(self, request: Request, place: str, key: str) -> Artifact | None:
-        artifact = store.load(place, request.name, key)
+        artifact = store.load(place, request.design.name, key)
         if artifact is not None:
             _emit_hit(request, artifact, "cache")
         return artifact
@@ -180,7 +181,7 @@ class KernelLibrary:
                     seconds = time.perf_counter() - start
                     events.emit(events.BuildFinished(request.name, key, self.backend.name, seconds, failed))
 
-        artifact, new = store.get_or_build(place, request.name, key, build, described, force)
+        artifact, new = store.get_or_build(place, request.design.name, key, build, described, force)
         if new and config.jit_verbose:
             print(f"{request.name}: {', '.join(map(str, artifact.files.values()))}", file=sys.stderr)
         return artifact._replace(origin="built") if new else artifact

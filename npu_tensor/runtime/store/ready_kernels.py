@@ -3,7 +3,7 @@
     <directory>/aie2p/manifest.json                what is there, by exported name
     <directory>/aie2p/add_bf16_4096.xclbin         ... and its other files, and add_bf16_4096.json
 
-A kernel is found by the digest of its design, so it may have any name. Every file is verified before it is used.
+A kernel is found by the digest of its configuration, so it may have any name. Every file is verified before it is used.
 Directories of ggml-hsa hold `<name>.pdi` and `<name>_insts.bin` alone, which XRT for Python cannot run: they are named
 in the reason.
 
@@ -32,7 +32,7 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store.directories import readable, untrusted
 from npu_tensor.runtime.store.files import SUFFIX, file_record, read_file
 from npu_tensor.runtime.store.kernel_cache import store
-from npu_tensor.runtime.store.requests import ABI, Artifact, Backend, Request, design_digest, folder, kernel_key
+from npu_tensor.runtime.store.requests import ABI, Artifact, Backend, Request, digest, folder, kernel_key
 
 __all__ = [
     "BUILTIN",
@@ -116,10 +116,10 @@ class KernelDirectory:
             described = self._descriptions(directory)
         except (ArgumentError, OSError) as error:
             return str(error)
-        digest = design_digest(request.design)
+        wanted = digest(backend.unit(request.design))
         for exported, description in described.items():
             made_from = description["made_from"]
-            if (made_from["design"], made_from["backend"]) == (digest, backend.name):
+            if (made_from["design"], made_from["backend"]) == (wanted, backend.name):
                 return _verified(directory, exported, description, backend)
         return _why_not(directory, described, request, backend)
 
@@ -182,15 +182,15 @@ def _why_not(
     directory: Path, described: Mapping[str, Mapping[str, Any]], request: Request, backend: Backend
 ) -> str:
     """The most telling of the reasons for which a directory has no kernel for a request."""
-    same = [(exported, entry) for exported, entry in described.items() if entry["name"] == request.name]
+    same = [(exported, entry) for exported, entry in described.items() if entry["name"] == request.design.name]
     for exported, entry in same:
         made_by = entry["made_from"]["backend"]
         if made_by != backend.name:
             return f"{exported} in {directory} was made by the back end {made_by}, not {backend.name}"
     for exported, _ in same:
         return (
-            f"{exported} in {directory} was made from another design of {request.name} (other columns, float32 policy "
-            "or version); generate it again"
+            f"{exported} in {directory} was made from another configuration of {request.design.name} (other columns, "
+            "float32 policy or version); generate it again"
         )
     for suffix in (".xclbin", ".elf"):
         if os.path.exists(directory / f"{request.name}{suffix}"):

@@ -4,10 +4,11 @@
     artifact = KernelLibrary(HostBackend()).find(request)
     artifact.files[".so"]
 
-    design_digest(design)                       what the kernel computes and how: the same on every machine
+    digest(configuration)                       what is on the array: the same on every machine
     kernel_key(description(request, backend))   that and what builds it here: compilers, flags, headers
 
-A cached kernel is found by its key; a precompiled one, made by whatever compiler, by the digest of its design.
+The files of a kernel follow from the configuration of its design, and serve all designs that share it. A cached kernel
+is found by its key; a precompiled one, made by whatever compiler, by the digest of its configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Configuration, Design
 
 __all__ = [
     "ABI",
@@ -28,12 +29,12 @@ __all__ = [
     "Origin",
     "Request",
     "description",
-    "design_digest",
+    "digest",
     "folder",
     "kernel_key",
 ]
 
-ABI = 1
+ABI = 2
 """Counts the changes after which an artefact made before can no longer be used. Part of every key and description."""
 
 Origin = Literal["memory", "precompiled", "cache", "built"]
@@ -58,7 +59,7 @@ class Request(NamedTuple):
 class Artifact(NamedTuple):
     """The files of a kernel, complete and verified.
 
-    name: as that of the request.
+    name: that of the configuration.
     key: 64 hexadecimal digits.
     files: by suffix, such as ".so", ".xclbin", "_insts.bin" or ".elf"; all of one of the back end's formats, perhaps
         among others. Another process may remove files of the cache at any time to make room: if one cannot be opened,
@@ -91,8 +92,12 @@ class Backend(Protocol):
         """Compilers and versions in one word that is fit for a directory, such as "host-gcc12.2"."""
         ...
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
-        """What the files follow from besides the design, as JSON: flags, digests of headers, compilers. For the key."""
+    def unit(self, design: Design) -> Configuration:
+        """What the files are made from: the configuration of a design, or all of it where they hold its sequence."""
+        ...
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
+        """What the files follow from besides that, as JSON: flags, digests of headers, compilers. For the key."""
         ...
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
@@ -107,13 +112,13 @@ class Backend(Protocol):
         ...
 
 
-def design_digest(design: Design) -> str:
-    """SHA-256 of a design with the text of its sources, as 64 hexadecimal digits.
+def digest(unit: Configuration) -> str:
+    """SHA-256 of a configuration or a design, with the text of its sources, as 64 hexadecimal digits.
 
     Predicted costs do not count: they change nothing in the files.
     """
-    functions = tuple(replace(function, cycles=0, program_bytes=0) for function in design.functions)
-    return hashlib.sha256(repr(replace(design, functions=functions)).encode()).hexdigest()
+    functions = tuple(replace(function, cycles=0, program_bytes=0) for function in unit.functions)
+    return hashlib.sha256(repr(replace(unit, functions=functions)).encode()).hexdigest()
 
 
 def folder(arch: str, backend: Backend) -> str:
@@ -122,18 +127,16 @@ def folder(arch: str, backend: Backend) -> str:
 
 
 def description(request: Request, backend: Backend) -> dict[str, Any]:
-    """What a kernel is made from, as JSON; part of its sidecar. Equal descriptions mean equal kernels."""
-    design = request.design
+    """What a kernel is made from, as JSON; part of its sidecar. Equal descriptions mean equal files."""
+    unit = backend.unit(request.design)
     return {
         "abi": ABI,
-        "arch": design.arch,
+        "arch": unit.arch,
         "backend": backend.name,
-        "columns": design.columns,
-        "design": design_digest(design),
-        "ingredients": backend.ingredients(design),
-        "name": request.name,
-        "op_params": request.op_params.hex(),
-        "tensors": list(request.tensors),
+        "columns": unit.columns,
+        "design": digest(unit),
+        "ingredients": backend.ingredients(unit),
+        "name": unit.name,
         "toolchain": backend.toolchain(),
     }
 

@@ -1,4 +1,4 @@
-"""Hardware contexts: which programs are loaded. The driver allows a few, for all processes together.
+"""Hardware contexts: which binaries are loaded. The driver allows a few, for all processes together.
 
 A context takes about 35 ms to make and 2.6 ms to switch to, so they are kept, and the one that was used longest ago
 goes when the driver refuses another one.
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -66,7 +66,10 @@ class RunObject:
 
 
 class Context:
-    """A program that is loaded. latest: the newest batch of launches in it. first: number of its first buffer."""
+    """A binary that is loaded, for all programs that have it.
+
+    program: for which it was loaded. latest: the newest batch of launches in it. first: number of its first buffer.
+    """
 
     def __init__(self, program: NpuProgram, driver: Any, device: Any) -> None:
         self.program = program
@@ -76,7 +79,7 @@ class Context:
         self.first = 0 if program.is_elf else 3
         self.run_objects: WeakSet[RunObject] = WeakSet()
         self.runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
-        self._shared: SharedBlock | None = None
+        self._shared: WeakKeyDictionary[NpuProgram, SharedBlock] = WeakKeyDictionary()
         if program.is_elf:
             self._image = driver.elf(str(program.path))
             self.handle = driver.hw_context(device, self._image)
@@ -92,29 +95,28 @@ class Context:
         if len(program.sizes) > most:
             raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, and its file declares {most}")
 
-    def make_run(self, run_object: RunObject) -> None:
-        """Make the run with its constant arguments."""
+    def make_run(self, run_object: RunObject, program: NpuProgram) -> None:
+        """Make the run of a program with its constant arguments."""
         run = self.driver.run(self.kernel)
-        program = self.program
         run_object.arguments = [None] * len(program.sizes)
         run_object.words = None
         if program.instructions is not None:
-            run_object.instructions = self._instructions(program.instructions)
+            run_object.instructions = self._instructions(program, program.instructions)
             run.set_arg(0, OPCODE)
             run.set_arg(1, run_object.instructions.bo)
             run.set_arg(2, program.instructions.nbytes)
         self.run_objects.add(run_object)  # First: an interrupt may come between, and `close` must find every run.
         run_object.run = run
 
-    def _instructions(self, words: Words) -> SharedBlock:
-        """A buffer with the instructions: one for all runs, or one for each if a run changes them."""
-        if self._shared is not None:
-            return self._shared
+    def _instructions(self, program: NpuProgram, words: Words) -> SharedBlock:
+        """A buffer with the instructions: one for all runs of a program, or one for each if a run changes them."""
+        if program in self._shared:
+            return self._shared[program]
         bo = self.driver.bo(self.device, words.nbytes, self.driver.bo.flags.cacheable, self.kernel.group_id(1))
         block = SharedBlock(bo, words.nbytes, [])
         write_instructions(block, words, self.driver)
-        if not self.program.parameters:
-            self._shared = block
+        if not program.parameters:
+            self._shared[program] = block
         return block
 
     def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
@@ -142,7 +144,7 @@ class Context:
         for run_object in list(self.run_objects):
             run_object.run = run_object.instructions = run_object.words = None
             run_object.arguments = []
-        self._shared = None
+        self._shared.clear()
         self.kernel = self.handle = self._image = None
 
 
@@ -155,7 +157,7 @@ def write_instructions(block: SharedBlock, words: Words, driver: Any) -> None:
 
 
 class Contexts:
-    """The loaded programs of one NPU, the one used longest ago first.
+    """The loaded binaries of one NPU, the one used longest ago first.
 
     load: makes a context; raises RuntimeError if the driver does not. settle: waits until nothing runs in a context.
     notices: of the NPU.
@@ -175,12 +177,13 @@ class Contexts:
         self._loaded: OrderedDict[str, Context] = OrderedDict()
 
     def get(self, program: NpuProgram) -> Context:
-        """The context of a program, loaded if it is not. Raises ContextRefused, BuildError, and what the driver raises
-        if it is not for want of contexts.
+        """The context of a program's binary, loaded if it is not.
+
+        Raises ContextRefused, BuildError, and what the driver raises if it is not for want of contexts.
         """
-        context = self._loaded.get(program.key)
+        context = self._loaded.get(program.binary)
         if context is not None:
-            self._loaded.move_to_end(program.key)
+            self._loaded.move_to_end(program.binary)
             return context
         while len(self._loaded) >= (config.max_contexts or MOST_CONTEXTS[self._arch]):
             self._evict()
@@ -199,7 +202,7 @@ class Contexts:
                     raise ContextRefused(f"the driver makes no context: {error}") from None
                 time.sleep(pause)
             else:
-                self._loaded[program.key] = context
+                self._loaded[program.binary] = context
                 self._notices.add(events.ContextOpened(program.name, self._notices.uri, len(self._loaded)))
                 return context
 
@@ -208,7 +211,7 @@ class Contexts:
         for context in list(self._loaded.values())[: None if self._arch == "aie2" else 1]:
             self._settle(context)
             context.close()  # First: an interrupt may come between, and what is left open must be known.
-            self._loaded.pop(context.program.key, None)
+            self._loaded.pop(context.program.binary, None)
             self._notices.add(events.ContextClosed(context.program.name, self._notices.uri, len(self._loaded)))
 
     def forget_arguments(self) -> None:

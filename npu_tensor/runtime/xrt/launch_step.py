@@ -114,7 +114,7 @@ class LaunchStep(KernelStep):
             pending = value.launch
             if pending is not None and (
                 isinstance(pending, Exception)
-                or pending.step.program is not self.program  # Contexts do not wait for each other.
+                or pending.step.program.binary != self.program.binary  # Contexts do not wait for each other.
                 or (pending.batch is not None and pending.batch.abandoned)
             ):
                 engine.finish(pending)

@@ -236,11 +236,11 @@ def _prepare(launch: Launch, run_object: RunObject, context: Context, driver: An
     Notes of what is set are taken back before they become untrue: an interrupt may come between any two lines.
     """
     if run_object.run is None:
-        context.make_run(run_object)
+        context.make_run(run_object, launch.step.program)
     if launch.words and run_object.words != launch.words:
         run_object.words = None
         assert run_object.instructions is not None
-        write_instructions(run_object.instructions, context.program.patched(launch.words), driver)
+        write_instructions(run_object.instructions, launch.step.program.patched(launch.words), driver)
         run_object.words = launch.words
     arguments = run_object.arguments
     first = context.first

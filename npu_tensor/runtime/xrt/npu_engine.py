@@ -22,12 +22,11 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, DeviceError, LaunchError
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.notices import Notices
-from npu_tensor.runtime.store.requests import Artifact
+from npu_tensor.runtime.store.requests import Artifact, Request
 from npu_tensor.runtime.xrt import bindings, in_flight
 from npu_tensor.runtime.xrt.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.xrt.contexts import Context, ContextRefused, Contexts, RunObject
@@ -90,12 +89,10 @@ class NpuEngine:
         """How many launches have not ended, as far as is known."""
         return len(self._queue) + sum(len(batch.launches) for batch in self._batches)
 
-    def program(self, artifact: Artifact, design: Design) -> NpuProgram:
-        """The one program of an artefact. Raises BuildError."""
-        program = self.programs.get(artifact.key)
-        if program is None:
-            program = self.programs[artifact.key] = read_program(artifact, design, self.arch)
-        return program
+    def program(self, request: Request, artifact: Artifact) -> NpuProgram:
+        """The one program of an artefact for a request. Raises BuildError."""
+        program = read_program(request.name, artifact, request.design, self.arch)
+        return self.programs.setdefault(program.key, program)
 
     def key(self, form: HostOperand | int) -> int:
         """What stands for a form of a tensor in this NPU's memory."""
@@ -425,7 +422,7 @@ class NpuEngine:
                 return
             leases = [self.pool.take(size) for size in context.program.sizes]
             run_object = RunObject()
-            context.make_run(run_object)
+            context.make_run(run_object, context.program)
             run = run_object.run
             for number, lease in enumerate(leases):
                 block = lease.block

@@ -1,10 +1,11 @@
 """A kernel's files as the runtime needs them: what to load into a context, and how to start it.
 
-    program = read_program(artifact, design, arch="aie2p")
+    program = read_program("add-1024bf16-1024bf16-1024bf16", artifact, design, arch="aie2p")
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.instructions import HEADER, WRITE_VALUE, WRITE_WORDS, instructions
 from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["NpuProgram", "read_program"]
@@ -25,9 +27,10 @@ MOST_BUFFERS: Final = 5
 
 @dataclass(eq=False)
 class NpuProgram:
-    """What runs in a context of its own. Shared by all steps that launch it.
+    """A binary with the instructions of a design. Shared by all steps that launch it.
 
-    name, key: of the kernel.
+    name: of the kernel. key: of the binary and these instructions.
+    binary: the key of the binary; programs of one binary run in one context.
     path: xclbin or full ELF.
     instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
     parameters: for each word that a run is given, where it stands in the instructions.
@@ -39,6 +42,7 @@ class NpuProgram:
 
     name: str
     key: str
+    binary: str
     path: Path
     instructions: np.ndarray[Any, np.dtype[np.uint32]] | None
     parameters: Sequence[Sequence[int]]
@@ -61,35 +65,34 @@ class NpuProgram:
         return instructions
 
 
-def read_program(artifact: Artifact, design: Design, arch: str) -> NpuProgram:
-    """The program of an artefact for a design. Raises BuildError if it is for another array or its files do not fit."""
+def read_program(name: str, artifact: Artifact, design: Design, arch: str) -> NpuProgram:
+    """The program of a kernel of that name, from an artefact and a design.
+
+    Raises BuildError if the artefact is for another array or its files do not fit.
+    """
     arch_of_files = artifact.description.get("made_from", artifact.description).get("arch", arch)
     if arch_of_files != arch:
         raise BuildError(f"{artifact.name} is made for {arch_of_files}, and this NPU is {arch}")
     sizes = tuple(buffer.type.nbytes for buffer in design.host_buffers)
     elf = artifact.files.get(".elf")
     if elf is not None and ".xclbin" not in artifact.files:
-        if design.parameters:
+        if design.run_words:
             raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
-        return NpuProgram(artifact.name, artifact.key, elf, None, (), sizes)
-    instructions = np.fromfile(artifact.files["_insts.bin"], np.uint32)
-    if not instructions.size or artifact.files["_insts.bin"].stat().st_size % 4:
-        raise BuildError(f"{artifact.files['_insts.bin']} is no stream of 32-bit instructions")
-    parameters = _parameters(artifact, design, instructions.size)
-    return NpuProgram(artifact.name, artifact.key, artifact.files[".xclbin"], instructions, parameters, sizes)
-
-
-def _parameters(artifact: Artifact, design: Design, size: int) -> tuple[tuple[int, ...], ...]:
-    """Where each word stands: all runtime parameters of a design get the same words."""
-    if not design.parameters:
-        return ()
+        return NpuProgram(name, artifact.key, artifact.key, elf, None, (), sizes)
     path = artifact.files["_parameters.json"]
     try:
-        offsets = json.loads(path.read_bytes())
-        places = np.array([offsets[parameter.name] for parameter in design.parameters], np.int64).T
-    except (KeyError, TypeError, ValueError, OverflowError):
-        places = np.empty(0, np.int64)
-    shape = design.parameters[0].words, len(design.parameters)
-    if places.shape == shape and ((places >= 0) & (places < size)).all():
-        return tuple(tuple(map(int, word)) for word in places)
-    raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are")
+        places = json.loads(path.read_bytes())
+        words = instructions(design, {parameter.name: int(places[parameter.name]) for parameter in design.parameters})
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are: {error}") from None
+    key = hashlib.sha256(artifact.key.encode() + words.tobytes()).hexdigest()
+    return NpuProgram(name, key, artifact.key, artifact.files[".xclbin"], words, _places_of_run_words(design), sizes)
+
+
+def _places_of_run_words(design: Design) -> tuple[tuple[int, ...], ...]:
+    """Where each word of a run stands in the instructions: all runtime parameters get the same words."""
+    first, places = HEADER + WRITE_VALUE, []
+    for parameter in design.parameters:
+        places.append(range(first, first + design.run_words * WRITE_WORDS, WRITE_WORDS))
+        first += parameter.words * WRITE_WORDS
+    return tuple(zip(*places, strict=True))

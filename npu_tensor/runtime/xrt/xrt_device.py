@@ -137,7 +137,7 @@ class XrtDevice(NpuDevice):
 
     def step(self, kernel: NpuKernel, artifact: Artifact) -> Step:
         """The step that launches the program. Raises BuildError."""
-        program = self.engine.program(artifact, kernel.request.design)
+        program = self.engine.program(kernel.request, artifact)
         operands = kernel.offer.operands
         if len(program.sizes) != len(operands):
             raise BuildError(f"{program.name} has {len(program.sizes)} host buffers, not {len(operands)}")

@@ -24,9 +24,6 @@ __all__ = ["DIALECTS", "PEANO", "RELEASES", "STANDIN", "environment", "installed
 STANDIN: Final = Path(__file__).parent / "standin"
 
 DIALECTS: Final = {
-    "1.3.0": "1.3.1",
-    "1.3.1": "1.3.1",
-    "1.3.2": "1.3.2",
     "1.3.4": "1.3.4",
     "1.4.0": "1.4",
     "1.4.1": "1.4",

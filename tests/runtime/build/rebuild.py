@@ -34,10 +34,12 @@ from npu_tensor.dataflow.design import (
     RuntimeParameter,
     Statement,
     Transfer,
+    Word,
     Worker,
 )
+from npu_tensor.runtime.build.iron_program import MARKER
 
-__all__ = ["normal", "parameter_words", "rebuild", "trace"]
+__all__ = ["normal", "parameter_words", "rebuild"]
 
 ARCHES = {"npu1": "aie2", "npu2": "aie2p"}
 
@@ -51,17 +53,20 @@ def rebuild(module: Any, original: Design) -> Design:
     written = parameter_words(module)
     buffers = [buffer for buffer in module.buffers if buffer.name not in written]
     assert not any(buffer.written_by_host for buffer in buffers), "a runtime parameter that the host never writes"
+    parameters = tuple(_parameter(buffer) for buffer in module.buffers if buffer.name in written)
     return Design(
         original.name,
         ARCHES[module.device.partition("_")[0]],
         _columns(module, original),
-        tuple(host),
+        len(host),
         tuple(map(_fifo, module.fifos)),
         tuple(_link(link, module) for link in module.links),
         tuple(_function(function, original) for function in module.functions),
         tuple(CoreBuffer(buffer.name, _tile(buffer.tile), _type(buffer.type), buffer.initial) for buffer in buffers),
-        tuple(_parameter(buffer) for buffer in module.buffers if buffer.name in written),
+        parameters,
         tuple(map(_worker, module.cores)),
+        tuple(host),
+        tuple((p[n], value) for p in parameters for n, value in enumerate(written[p.name]) if value < MARKER),
         tuple(_sequence(module.sequence, host)),
     )
 
@@ -145,14 +150,17 @@ def _statements(body: list[Any]) -> Iterator[Statement]:
                 yield FunctionCall(operation.function, tuple(map(_argument, operation.arguments)))
             case "Loop":
                 assert (operation.start, operation.step) == (0, 1)
-                yield Loop(operation.stop, tuple(_statements(operation.body)))
+                stop = operation.stop
+                yield Loop(stop if isinstance(stop, int) else Word(*stop), tuple(_statements(operation.body)))
             case other:
                 raise AssertionError(f"{other} in a core")
 
 
-def _argument(value: Any) -> Element | str | int | float:
+def _argument(value: Any) -> Element | str | Word | int | float:
     if isinstance(value, (int, float)):
         return value
+    if type(value.name).__name__ == "Load":
+        return Word(*value.name)
     return value.name if isinstance(value.name, str) else Element(*value.name)
 
 
@@ -201,6 +209,7 @@ def normal(design: Design) -> Design:
         functions=tuple(sorted(design.functions, key=lambda function: function.symbol)),
         core_buffers=tuple(sorted(design.core_buffers, key=lambda buffer: buffer.name)),
         parameters=tuple(sorted(design.parameters, key=lambda parameter: parameter.name)),
+        values=tuple(sorted(design.values)),
         workers=tuple(sorted(map(_normal_worker, design.workers), key=lambda worker: worker.tile)),
         sequence=tuple(
             step._replace(group=groups[step.group], pattern=_normal_pattern(step.pattern))
@@ -252,33 +261,3 @@ def _normal_pattern(pattern: AccessPattern) -> AccessPattern:
             break
         strides[position] = 0
     return pattern._replace(strides=tuple(strides))  # type: ignore[arg-type]
-
-
-def trace(body: tuple[Statement, ...]) -> list[tuple[Any, ...]]:
-    """What a core does in one round, with all loops carried out.
-
-    Objects are named by the place in this list of the acquire that they come from. Two bodies of the same trace do the
-    same, whether a loop is written as one or in part before it.
-    """
-    found: list[tuple[Any, ...]] = []
-    places: dict[int, int] = {}
-
-    def run(statements: tuple[Statement, ...]) -> None:
-        for statement in statements:
-            if isinstance(statement, Loop):
-                for _ in range(statement.rounds):
-                    run(statement.body)
-            elif isinstance(statement, Acquire):
-                places[statement.number] = len(found)
-                found.append(("acquire", statement.fifo, statement.objects))
-            elif isinstance(statement, FunctionCall):
-                arguments = tuple(
-                    ("object", places[a.acquire], a.position) if isinstance(a, Element) else a
-                    for a in statement.arguments
-                )
-                found.append(("call", statement.function, *arguments))
-            else:
-                found.append(("release", statement.fifo, statement.objects))
-
-    run(body)
-    return found

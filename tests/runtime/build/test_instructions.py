@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +15,47 @@ from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
-from npu_tensor.ggml_hsa import representative
 from npu_tensor.runtime.build.instructions import buffer_descriptor, instructions
 from npu_tensor.runtime.build.iron_program import marker
-from npu_tensor.runtime.build.iron_worker import parameter_offsets
-from npu_tensor.runtime.build.placement import addresses, predicted
+from npu_tensor.runtime.build.placement import Block, addresses, placed, predicted
 
 DATA = Path(__file__).parent / "data" / "instructions"
 DIGESTS: dict[Arch, dict[str, str]] = json.loads((DATA / "digests.json").read_text())
-ADDRESSES: dict[Arch, dict[str, int]] = json.loads((DATA / "addresses.json").read_text())
-
-
-@cache
-def designs(arch: Arch) -> dict[str, Design]:
-    """Of the programs that the compiler was given."""
-    there = {entry.exported_name: entry for entry in representative.entries(arch)}
-    return {name: there[name].request()[-1].design for name in DIGESTS[arch]}
-
+DESIGNS: dict[Arch, dict[str, Any]] = json.loads((DATA / "designs.json").read_text())
+CORES: dict[Arch, dict[str, Any]] = json.loads((DATA / "cores.json").read_text())
 
 CASES = [pytest.param(arch, name, id=f"{arch}-{name}") for arch in DIGESTS for name in DIGESTS[arch]]
 
 
+def design_of(arch: Arch, name: str) -> Design:
+    """What its instructions follow from, of a program that the compiler was given."""
+    row = DESIGNS[arch][name]
+    d = Builder(name, arch, row["columns"])
+    word = ObjectType("int32", (1,))
+    fifos = {n: d.fifo(n, word, Tile(*source), [Tile(*tile) for tile in ends]) for n, source, ends in row["fifos"]}
+    buffers = {n: d.host_buffer(n, dtype, 1) for n, dtype in row["buffers"]}
+    for n, tile, words in row["parameters"]:
+        d.parameter(n, Tile(*tile), words)
+    for step in row["sequence"]:
+        if isinstance(step, int):
+            d.finish(step)
+        else:
+            fifo, buffer, offset, sizes, strides, group, wait = step
+            pattern = AccessPattern(offset, tuple(sizes), tuple(strides))
+            d.transfer(fifos[fifo], buffers[buffer], pattern, group, bool(wait))
+    return d.build()
+
+
+def words_of(arch: Arch, name: str) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    design = design_of(arch, name)
+    places = {parameter.name: CORES[arch][name]["address"] for parameter in design.parameters}
+    return instructions(design, places)
+
+
 @pytest.mark.parametrize(("arch", "name"), CASES)
 def test_the_words_are_the_compilers(arch: Arch, name: str) -> None:
-    design = designs(arch)[name]
-    places = {parameter.name: ADDRESSES[arch][name] for parameter in design.parameters}
-    words = instructions(design, places)
-    assert hashlib.sha256(words.astype("<u4").tobytes()).hexdigest() == DIGESTS[arch][name]
+    words = words_of(arch, name).astype("<u4").tobytes()
+    assert hashlib.sha256(words).hexdigest() == DIGESTS[arch][name]
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
@@ -50,29 +64,27 @@ def test_whole_streams(path: Path) -> None:
     arch, _, name = path.stem.partition("-")
     words = [int(word, 16) for word in path.read_text().split()]
     assert hashlib.sha256(np.array(words, "<u4").tobytes()).hexdigest() == DIGESTS[arch][name]
-    design = designs(arch)[name]
-    places = {parameter.name: ADDRESSES[arch][name] for parameter in design.parameters}
-    assert instructions(design, places).tolist() == words
+    assert words_of(arch, name).tolist() == words
 
 
 # --- where runtime parameters are
 
 
 @pytest.mark.parametrize(
-    ("arch", "name"), [pytest.param(arch, name, id=f"{arch}-{name}") for arch in ADDRESSES for name in ADDRESSES[arch]]
+    ("arch", "name"), [pytest.param(arch, name, id=f"{arch}-{name}") for arch in CORES for name in CORES[arch]]
 )
 def test_parameters_are_where_the_compiler_puts_them(arch: Arch, name: str) -> None:
-    places = predicted(designs(arch)[name])
-    assert places
-    assert set(places.values()) == {ADDRESSES[arch][name]}
+    core = CORES[arch][name]
+    blocks = [Block(*block) for block in core["blocks"]]
+    assert placed(blocks, core["stack"], arch)[core["parameter"]] == core["address"]
 
 
 def test_addresses_are_read_from_a_stream() -> None:
     path = DATA / "aie2-elementwise-number-bf16.txt"
     words = np.array([int(word, 16) for word in path.read_text().split()], np.uint32)
-    design = designs("aie2")["elementwise-number-bf16"]
+    design = design_of("aie2", "elementwise-number-bf16")
     assert addresses(design, words) == {parameter.name: 0x4800 for parameter in design.parameters}
-    with pytest.raises(BuildError, match=f"do not write the runtime parameter {design.parameters[0].name} once"):
+    with pytest.raises(BuildError, match=f"do not begin with the words of parameter {design.parameters[0].name}"):
         addresses(design, words[4 + 6 :])
 
 
@@ -80,9 +92,15 @@ def test_addresses_are_read_from_a_stream() -> None:
 
 
 def copy(
-    pattern: AccessPattern, arch: Arch = "aie2", columns: int = 1, words: int = 2, rounds: int = 1, **sizes: int
+    pattern: AccessPattern,
+    arch: Arch = "aie2",
+    columns: int = 1,
+    words: int = 2,
+    rounds: int = 1,
+    values: Sequence[int] = (),
+    **sizes: int,
 ) -> Design:
-    """Element by element through one core, `rounds` times; `pattern` is the fill's."""
+    """Element by element through one core, `rounds` times; `pattern` is the fill's. values: of the last words."""
     d = Builder("copy", arch, columns)
     x, y = d.host_buffer("x", "int32", 2**20), d.host_buffer("y", "int32", 2**20)
     tile_type = ObjectType("int32", (sizes.get("elements", 64),))
@@ -98,6 +116,7 @@ def copy(
         result.release(1)
 
     d.worker(Tile(0, 2), body, [fx, fy], stack_size=sizes.get("stack_size", 1024))
+    d.write(parameter, values)
     for _ in range(rounds):
         group = d.group()
         d.fill(fx, x, pattern, group)
@@ -243,12 +262,22 @@ def test_a_parameter_comes_after_larger_buffers() -> None:
 def test_what_cannot_be_predicted_is_said() -> None:
     with pytest.raises(BuildError, match="which of two buffers of 8 bytes comes first is not known"):
         predicted(copy(AccessPattern.linear(64), words=2))
-    with pytest.raises(BuildError, match=r"core \(0,2\): x0 has 16388 bytes and fits into no bank of the memory"):
+    with pytest.raises(BuildError, match="x0 has 16388 bytes and fits into no bank of a core's memory"):
         predicted(copy(AccessPattern.linear(64), words=1, elements=4097))
 
 
-def test_a_run_finds_its_values_in_our_words() -> None:
-    design = copy(AccessPattern.linear(64))
+def test_what_a_run_gives_is_a_marker_and_what_the_sequence_gives_is_written() -> None:
+    design = copy(AccessPattern.linear(64), words=3, values=(7, 0))
     words = instructions(design, {"limits": 0x7000})
-    assert parameter_offsets(design, words.astype("<u4").tobytes()) == {"limits": [8, 14]}
+    assert words[[8, 14, 20]].tolist() == [marker(0, 0), 7, 0]
     assert addresses(design, words) == {"limits": 0x7000}
+
+
+def test_addresses_are_read_where_their_words_are_written() -> None:
+    design = copy(AccessPattern.linear(64), words=2, values=(5,))
+    words = instructions(design, {"limits": 0x7000})
+    for place, value in ((8, 1), (14, 6), (4, 1)):
+        changed = words.copy()
+        changed[place] = value
+        with pytest.raises(BuildError, match="do not begin with the words of parameter limits"):
+            addresses(design, changed)

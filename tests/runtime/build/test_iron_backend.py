@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import struct
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,13 +21,11 @@ from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectTyp
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import iron, process
 from npu_tensor.runtime.build.iron import IronBackend
-from npu_tensor.runtime.build.iron_program import marker
-from npu_tensor.runtime.build.iron_worker import parameter_offsets
 from npu_tensor.runtime.store.requests import Request, description, kernel_key
 
 HEADERS = Path(npu_tensor.__file__).parent / "kernels" / "include"
 WORDS = {"first": 3, "second": 1}
-XCLBIN = (".xclbin", "_insts.bin", ".pdi", "_parameters.json")
+XCLBIN = (".xclbin", ".pdi", "_parameters.json")
 SAYS = "clang version 21.0.0 (https://github.com/Xilinx/llvm-aie 0123456789abcdef0123456789abcdef01234567)"
 
 
@@ -89,6 +86,10 @@ def build(directory: Path, design: Design | None = None) -> dict[str, Path]:
         assert "aie" not in sys.modules
 
 
+def ingredients_of(design: Design) -> dict[str, Any]:
+    return IronBackend().ingredients(IronBackend().unit(design))
+
+
 def failure(directory: Path, transient: bool = False, design: Design | None = None) -> str:
     with pytest.raises(BuildError) as caught:
         build(directory, design)
@@ -106,7 +107,7 @@ def test_without_mlir_aie(tmp_path: Path) -> None:
     assert failure(tmp_path / "work") == reason
     with config.scope(toolchain_version=""):
         assert IronBackend().toolchain() == "none"
-    json.dumps(IronBackend().ingredients(negate()))
+    json.dumps(ingredients_of(negate()))
 
 
 def test_another_package_of_that_name_is_not_mlir_aie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,18 +178,20 @@ def test_one_build_makes_everything(release: str, site: Path, tmp_path: Path, mo
     assert str(tmp_path) not in text
     for suffix in (".xclbin", ".pdi"):
         assert files[suffix].read_text().startswith(f"stand-in of mlir-aie {release}: {suffix[1:]} of module ")
-    content = files["_insts.bin"].read_bytes()
-    words = struct.unpack(f"<{len(content) // 4}I", content)
-    offsets = json.loads(files["_parameters.json"].read_text())
-    assert {name: len(places) for name, places in offsets.items()} == WORDS
-    for number, places in enumerate(offsets.values()):
-        assert [words[place] for place in places] == [marker(number, word) for word in range(len(places))]
+    assert json.loads(files["_parameters.json"].read_text()) == {"first": 0x400, "second": 0x500}
     objects = list((tmp_path / "work" / "build").glob("*.o"))
     assert len(objects) == 1
     command, _, source = objects[0].read_text().partition("\n")
     assert command.startswith(f"stand-in of mlir-aie {release}: object for aie2p ")
     assert "-DTILE=256" in command.split()
     assert "nt_negate" in source
+
+
+def test_a_compiler_that_makes_other_instructions(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_OTHER_WORDS", "1")
+    assert "makes other instructions of the program than npu_tensor" in failure(tmp_path / "work")
 
 
 # --- full ELFs
@@ -211,7 +214,7 @@ def test_a_full_elf_is_all_that_is_made(
     files = build(tmp_path / "work", design)
     assert tuple(files) == (".elf", "_program.py")
     assert files[".elf"].read_text().startswith(f"stand-in of mlir-aie {release}: full_elf of module ")
-    ingredients = IronBackend().ingredients(design)
+    ingredients = ingredients_of(design)
     assert (ingredients["format"], ingredients["kernel"]) == ("elf", "main:sequence")
 
 
@@ -229,7 +232,7 @@ def test_releases_without_full_elfs(
 @pytest.mark.parametrize("design", [negate(), negate(arch="aie2", words={})], ids=["parameters", "aie2"])
 def test_kernels_that_are_xclbins_in_any_case(site: Path, tmp_path: Path, design: Design) -> None:
     assert tuple(build(tmp_path / "work", design)) == (*XCLBIN, "_program.py")
-    ingredients = IronBackend().ingredients(design)
+    ingredients = ingredients_of(design)
     assert (ingredients["format"], ingredients["kernel"]) == ("xclbin", "MLIR_AIE")
 
 
@@ -276,7 +279,7 @@ def test_the_core_compiler_fails(site: Path, tmp_path: Path, monkeypatch: pytest
     assert "asked to fail" in (tmp_path / "work" / "build.log").read_text()
 
 
-@pytest.mark.parametrize("release", ["1.3.0", "1.4.1"])
+@pytest.mark.parametrize("release", ["1.3.4", "1.4.1"])
 def test_the_module_compiler_fails(release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIE_STANDIN_VERSION", release)
     monkeypatch.setenv("AIE_STANDIN_FAIL", "module")
@@ -358,13 +361,3 @@ def test_what_mlir_aie_caches_stays_below_the_directory(
     monkeypatch.setattr(iron, "run", run)
     build(tmp_path / "work")
     assert Path(given["NPU_CACHE_HOME"]).is_relative_to(tmp_path / "work")
-
-
-@pytest.mark.parametrize("times", [0, 2])
-def test_a_parameter_that_a_run_could_not_set(times: int) -> None:
-    markers = [marker(number, word) for number, words in enumerate(WORDS.values()) for word in range(words)]
-    good = struct.pack(f"<{len(markers) + 1}I", 7, *markers)
-    assert parameter_offsets(negate(), good) == {"first": [1, 2, 3], "second": [4]}
-    changed = struct.pack("<3I", *markers[:3]) + struct.pack("<I", markers[3]) * times
-    with pytest.raises(BuildError, match=f"parameter second cannot be set: .* word 0 stands there {times} times"):
-        parameter_offsets(negate(), changed)

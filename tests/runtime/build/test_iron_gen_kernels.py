@@ -21,7 +21,7 @@ from npu_tensor.runtime.store.library import KernelLibrary
 SUFFIXES = (".json", ".pdi", ".xclbin", "_insts.bin", "_parameters.json", "_program.py")
 
 
-@pytest.mark.parametrize("release", ["1.3.1", "1.4.1"])
+@pytest.mark.parametrize("release", ["1.3.4", "1.4.1"])
 def test_generated_kernels_are_found_where_there_is_no_mlir_aie(release: str, tmp_path: Path) -> None:
     output, xclbinutil = tmp_path / "kernels", tmp_path / "xclbinutil"
     xclbinutil.touch(0o755)

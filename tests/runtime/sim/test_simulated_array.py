@@ -148,7 +148,7 @@ def test_runtime_parameters_are_written_before_every_run() -> None:
     for factor, summand in [(3, 5), (-7, 0), (1, -(1 << 31))]:
         _, (_, found) = run(loaded, VALUES[:32], words=[factor, summand])
         assert found.tolist() == (factor * VALUES[:32].astype(np.int64) + summand).tolist()
-    for words, message in [([1], "parameter words has 2 words, but 1 were given"), ([1, 1 << 32], "no|not a 32-bit")]:
+    for words, message in [([1], "takes 2 words, but 1 were given"), ([1, 1 << 32], "no|not a 32-bit")]:
         with pytest.raises(ArgumentError, match=message):
             run(loaded, VALUES[:32], words=words)
 
@@ -305,10 +305,11 @@ def test_designs_take_turns_on_an_array_and_threads_do_too() -> None:
 def test_a_design_that_nobody_has_is_freed() -> None:
     loaded = load(copy_design(2))
     run(loaded, VALUES[:32])
-    assert loaded._machine is not None
-    ring = weakref.ref(loaded._machine.rings[0])  # coroutines and their stacks refer to it
-    array = loaded.array
-    del loaded
+    machine = loaded.configuration._machine
+    assert machine is not None
+    ring = weakref.ref(machine.rings[0])  # coroutines and their stacks refer to it
+    array = loaded.configuration.array
+    del loaded, machine
     gc.collect()
     array.thread.call(gc.collect)
     assert ring() is None

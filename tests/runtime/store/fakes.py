@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.dataflow.design import AccessPattern, Builder, Configuration, Design, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store.requests import Request
 
@@ -58,7 +58,10 @@ class HeldBackend:
     def toolchain(self) -> str:
         return "fake1.0"
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
+    def unit(self, design: Design) -> Configuration:
+        return design.configuration
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
         return {"flags": ["-O2"]}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:

@@ -24,13 +24,13 @@ from click.testing import CliRunner
 from npu_tensor.cli import main
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.dataflow.design import AccessPattern, Builder, Configuration, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.ready_kernels import KernelDirectory
-from npu_tensor.runtime.store.requests import ABI, Artifact, Request, description, design_digest, kernel_key
+from npu_tensor.runtime.store.requests import ABI, Artifact, Request, description, digest, kernel_key
 
 NAME = "neg-256i32-256i32"
 
@@ -56,8 +56,9 @@ def design(text: str = "// negate", elements: int = 256, columns: int = 1) -> De
 
 
 def test_keys_stay_the_same() -> None:
-    """Of version 0.1: ready kernels that were made then are found by this digest."""
-    assert design_digest(design()) == "90f6ab837e0d7f7d7788595a1981b64007ec15107250dca77e485b74d541a382"
+    """Ready kernels are found by this digest; it changes with `ABI` only."""
+    assert digest(design().configuration) == "12d8a628b3dd38b3f249e42eb2aec739a46ddcb22378285e33b9e538acb24339"
+    assert ABI == 2
 
 
 def request(made: Design | None = None, name: str = NAME) -> Request:
@@ -83,7 +84,10 @@ class FakeBackend:
     def toolchain(self) -> str:
         return self.version
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
+    def unit(self, design: Design) -> Configuration:
+        return design.configuration
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
         return self.extra
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
@@ -94,7 +98,7 @@ class FakeBackend:
         if self.failure:
             raise BuildError(self.failure)
         path = directory / "out"
-        path.write_text(f"made from {design_digest(request.design)}")
+        path.write_text(f"made from {digest(request.design.configuration)}")
         return {".bin": path}
 
 
@@ -130,7 +134,7 @@ def test_places_are_asked_in_order(tmp_path: Path) -> None:
         ready = KernelLibrary(backend).find(wanted)
     assert ready.origin == "precompiled"
     assert ready.files[".bin"] == tmp_path / "ready" / "aie2p" / "free_name.bin"
-    assert ready.files[".bin"].read_text() == f"made from {design_digest(wanted.design)}"
+    assert ready.files[".bin"].read_text() == f"made from {digest(wanted.design.configuration)}"
     assert backend.built == [NAME]
 
 
@@ -169,7 +173,7 @@ def test_a_ready_kernel_of_another_design_is_not_used(tmp_path: Path) -> None:
     backend = FakeBackend()
     publish(KernelLibrary(backend).find(request()), tmp_path / "ready", "free_name")
     with config.scope(kernel_dirs=(tmp_path / "ready",), jit=False):
-        with pytest.raises(BuildError, match=rf"free_name.* was made from another design of {NAME}"):
+        with pytest.raises(BuildError, match=r"free_name.* was made from another configuration of negate"):
             KernelLibrary(backend).find(request(design("// other text")))
         other = FakeBackend()
         other.name = "iron"
@@ -316,12 +320,8 @@ def test_everything_that_a_kernel_follows_from_is_in_its_key() -> None:
     base = design()
     others = [
         key(wanted=request(design("// negatf"))),
-        key(wanted=request(design(elements=512))),
         key(wanted=request(design(columns=2))),
         key(wanted=request(replace(base, arch="aie2"))),
-        key(wanted=request(name="abs-256i32-256i32")),
-        key(wanted=request()._replace(op_params=b"\1")),
-        key(wanted=request()._replace(tensors=("(256,1,1,1)/i32",))),
         key(backend(version="fake1.1")),
         key(backend(name="iron")),
         key(backend(extra={"flags": ["-O3"], "headers": {"nt/x.hpp": "00"}})),
@@ -329,7 +329,11 @@ def test_everything_that_a_kernel_follows_from_is_in_its_key() -> None:
     ]
     assert len({key(), *others}) == 1 + len(others)
     dearer = replace(base, functions=tuple(replace(function, cycles=99) for function in base.functions))
-    assert key(wanted=request(dearer)) == key()
+    for same in (dearer, design(elements=512)):
+        assert key(wanted=request(same)) == key()
+    # What the designs of a configuration are called.
+    assert key(wanted=request(name="abs-256i32-256i32")) == key()
+    assert key(wanted=request()._replace(op_params=b"\1", tensors=("(256,1,1,1)/i32",))) == key()
 
 
 def test_a_failed_build_is_remembered_until_the_key_changes() -> None:
@@ -431,7 +435,7 @@ FILE_OF_X = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
 MADE_FROM = {
     "arch": "aie2p",
     "backend": "fake",
-    "design": design_digest(design()),
+    "design": digest(design().configuration),
     "abi": ABI,
     "ingredients": {"flags": ["-O2"]},
 }

@@ -106,9 +106,13 @@ def test_runtime_parameters_that_are_not_set(machine: Machine, pyxrt: Any, affin
 
 
 def test_instructions_of_another_kernel(machine: Machine, loaded: Loaded, affine_files: Files) -> None:
-    loaded.instructions.write(affine_files.words[: loaded.size // 4], 0)
-    loaded.instructions.sync(loaded.to_device)
+    words = affine_files.words
+    other = loaded.pyxrt.bo(loaded.device, words.nbytes, loaded.pyxrt.bo.cacheable, loaded.kernel.group_id(1))
+    other.write(words, 0)
+    other.sync(loaded.to_device)
     run = loaded.run()
+    run.set_arg(1, other)
+    run.set_arg(2, words.nbytes)
     run.start()
     assert run.wait().name == "ERT_CMD_STATE_ERROR"
     assert machine.failures == ["add_7: these are not its instructions"]

@@ -8,24 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from xrt_designs import ELEMENTS, add, affine
 
 from npu_tensor.dataflow.design import Design, RuntimeParameter
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.build.instructions import instructions
+from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
 from npu_tensor.runtime.store.requests import Artifact
 from npu_tensor.runtime.xrt.checked import driver_identity
 from npu_tensor.runtime.xrt.npu_program import NpuProgram, read_program
 
-WORDS = np.array([11, 22, 33, 44, 55], "<u4")
 Change = Callable[[dict[str, bytes]], Any]
 
 
 def artifact(directory: Path, change: Change | None = None, arch: str = "aie2p", suffix: str = ".xclbin") -> Artifact:
-    """An artefact of `affine`, whose two words stand at 3 and at 1 of its instructions."""
-    contents = {suffix: b"a file", "_insts.bin": WORDS.tobytes(), "_parameters.json": b'{"words": [3, 1]}'}
+    """An artefact of `affine`, whose parameter lies at 0x400 of its core."""
+    contents = {suffix: b"a file", "_parameters.json": b'{"words": 1024}'}
     if suffix == ".elf":
         contents = {".elf": b"a file"}
     if change is not None:
@@ -38,40 +38,49 @@ def artifact(directory: Path, change: Change | None = None, arch: str = "aie2p",
 
 
 def read(directory: Path, change: Change | None = None, design: Design | None = None) -> NpuProgram:
-    return read_program(artifact(directory, change), design or affine(), "aie2p")
+    return read_program("affine-1024", artifact(directory, change), design or affine(), "aie2p")
 
 
 def test_an_xclbin(tmp_path: Path) -> None:
     program = read(tmp_path)
-    assert (program.name, program.key) == ("affine-1024", "0" * 64)
+    assert (program.name, program.binary) == ("affine-1024", "0" * 64)
     assert program.path == tmp_path / "kernel.xclbin"
     assert not program.is_elf
     assert program.instructions is not None
-    assert program.instructions.tolist() == WORDS.tolist()
+    assert program.instructions.tolist() == instructions(affine(), {"words": 1024}).tolist()
     assert program.sizes == (4 * ELEMENTS, 4 * ELEMENTS)
     assert not program.checked
     assert not program.refused
 
 
+def test_other_instructions_are_another_program_of_the_same_binary(tmp_path: Path) -> None:
+    one, same = read(tmp_path), read(tmp_path)
+    other = read(tmp_path, lambda files: files.update({"_parameters.json": b'{"words": 2048}'}))
+    assert one.key == same.key != other.key
+    assert one.binary == same.binary == other.binary
+
+
 def test_words_are_patched_into_a_copy(tmp_path: Path) -> None:
     program = read(tmp_path)
-    assert program.patched([5, -2]).tolist() == [11, (1 << 32) - 2, 33, 5, 55]
-    assert program.patched([-(1 << 31), 0]).tolist() == [11, 0, 33, 1 << 31, 55]
     assert program.instructions is not None
-    assert program.instructions.tolist() == WORDS.tolist()
+    before = program.instructions.tolist()
+    first, second = before.index(marker(0, 0)), before.index(marker(0, 1))
+    for given, expected in (([5, -2], (5, (1 << 32) - 2)), ([-(1 << 31), 0], (1 << 31, 0))):
+        patched = program.patched(given).tolist()
+        assert (patched[first], patched[second]) == expected
+        patched[first], patched[second] = before[first], before[second]
+        assert patched == before
+    assert program.instructions.tolist() == before
 
 
-def other(parameter: RuntimeParameter) -> RuntimeParameter:
-    return replace(parameter, name="other")
-
-
-def test_every_parameter_gets_the_same_words(tmp_path: Path) -> None:
-    """One per core: the first word stands at 0 and 4, the second at 2 and 1."""
+def test_every_parameter_gets_the_words_of_a_run_and_keeps_its_own(tmp_path: Path) -> None:
     design = affine()
     (parameter,) = design.parameters
-    twice = replace(design, parameters=(parameter, other(parameter)))
-    program = read(tmp_path, lambda files: files.update({"_parameters.json": b'{"words":[0,2],"other":[4,1]}'}), twice)
-    assert program.patched([7, 8]).tolist() == [7, 8, 8, 44, 7]
+    longer = RuntimeParameter("other", parameter.tile, 3)
+    twice = replace(design, parameters=(parameter, longer), values=((longer[2], 9),))
+    program = read(tmp_path, lambda files: files.update({"_parameters.json": b'{"words": 1024, "other": 2048}'}), twice)
+    values = program.patched([7, 8])[8 : 8 + 5 * 6 : 6]
+    assert values.tolist() == [7, 8, 7, 8, 9]
 
 
 def test_without_parameters_nothing_is_read_about_them(tmp_path: Path) -> None:
@@ -80,36 +89,25 @@ def test_without_parameters_nothing_is_read_about_them(tmp_path: Path) -> None:
 
 
 def test_an_elf_has_its_instructions_inside(tmp_path: Path) -> None:
-    program = read_program(artifact(tmp_path, suffix=".elf"), add(7), "aie2p")
+    program = read_program("affine-1024", artifact(tmp_path, suffix=".elf"), add(7), "aie2p")
     assert program.is_elf
     assert (program.path, program.instructions, program.parameters) == (tmp_path / "kernel.elf", None, ())
 
 
 def test_an_elf_cannot_have_runtime_parameters(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="affine-1024 has runtime parameters, which cannot be set in a full ELF"):
-        read_program(artifact(tmp_path, suffix=".elf"), affine(), "aie2p")
+        read_program("affine-1024", artifact(tmp_path, suffix=".elf"), affine(), "aie2p")
 
 
 def test_another_array(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="affine-1024 is made for aie2, and this NPU is aie2p"):
-        read_program(artifact(tmp_path, arch="aie2"), affine(), "aie2p")
+        read_program("affine-1024", artifact(tmp_path, arch="aie2"), affine(), "aie2p")
 
 
-@pytest.mark.parametrize("content", [b"", b"12345", WORDS.tobytes()[:-1]])
-def test_what_is_no_stream_of_instructions(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(BuildError, match=r"kernel_insts\.bin is no stream of 32-bit instructions"):
-        read(tmp_path, lambda files: files.update({"_insts.bin": content}))
-
-
-@pytest.mark.parametrize(
-    "offsets",
-    [{}, {"words": [3]}, {"words": [3, 1, 2]}, {"words": [3, 5]}, {"words": [-1, 3]}, {"words": 3}, {"words": ["a", 1]},
-     {"words": None}, [], [3, 1], None, {"word": [3, 1]}],
-    ids=json.dumps,
-)  # fmt: skip
-def test_places_of_parameters_that_cannot_be(tmp_path: Path, offsets: Any) -> None:
+@pytest.mark.parametrize("places", [{}, {"words": "a"}, {"words": None}, [], [3, 1], None, {"word": 3}], ids=json.dumps)
+def test_places_of_parameters_that_cannot_be(tmp_path: Path, places: Any) -> None:
     with pytest.raises(BuildError, match=r"kernel_parameters\.json does not say where the runtime parameters of"):
-        read(tmp_path, lambda files: files.update({"_parameters.json": json.dumps(offsets).encode()}))
+        read(tmp_path, lambda files: files.update({"_parameters.json": json.dumps(places).encode()}))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe"])

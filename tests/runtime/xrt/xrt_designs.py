@@ -13,6 +13,8 @@ from backend import StandinBackend
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+from npu_tensor.runtime.build.instructions import instructions
+from npu_tensor.runtime.build.iron_program import marker
 from npu_tensor.runtime.store.requests import Request
 
 Ints = npt.NDArray[np.int32]
@@ -76,18 +78,13 @@ class Files:
     """The artefact of a design."""
 
     def __init__(self, design: Design, directory: Path) -> None:
+        self.design = design
         self.paths = StandinBackend().build(Request(design.name, design), directory)
 
     @property
     def words(self) -> npt.NDArray[np.uint32]:
-        """The instruction stream."""
-        return np.fromfile(self.paths["_insts.bin"], np.uint32)
-
-    @property
-    def places(self) -> dict[str, list[int]]:
-        """Of the runtime parameters in it."""
-        found: dict[str, list[int]] = json.loads(self.paths["_parameters.json"].read_text("utf-8"))
-        return found
+        """The instruction stream, with markers for the words of a run."""
+        return instructions(self.design, json.loads(self.paths["_parameters.json"].read_text("utf-8")))
 
 
 class Loaded:
@@ -105,8 +102,8 @@ class Loaded:
         self.context = pyxrt.hw_context(device, image.get_uuid())
         self.kernel = pyxrt.kernel(self.context, "MLIR_AIE")
         words = files.words
-        for places in files.places.values():
-            words[places[: len(parameters)]] = np.array(parameters, np.int32).view(np.uint32)
+        for number, value in enumerate(np.array(parameters, np.int32).view(np.uint32)):
+            words[words == marker(0, number)] = value
         self.size = words.nbytes
         self.instructions = pyxrt.bo(device, self.size, pyxrt.bo.cacheable, self.kernel.group_id(1))
         self.instructions.write(words, 0)

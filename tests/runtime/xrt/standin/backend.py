@@ -13,9 +13,9 @@ from typing import Any
 
 import npu_images
 
-from npu_tensor.dataflow.design import Design
-from npu_tensor.runtime.build.iron import kernel_format
-from npu_tensor.runtime.build.iron_worker import FILES
+from npu_tensor.dataflow.design import Configuration, Design
+from npu_tensor.runtime.build.iron import IronBackend, kernel_format
+from npu_tensor.runtime.build.iron_worker import FILES, Format
 from npu_tensor.runtime.sim.host_backend import HostBackend
 from npu_tensor.runtime.store.requests import Request
 
@@ -36,10 +36,14 @@ class StandinBackend:
         """In place of the versions of mlir-aie and Peano."""
         return "iron-standin"
 
-    def ingredients(self, design: Design) -> dict[str, Any]:
+    def unit(self, design: Design) -> Configuration:
+        """As in IronBackend."""
+        return IronBackend().unit(design)
+
+    def ingredients(self, unit: Configuration) -> dict[str, Any]:
         """Those of the libraries in the file, and what the runtime has to know."""
-        format = kernel_format(design)
-        return {"format": format, "kernel": npu_images.KERNELS[format], **HostBackend().ingredients(design)}
+        format: Format = "elf" if isinstance(unit, Design) else "xclbin"
+        return {"format": format, "kernel": npu_images.KERNELS[format], **HostBackend().ingredients(unit)}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         """Why libraries that were made elsewhere do not run here."""
@@ -53,9 +57,6 @@ class StandinBackend:
         image = npu_images.write(paths[f".{format}"], design, format)
         (directory / "build.log").touch()
         if format == "xclbin":
-            stream = npu_images.instructions(design, image.digest)
-            offsets = npu_images.parameter_offsets(design, stream)
-            paths["_insts.bin"].write_bytes(stream)
             paths[".pdi"].write_bytes(image.digest.encode())
-            paths["_parameters.json"].write_text(json.dumps(offsets, indent=1) + "\n", "utf-8")
+            paths["_parameters.json"].write_text(json.dumps(image.addresses, indent=1) + "\n", "utf-8")
         return paths

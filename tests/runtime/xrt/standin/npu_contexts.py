@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -20,10 +21,12 @@ import npu_simulation
 import numpy as np
 from filelock import FileLock
 from machine import Fault, Machine, Npu, driver_error
-from npu_images import HEADER, Image
+from npu_images import Image
+from npu_instructions import StreamError, reach, read_stream
 from npu_memory import Region
 from states import ABORT, COMPLETED, ERROR, NEW, SUBMITTED, TIMEOUT
 
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.build.iron_program import MARKER, WORDS
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign
@@ -155,25 +158,31 @@ class Core:
         """Refuse what would crash the process, or let the NPU read and write beyond buffers."""
         machine, image = self.machine, self.image
         buffers = command.arguments[image.first_buffer :]
-        for number, (buffer, region) in enumerate(zip(image.design.host_buffers, buffers, strict=True)):
+        for number, region in enumerate(buffers):
             name = f"argument {number + image.first_buffer} of {image.design.name}"
             if not isinstance(region, Region):
                 raise machine.crash(f"{name} is {region}, not a buffer object")
             if not region.memory.alive:
                 raise machine.crash(f"{name} is a buffer object that was freed")
-            if region.nbytes < buffer.type.nbytes:
-                raise machine.crash(f"{name} has {region.nbytes} bytes and needs {buffer.type.nbytes}")
             if region.memory.slot not in (0, self.slot):
                 note = f"a buffer object of context {region.memory.slot} is used in another one"
                 if note not in machine.warnings:
                     machine.warnings.append(note)
         if image.format == "xclbin":
             _, stream, size = command.arguments[:3]
-            words = image.instruction_words
             if not isinstance(stream, Region) or not stream.memory.alive:
                 raise machine.crash(f"{image.design.name} is started without instructions")
-            if size not in (words, 4 * words) or stream.nbytes < 4 * words:
+            design = self._started(command)
+            words = len(_words(stream)) // 4
+            if design is None or not isinstance(size, int):
+                return  # The controller will stop.
+            if any(MARKER <= value < MARKER + WORDS * WORDS for _, value in design.values):
+                machine.crash(f"{design.name}: a runtime parameter was not set")
+            if size not in (words, 4 * words):
                 raise machine.crash(f"{image.design.name} has {words} words of instructions, not {size}")
+            for region, needed in zip(buffers, reach(design), strict=True):
+                if region.nbytes < needed:  # type: ignore[union-attr]
+                    raise machine.crash(f"an argument of {design.name} has {region.nbytes} bytes and needs {needed}")  # type: ignore[union-attr]
 
     # Execution.
 
@@ -259,33 +268,44 @@ class Core:
             for number in image.outputs:
                 regions[number].device[:] = 0
             return {"zeros": COMPLETED, "error": ERROR, "timeout": TIMEOUT}[machine.wrong_arch]
-        words: list[int] = []
-        if image.format == "xclbin":
-            opcode, stream, _ = command.arguments[:3]
-            assert isinstance(stream, Region)
-            instructions = stream.device[: 4 * image.instruction_words].view("<u4")
-            if opcode != OPCODE or not np.array_equal(instructions[:HEADER], image.header):
-                machine.failures.append(f"{image.design.name}: these are not its instructions")
-                return ERROR
-            words = self._words(instructions)
         try:
             if self._loaded is None:
                 self._loaded = npu_simulation.load(self.npu, image)
-            self._loaded.run([region.device for region in regions], words)
-        except NpuTensorError as error:
+            loaded = self._loaded
+            if image.format == "xclbin":
+                design = self._started(command)
+                if design is None:
+                    raise StreamError(f"{image.design.name}: these are not its instructions")
+                loaded = LoadedDesign(loaded.configuration, design, strict=True)
+            loaded.run([region.device for region in regions])
+        except (NpuTensorError, StreamError) as error:
             machine.failures.append(str(error))
             return TIMEOUT if "Timeout" in type(error).__name__ else ERROR
         return COMPLETED
 
-    def _words(self, instructions: Any) -> list[int]:
-        """The runtime parameters: all of a design get the same words."""
-        found = [instructions[places].view(np.int32).tolist() for places in self.image.places]
-        for words in found:
-            if words != found[0]:
-                self.machine.crash(f"{self.image.design.name}: not all runtime parameters were set")
-            if any(MARKER <= word < MARKER + WORDS * WORDS for word in words):
-                self.machine.crash(f"{self.image.design.name}: a runtime parameter was not set")
-        return found[0] if found else []
+    def _started(self, command: Command) -> Design | None:
+        """What the instructions of a command say; None if the controller stops at them."""
+        opcode, stream, _ = command.arguments[:3]
+        assert isinstance(stream, Region)
+        if opcode != OPCODE:
+            return None
+        sizes = tuple(region.nbytes for region in command.arguments[3:] if isinstance(region, Region))
+        try:
+            return _read(self.image, _words(stream), sizes)
+        except StreamError:
+            return None
+
+
+def _words(stream: Region) -> bytes:
+    """The instructions in a buffer, as many as their header says."""
+    if stream.nbytes < 16:
+        return b""
+    return stream.device[: min(stream.nbytes, int(stream.device[12:16].view("<u4")[0]))].tobytes()
+
+
+@lru_cache(maxsize=256)
+def _read(image: Image, words: bytes, sizes: tuple[int, ...]) -> Design:
+    return read_stream(np.frombuffer(words, "<u4"), image.design.configuration, image.addresses, sizes)
 
 
 def settle(npu: Npu) -> None:

@@ -1,11 +1,11 @@
 """The files that the stand-in loads: what mlir-aie makes for an NPU, with a kernel for this machine in it.
 
     image = write(path, design, "xclbin")           # or "elf", which needs no instruction stream
-    path.write_bytes(instructions(design, image.digest))
+    image.addresses                                 # of runtime parameters
     read(path).entries()                            # how to call the functions of its cores
 
-Both kinds are zip files: the pickled design, the shared library of each of its sources, and a description. An
-instruction stream begins with the digest of its design, and has the markers of the runtime parameters somewhere behind.
+Both kinds are zip files: the pickled design, the shared library of each of its sources, and a description. Of an xclbin
+only the configuration of the design is used.
 """
 
 from __future__ import annotations
@@ -21,24 +21,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from npu_tensor.dataflow.design import Design, Transfer
-from npu_tensor.runtime.build.iron_program import marker
-from npu_tensor.runtime.build.iron_worker import Format, parameter_offsets
+from npu_tensor.runtime.build.iron_worker import Format
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import CompiledSource, Entry
 
-__all__ = ["KERNELS", "Image", "instructions", "parameter_offsets", "read", "write"]
-
-Words = np.ndarray[Any, np.dtype[np.uint32]]
+__all__ = ["KERNELS", "Image", "read", "write"]
 
 KERNELS: Final[Mapping[Format, str]] = {"xclbin": "MLIR_AIE", "elf": "main:sequence"}
 """The names that mlir-aie gives, as its examples use them."""
 
 DESCRIPTION: Final = "image.json"
-HEADER: Final = 9
-"""Words: the digest, and how many words there are."""
 
 
 class Image:
@@ -82,19 +75,9 @@ class Image:
         return tuple(number for number, buffer in enumerate(self.design.host_buffers) if buffer.name in drained)
 
     @cached_property
-    def instruction_words(self) -> int:
-        """The length of its instruction stream."""
-        return len(instructions(self.design, self.digest)) // 4
-
-    @cached_property
-    def places(self) -> list[list[int]]:
-        """Where the words of each runtime parameter stand in the instruction stream."""
-        return list(parameter_offsets(self.design, instructions(self.design, self.digest)).values())
-
-    @cached_property
-    def header(self) -> Words:
-        """How its instruction stream begins."""
-        return np.frombuffer(instructions(self.design, self.digest), "<u4", HEADER)
+    def addresses(self) -> dict[str, int]:
+        """Where a compiler has put the runtime parameters: each in a place of its own."""
+        return {parameter.name: 0x400 + 0x100 * n for n, parameter in enumerate(self.design.parameters)}
 
 
 def _sources(design: Design) -> list[Any]:
@@ -131,15 +114,3 @@ def _read(path: Path, changed: int, size: int) -> Image:
         return Image(path.read_bytes())
     except (zipfile.BadZipFile, KeyError) as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def instructions(design: Design, digest: str) -> bytes:
-    """The instruction stream: the digest, the length, a word per transfer, and the markers of all parameters."""
-    # No marker has the highest bit, so that the digest is never taken for one.
-    head = np.frombuffer(bytes.fromhex(digest), "<u4") | np.uint32(1 << 31)
-    body = [len(step.pattern.sizes) if isinstance(step, Transfer) else 0 for step in design.sequence]
-    for number, parameter in enumerate(design.parameters):
-        for word in range(parameter.words):
-            body += [0x80000001, marker(number, word)]
-    length = HEADER + len(body)
-    return bytes(np.concatenate([head, np.array([length, *body], "<u4")]).astype("<u4").tobytes())

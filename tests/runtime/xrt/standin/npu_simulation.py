@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from machine import Npu
 from npu_images import Image
 
-from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
+from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign, SimulatedArray
 
 __all__ = ["give_back", "load"]
 
@@ -37,7 +37,8 @@ def load(npu: Npu, image: Image) -> LoadedDesign:
     loaded = simulation.idle.pop(image.digest, None)
     if loaded is None:
         if image.digest in _checked:
-            loaded = LoadedDesign(simulation.array, image.design, image.entries, strict=True)
+            configuration = LoadedConfiguration(simulation.array, image.design, image.entries)
+            loaded = LoadedDesign(configuration, image.design, strict=True)
         else:
             loaded = simulation.array.load(image.design, entries=image.entries)
             _checked.add(image.digest)
@@ -46,5 +47,6 @@ def load(npu: Npu, image: Image) -> LoadedDesign:
 
 def give_back(npu: Npu, image: Image, loaded: LoadedDesign) -> None:
     """Keep a design that is not used any more, unless its cores have memory that a reset would clear."""
-    if not image.design.core_buffers:
-        _simulations[npu].idle[image.digest] = loaded
+    simulation = _simulations.get(npu)
+    if simulation is not None and not image.design.core_buffers:
+        simulation.idle[image.digest] = loaded

@@ -26,6 +26,7 @@ __all__ = [
     "Free",
     "Function",
     "Link",
+    "Load",
     "LoadPdi",
     "Loop",
     "MLIRError",
@@ -151,9 +152,16 @@ class Call(NamedTuple):
         return f"func.call @{self.function}({', '.join(arguments)})"
 
 
+class Load(NamedTuple):
+    """A word of a buffer, by which its value is named."""
+
+    buffer: str
+    index: int
+
+
 class Loop(NamedTuple):
     start: int
-    stop: int
+    stop: int | Load
     step: int
     body: list[Any]
 

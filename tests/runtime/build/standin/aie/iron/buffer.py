@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._standin import since
-from .._standin.record import BufferOp, MLIRError, WriteParameter, current, type_of
+from .._standin.record import BufferOp, Load, MLIRError, WriteParameter, current, type_of
 from .._standin.signatures import checked
-from .._standin.types import Value
+from .._standin.types import Scalar, Value
 from .dataflow import ObjectFifoEndpoint
 
 __all__ = ["Buffer"]
@@ -68,8 +68,17 @@ class Buffer(ObjectFifoEndpoint):
             raise MLIRError(f"{len(found)} initial bytes for {self._name}: {memory}")
         return found
 
-    def __getitem__(self, index: Any) -> Any:
-        raise NotImplementedError("the stand-in does not model loads from a Buffer")
+    def __getitem__(self, index: Any) -> Value:
+        """A word that is loaded, where a core runs."""
+        if self._op is None:
+            raise AttributeError("Cannot index into Buffer before it has been resolved.")
+        if not isinstance(index, int) or len(self._op.type.shape) != 1:
+            raise NotImplementedError("the stand-in models loads of single words only")
+        if not 0 <= index < self._op.type.shape[0]:
+            raise MLIRError(f"{self._op.name} has no word {index}")
+        if current().core is None:
+            raise MLIRError("'memref.load' op belongs into a core, not into the runtime sequence")
+        return Value(Scalar(self._op.type.dtype, current()), Load(self._op.name, index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self._op is None:
