@@ -150,8 +150,8 @@ class NpuKernel:
     def cost(self) -> Cost:
         """What a run is predicted to take. The first time, the design is made."""
         counters, prediction = self.prediction
-        # Equal designs are one program, which has one context.
-        return self.owner.costs.kernel(self.task, self.offer, counters, prediction, context=id(self._design.design))
+        context = id(self._design.design.configuration)  # There is one context for all designs that share it.
+        return self.owner.costs.kernel(self.task, self.offer, counters, prediction, context)
 
     @property
     def is_too_long(self) -> bool:
