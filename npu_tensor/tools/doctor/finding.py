@@ -138,7 +138,7 @@ def against_tested(component: str, version: str, why: str, fix: str) -> CheckRes
 
 def _older(version: str, least: str) -> bool:
     """Whether a release is older than another. Builds such as 0.0.1.2025110304+abc have no place in their order."""
-    number = re.match(r"(\d+)\.(\d+)", version)
+    number = re.match(r"\d+(\.\d+)+", version)
     if number is None or version.startswith("0.0.1."):
         return False
-    return [int(part) for part in number.groups()] < [int(part) for part in least.split(".")]
+    return [int(part) for part in number[0].split(".")] < [int(part) for part in least.split(".")]
