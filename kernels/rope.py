@@ -1,8 +1,9 @@
 """GGML's ROPE: rows turned by angles proportional to their positions, in the normal and the neox order of pairs.
 
-A segment is some heads of one token, which share their angles. The cores get segments and positions and compute
-cosines and sines themselves, so that a position costs 4 bytes of host memory and not two tables. Angles are counted in
-turns of 2^32 steps, in which the product with a position wraps by itself.
+A segment is a head of one token, or a few if only so many end on a word. The cores get segments and positions and
+compute cosines and sines themselves, for neighbours of one position once, so that a position costs 4 bytes of host
+memory and not two tables. Angles are counted in turns of 2^32 steps, in which the product with a position wraps by
+itself. Tokens and heads are not in the binary: there are two sizes of objects.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ OBJECT_ELEMENTS: Final = 4096
 """Of one object: 8 KiB as bfloat16 and 16 KiB as float32, of which a core holds two each."""
 LONGEST_ROW: Final = 1024
 """Features: the tables, rates and factors of so many take 12 KiB of a core besides."""
+SMALL: Final = 16
+"""Small objects have as many segments as large ones, divided by this."""
+OBJECT_SEGMENTS: Final = 1
+"""Segments that a core could turn while it acquires and releases objects."""
 MOST_SEGMENTS: Final = 256
 """Of one object: the positions of a round take 4 KiB, twice."""
 STACK: Final = 2048
@@ -120,7 +125,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if angles is None:
         return Refusal("rope: the parameters do not give finite angles")
     cores = target.array.core_rows * target.columns
-    together = _heads(math.prod(lead) * tokens, heads, features, cores)
+    together = _heads(heads, features)
     if together is None:
         return Refusal(f"rope: {heads} heads of {features} features do not end on words of 4 bytes")
     # One position for each segment, by steps of 0 along dimensions that share it.
@@ -128,9 +133,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         Layout((math.prod(lead), tokens, heads // together), (0, *positions.layout.strides, 0), positions.layout.offset)
     )
     rows, segments = joined(x.layout), math.prod(places.shape)
-    period = math.lcm(*(segments // math.gcd(segments, layout.shape[0]) for layout in (rows, places)))
     output = "float32" if x.dtype is float32 else "bfloat16"
-    plan = _plan(segments, period, together, features, target, output)
+    plan = _plan(segments, together, features, target, output)
     size = plan.rounds * plan.cores * plan.elements
     # The last object of positions reaches beyond them if factors made it longer.
     reach = (plan.rounds - 1) * plan.places + _place_words(plan, angles)
@@ -146,8 +150,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     result = Layout((math.prod(x.layout.shape),), (1,), task.outputs[0].layout.offset)
     operands.append(HostOperand(0, True, result, (size,), plan.output))
     sizes = [math.prod(operand.padded) for operand in operands]
-    busy = plan.cores * min(target.columns, plan.rounds)
-    reason = f"objects of {plan.segments * together} rows of {features}, on {busy} of {cores} cores"
+    reason = f"objects of {plan.segments * together} rows of {features}, on {cores} cores"
     return Offer("rope", reason, lambda: _design(task.name, target, plan, angles, sizes), tuple(operands))
 
 
@@ -163,14 +166,10 @@ def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
     return Angles(rates / (2 * np.pi), float(magnitude), attributes["n_dims"], attributes["mode"] == "normal", divided)
 
 
-def _heads(tokens: int, heads: int, features: int, cores: int) -> int | None:
-    """Heads of a segment: as many as fit an object, but few enough for all cores to have some."""
-    fitting = [
-        together
-        for together in range(heads, 0, -1)
-        if heads % together == 0 and together * features <= OBJECT_ELEMENTS and together * features % 2 == 0
-    ]
-    return next((together for together in fitting if tokens * heads // together >= cores), min(fitting, default=None))
+def _heads(heads: int, features: int) -> int | None:
+    """Heads of a segment: as few as end on a word of bfloat16 numbers."""
+    fitting = (together for together in range(1, heads + 1) if heads % together == 0 and together * features % 2 == 0)
+    return next((together for together in fitting if together * features <= OBJECT_ELEMENTS), None)
 
 
 def _padded(layout: Layout, elements: int) -> tuple[int, ...]:
@@ -178,17 +177,19 @@ def _padded(layout: Layout, elements: int) -> tuple[int, ...]:
     return (-(-elements // math.prod(layout.shape[1:])), *layout.shape[1:])
 
 
-def _plan(segments: int, period: int, heads: int, features: int, target: Target, output: str) -> RopePlan:
-    """The segments of an object: many, but none that only fill up the last round if that can be."""
-    cores = target.array.core_rows
-    most = max(1, min(OBJECT_ELEMENTS // (heads * features), -(-segments // (cores * target.columns)), MOST_SEGMENTS))
+def _plan(segments: int, heads: int, features: int, target: Target, output: str) -> RopePlan:
+    """Large objects, or small ones where large ones would be padding. Every column has one at least."""
+    cores, most = target.array.core_rows, min(OBJECT_ELEMENTS // (heads * features), MOST_SEGMENTS)
 
-    def total(number: int) -> int:
-        step = math.lcm(period, cores * number)
-        return -(-segments // step) * step
+    def plan(number: int) -> RopePlan:
+        rounds = max(target.columns, -(-segments // (cores * number)))
+        return RopePlan(features, heads, number, cores, rounds, output)
 
-    number = min(range(most, 0, -1), key=lambda number: (total(number), -number))
-    return RopePlan(features, heads, number, cores, total(number) // (cores * number), output)
+    def passing(plan: RopePlan) -> int:
+        """Segments that pass through a core, with those that it could have turned while it changed objects."""
+        return -(-plan.rounds // target.columns) * (plan.segments + OBJECT_SEGMENTS)
+
+    return min(map(plan, (most, max(1, most // SMALL))), key=passing)
 
 
 def _place_words(plan: RopePlan, angles: Angles) -> int:
@@ -206,8 +207,7 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
     words, elements = _place_words(plan, angles), plan.cores * plan.elements
     place_type, (turns, table) = ObjectType("int32", (words,)), _core_types(angles)
     constants = plan.segments, plan.heads, plan.features, angles.n_dims, angles.pairs, angles.magnitude
-    columns = min(target.columns, plan.rounds)
-    first = 0
+    columns, first = target.columns, 0
     for column in range(columns):
         rounds = plan.rounds * (column + 1) // columns - first
         cores = core_tiles(column, plan.cores)
@@ -217,20 +217,20 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
         positions = builder.fifo(f"positions_{column}", place_type, Tile(column, 0), cores)
 
         def body(
-            x: Any, positions: Any, y: Any, table: Any, turns: Any, first: int, rates: Any = None, rounds: int = rounds
+            x: Any, positions: Any, y: Any, table: Any, turns: Any, first: int, rates: Any = None, words: Any = None
         ) -> None:
             if divide:
                 divide(positions.acquire(1), rates, turns, angles.pairs)
                 positions.release(1)
             # Without factors a round is all that the body has to do.
-            for _ in range_(rounds) if divide else [0]:
+            for _ in range_(words[0]) if divide else [0]:
                 rotate(x.acquire(1), positions.acquire(1), y.acquire(1), turns, table, first, *constants)
                 for end in (x, positions, y):
                     end.release(1)
 
         for row, (tile, source, result) in enumerate(zip(cores, rows.cores, results.cores, strict=True)):
             suffix = f"{tile.column}_{tile.row}"
-            arguments = [
+            arguments: list[Any] = [
                 builder.core_buffer(f"table_{suffix}", tile, table),
                 builder.core_buffer(f"turns_{suffix}", tile, turns, None if divide else angles.whole_turns()),
                 row * plan.segments,
@@ -238,6 +238,8 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
             if divide:
                 rates = ObjectType("float32", turns.shape)
                 arguments.append(builder.core_buffer(f"rates_{suffix}", tile, rates, angles.floats()))
+                arguments.append(builder.parameter(f"rounds_{suffix}", tile, 1))
+                builder.write(arguments[-1], [rounds])
             builder.worker(tile, body, [source, positions, result, *arguments], STACK)
         if factors is not None:
             builder.fill(positions, factors, AccessPattern.linear(words))

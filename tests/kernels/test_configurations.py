@@ -53,11 +53,22 @@ def rows(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     return x.softmax(1), exponentials / exponentials.sum(1, keepdims=True)
 
 
+def turned(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
+    tokens, heads = extent(rng, 100), extent(rng, 20)
+    x, exact = values(rng, tokens, heads, 32)
+    positions = rng.integers(0, 1000, tokens).astype(np.int32)
+    angles = positions[:, None, None] * 10000.0 ** (-np.arange(16) / 16)
+    even, odd = exact[..., 0::2], exact[..., 1::2]
+    pairs = [even * np.cos(angles) - odd * np.sin(angles), even * np.sin(angles) + odd * np.cos(angles)]
+    return nt.rope(x, nt.from_numpy(positions), 32), np.stack(pairs, -1).reshape(exact.shape)
+
+
 CASES = {
     # by family: how many configurations may be built for one dtype and program
     "elementwise": (elementwise, 3),
     "with a row": (with_row, 3),
     "gemm": (product, 5),
+    "rope": (turned, 2),
     # Two for each class of lengths, times two for whole and part vectors.
     "rowwise": (rows, 2 * 2 * 11),
 }
