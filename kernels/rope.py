@@ -32,8 +32,6 @@ LONGEST_ROW: Final = 1024
 """Features: the tables, rates and factors of so many take 12 KiB of a core besides."""
 MOST_SEGMENTS: Final = 256
 """Of one object: the positions of a round take 4 KiB, twice."""
-STACK: Final = 2048
-"""Bytes: sine and cosine keep more than fits the registers."""
 TABLE_LANES: Final = 32
 """Rates and tables are filled up to a multiple of this, as nt/rope.hpp expects."""
 
@@ -238,7 +236,7 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
             if divide:
                 rates = ObjectType("float32", turns.shape)
                 arguments.append(builder.core_buffer(f"rates_{suffix}", tile, rates, angles.floats()))
-            builder.worker(tile, body, [source, positions, result, *arguments], STACK)
+            builder.worker(tile, body, [source, positions, result, *arguments])
         if factors is not None:
             builder.fill(positions, factors, AccessPattern.linear(words))
         objects = pattern(first * plan.places, [(rounds, plan.places), (words, 1)], 1)

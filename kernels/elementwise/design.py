@@ -33,9 +33,6 @@ __all__ = ["design"]
 RUN_BYTES: Final = 1024
 """Innermost run of a transfer that is repeated: a power of two below the limit of 1023 words."""
 
-STACK: Final = 2048
-"""Bytes: long programs hold more vectors than a core has registers. mlir-aie's own 1024 bytes keep 16 of them."""
-
 POSITION: Final = ObjectType("int32", (16,))
 """Which of the resident values of column operands comes next; one word is used."""
 
@@ -134,7 +131,7 @@ class _ElementwiseDesign:
                 for end in ends:
                     end.release(1)
 
-        builder.worker(tile, body, streams, STACK)
+        builder.worker(tile, body, streams)
 
     # --- transfers
 

@@ -28,7 +28,6 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.emitter import REGISTERS
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import (
-    STACK,
     GemmProblem,
     Tiling,
     clear_cycles,
@@ -300,7 +299,7 @@ class _Maker:
                 functions["store"](sums, cursor, *extra, c.acquire(1))
                 c.release(1)
 
-        d.worker(tile, body, [a, b, c], stack_size=STACK)
+        d.worker(tile, body, [a, b, c])
 
     # --- transfers
 

@@ -26,7 +26,7 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
-from npu_tensor.kernels.rowwise.tiling import STACK, ChunkedRows, WholeRows, pieces
+from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
 __all__ = ["design"]
 
@@ -92,7 +92,7 @@ class _RowwiseDesign:
         for column, (inputs, outputs) in enumerate(self.streams):
             for number, tile in enumerate(core_tiles(column, self.plan.cores)):
                 ends = [stream.cores[number] for stream in (*inputs.values(), *outputs)]
-                self.builder.worker(tile, self.body(tile), ends, STACK)
+                self.builder.worker(tile, self.body(tile), ends)
 
     def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
         """In a worker's body: take the resident inputs from the stream that brings them first."""

@@ -14,7 +14,7 @@ from typing import Final
 from npu_tensor.dataflow.array import Arch, Array
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, ITERATIONS, LIMITS, PROGRAM_MEMORY, WORD
 from npu_tensor.dataflow.columns import cores_per_column
-from npu_tensor.dataflow.design import ObjectType
+from npu_tensor.dataflow.design import DEFAULT_STACK, ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
 from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, RowOperand, RowProgram, RowWalk, walks
@@ -22,12 +22,9 @@ from npu_tensor.kernels.rowwise.row_layout import RowLayout
 from npu_tensor.kernels.rowwise.source import first_stream, partial_bytes, state_bytes
 from npu_tensor.ops.declare import Layout
 
-__all__ = ["FUNCTION_BYTES", "STACK", "ChunkedRows", "RowTask", "RowwisePlan", "WholeRows", "pieces", "plan_rows"]
+__all__ = ["FUNCTION_BYTES", "ChunkedRows", "RowTask", "RowwisePlan", "WholeRows", "pieces", "plan_rows"]
 
-STACK: Final = 2048
-"""Bytes of a core's stack: loops over several vectors of 64 bytes spill some of them."""
-
-CORE_BYTES: Final = LIMITS["core"].memory - STACK - 2048
+CORE_BYTES: Final = LIMITS["core"].memory - DEFAULT_STACK - 2048
 """Bytes of a core's memory for buffers; the rest is for the stack, constants of the C++ and the compiler's counters."""
 
 FUNCTION_BYTES: Final = PROGRAM_MEMORY - 4096

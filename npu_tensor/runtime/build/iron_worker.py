@@ -26,7 +26,7 @@ import numpy as np
 
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, NpuTensorError
-from npu_tensor.runtime.build import mlir_aie
+from npu_tensor.runtime.build import mlir_aie, stack
 from npu_tensor.runtime.build.iron_program import dialect, marker, program
 
 __all__ = [
@@ -68,11 +68,14 @@ def build(directory: Path, format: Format) -> None:
     lowered = _execute(path)
     module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
+    depths: dict[str, float] = {}
     for name, text in lowered.SOURCES.items():
         source = directory / name
         source.write_text(text, "utf-8")
-        flags = [f"-I{HEADERS}", *getattr(lowered, "FLAGS", {}).get(name, ())]
+        flags = [f"-I{HEADERS}", *stack.FLAGS, *getattr(lowered, "FLAGS", {}).get(name, ())]
         mlir_aie.compile_core(source, source.with_suffix(".o"), design.arch, flags)
+        depths |= stack.call_depths(source.with_suffix(".o"))
+    stack.check_stacks(design, depths)
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
     if format == "elf":
         mlir_aie.compile_module(module, directory, full_elf_path=files[".elf"])
