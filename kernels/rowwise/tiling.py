@@ -283,6 +283,11 @@ class ChunkedRows(RowwisePlan):
         return max(1, self.group * self.cores)
 
     @property
+    def shortest(self) -> int:
+        """Elements of the last chunk of a row, negative if its core has nothing to do for it."""
+        return min(self.chunk, self.task.length - self.chunk * (self.chunks * self.members - 1))
+
+    @property
     def resident_copies(self) -> int:
         return self.cores
 
