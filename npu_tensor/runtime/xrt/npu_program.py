@@ -32,7 +32,8 @@ class NpuProgram:
     instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
     parameters: for each word that a run is given, where it stands in the instructions.
     sizes: bytes that the design needs of each host buffer.
-    checked: whether its results were compared with the CPU's.
+    checked: whether its results were compared with the CPU's, and need not be now.
+    launches: how many steps were asked to run it.
     faults: how many launches failed since one was right.
     refused: why it is not launched any more, or nothing.
     """
@@ -44,6 +45,7 @@ class NpuProgram:
     parameters: Sequence[Sequence[int]]
     sizes: Sequence[int]
     checked: bool = False
+    launches: int = 0
     faults: int = 0
     refused: str = ""
 
