@@ -612,8 +612,8 @@ FIFOS = [
         "unique names",
         ("2", "'fx'"),
     ),
-    Case("5 host buffers", lambda: with_host_buffers(5)),
-    Case("6 host buffers", lambda: with_host_buffers(6), "host buffers", ("6 host buffers", "5")),
+    Case("16 host buffers", lambda: with_host_buffers(16)),
+    Case("17 host buffers", lambda: with_host_buffers(17), "host buffers", ("17 host buffers", "16")),
     Case(
         "LINT 10: an end handed over twice",
         lambda: with_worker(copy(), fifos=("fx", "fx", "fy")),

@@ -53,6 +53,9 @@ REASON: Final = "reason.txt"
 KERNEL: Final = "kernel"
 PROGRAM: Final = "_program.py"
 
+OLD_HOST_BUFFERS: Final = 5
+"""What xclbins of mlir-aie until 1.3.4 declare."""
+
 Format = Literal["xclbin", "elf"]
 FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
     {"xclbin": (".xclbin", "_insts.bin", ".pdi", "_parameters.json"), "elf": (".elf",)}
@@ -64,7 +67,10 @@ def build(directory: Path, format: Format) -> None:
     """Build the design in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves the module."""
     design: Design = pickle.loads((directory / DESIGN).read_bytes())
     path = directory / f"{KERNEL}{PROGRAM}"
-    path.write_text(program(design, dialect(mlir_aie.dialect_name())), "utf-8")
+    installed = mlir_aie.dialect_name()
+    if len(design.host_buffers) > OLD_HOST_BUFFERS and installed != "1.4":
+        raise BuildError(f"{len(design.host_buffers)} host buffers need mlir-aie 1.4.0 or later")
+    path.write_text(program(design, dialect(installed)), "utf-8")
     lowered = _execute(path)
     module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")

@@ -19,10 +19,6 @@ from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["NpuProgram", "read_program"]
 
-MOST_BUFFERS: Final = 5
-"""Host buffers of a full ELF, which does not say how many it takes: what designs have at most."""
-
-
 @dataclass(eq=False)
 class NpuProgram:
     """What runs in a context of its own. Shared by all steps that launch it.
