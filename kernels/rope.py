@@ -37,8 +37,6 @@ OBJECT_SEGMENTS: Final = 1
 """Segments that a core could turn while it acquires and releases objects."""
 MOST_SEGMENTS: Final = 256
 """Of one object: the positions of a round take 4 KiB, twice."""
-STACK: Final = 2048
-"""Bytes: sine and cosine keep more than fits the registers."""
 TABLE_LANES: Final = 32
 """Rates and tables are filled up to a multiple of this, as nt/rope.hpp expects."""
 
@@ -240,7 +238,7 @@ def _design(name: str, target: Target, plan: RopePlan, angles: Angles, sizes: li
                 arguments.append(builder.core_buffer(f"rates_{suffix}", tile, rates, angles.floats()))
                 arguments.append(builder.parameter(f"rounds_{suffix}", tile, 1))
                 builder.write(arguments[-1], [rounds])
-            builder.worker(tile, body, [source, positions, result, *arguments], STACK)
+            builder.worker(tile, body, [source, positions, result, *arguments])
         if factors is not None:
             builder.fill(positions, factors, AccessPattern.linear(words))
         objects = pattern(first * plan.places, [(rounds, plan.places), (words, 1)], 1)

@@ -8,7 +8,7 @@
 #                          The distribution's own: XRT's pyxrt, which runs kernels, is made for that one.
 #     --dir DIR            where the environment is or will be; default: .venv-iron beside this directory
 #     --mlir-aie VERSION   a release such as 1.3.4, or a nightly build such as 1.4.2.dev7+g0123456;
-#                          default: what requirements-iron.txt names
+#                          default: what requirements-iron.txt names, as it does the version of Peano
 #     --dry-run            print the commands and change nothing
 #     --help
 #
@@ -85,7 +85,8 @@ _npu_tensor_env_setup() {
             *) page="v$release" ;;
         esac
         set -- --find-links "https://github.com/Xilinx/mlir-aie/releases/expanded_assets/$page" "mlir_aie==$release" \
-            --find-links https://github.com/Xilinx/llvm-aie/releases/expanded_assets/nightly llvm-aie
+            --find-links https://github.com/Xilinx/llvm-aie/releases/expanded_assets/nightly \
+            "$(grep ^llvm-aie "$root/requirements-iron.txt")"
     fi
     # Before 1.2, mlir-aie needs a package that is built from source and takes its version and prefix from these.
     _npu_tensor_run env MLIR_PYTHON_EXTRAS_SET_VERSION=0.0.8.3 HOST_MLIR_PYTHON_PACKAGE_PREFIX=aie \

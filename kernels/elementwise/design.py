@@ -37,9 +37,6 @@ __all__ = ["design"]
 RUN_BYTES: Final = 1024
 """Innermost run of a transfer that is repeated: a power of two below the limit of 1023 words."""
 
-STACK: Final = 2048
-"""Bytes: long programs hold more vectors than a core has registers. mlir-aie's own 1024 bytes keep 16 of them."""
-
 LONGEST_NAME: Final = 100
 """Characters of the ops' names that name a configuration, and so the files of its binary."""
 
@@ -146,7 +143,7 @@ class _ConfigurationBuilder:
                 for end in ends:
                     end.release(1)
 
-        builder.worker(tile, body, streams, STACK)
+        builder.worker(tile, body, streams)
 
 
 class _Sequence:

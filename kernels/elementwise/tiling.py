@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Array
-from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, WORD
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
 from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.offer import HostOperand
@@ -279,9 +279,9 @@ def plans(
     """
     if not inputs:
         return "no tensor to stream: the host fills memory faster"
-    if len(inputs) + len(outputs) > HOST_BUFFERS or len(outputs) > 2:
+    if len(inputs) > QUEUE_DEPTH or len(outputs) > 2:
         counts = f"{len(inputs)} inputs and {len(outputs)} outputs"
-        return f"{counts}; a design has {HOST_BUFFERS} host buffers, 2 of them for outputs"
+        return f"{counts}; {QUEUE_DEPTH} transfers can wait for a channel, and a core has two for outputs"
     streamed = {slot for slot, operand in enumerate(inputs) if 0 not in operand.strides}
     while True:
         try:

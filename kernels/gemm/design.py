@@ -31,7 +31,6 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.emitter import REGISTERS
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import (
-    STACK,
     GemmProblem,
     Tiling,
     clear_cycles,
@@ -296,7 +295,7 @@ class _ConfigurationBuilder:
                 functions["store"](sums, cursor, *extra, c.acquire(1))
                 c.release(1)
 
-        d.worker(tile, body, [a, b, c], stack_size=STACK)
+        d.worker(tile, body, [a, b, c])
 
 
 class _Sequence:

@@ -17,11 +17,11 @@ import numpy as np
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch, Blocks
 from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
+from npu_tensor.dataflow.design import DEFAULT_STACK
 from npu_tensor.kernels.offer import Word
 
 __all__ = [
     "BLOCK_CYCLES",
-    "STACK",
     "SUMS",
     "GemmProblem",
     "Tiling",
@@ -33,10 +33,11 @@ __all__ = [
     "store_cycles",
 ]
 
-STACK: Final = 1024
-"""Bytes. The published tiles leave as much (arXiv 2512.13282: 64512 bytes of buffers)."""
+CONSTANTS: Final = 512
+"""Bytes for the .data and .rodata of a core: the series of an epilogue's functions, unless they are in the code. They
+have to lie in one gap between buffers; where it is too small, the linker says so (AIETargetLdScript.cpp)."""
 
-CORE_BYTES: Final = LIMITS["core"].memory - CORE_RESERVE - STACK
+CORE_BYTES: Final = LIMITS["core"].memory - CORE_RESERVE - DEFAULT_STACK - CONSTANTS
 
 LONGEST_K: Final = 256
 STEPS: Final = (1, 2, 3, 4, 6, 8)

@@ -27,8 +27,8 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
-from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
-from npu_tensor.kernels.rowwise.tiling import STACK, ChunkedRows, WholeRows, pieces
+from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
+from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
 __all__ = ["design"]
 
@@ -105,7 +105,7 @@ class _RowwiseDesign:
         for column, (inputs, outputs) in enumerate(self.streams):
             for number, tile in enumerate(core_tiles(column, self.plan.cores)):
                 ends = [stream.cores[number] for stream in (*inputs.values(), *outputs)]
-                self.builder.worker(tile, self.body(tile), ends, STACK)
+                self.builder.worker(tile, self.body(tile), ends)
 
     def load(self, carrier: Any, resident: dict[int, CoreBuffer]) -> None:
         """In a worker's body: take the resident inputs from the stream that brings them first."""
@@ -156,7 +156,8 @@ class _WholeDesign(_RowwiseDesign):
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
         self.counts = {"length": plan.task.length, **({"rounds": plan.rounds} if row.kept else {})}
-        source = rows_source(row, plan.task.length % row.lanes == 0, plan.carrier, plan.values)
+        length, lanes = plan.task.length, row.lanes
+        source = rows_source(row, length % lanes == 0, plan.shortest >= LONG * lanes, plan.carrier, plan.values)
         super().__init__(plan, arch, source, plan.depth)
         pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
         pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.pointers_to_words]
@@ -212,7 +213,8 @@ class _ChunkedDesign(_RowwiseDesign):
 
     def __init__(self, plan: ChunkedRows, arch: Arch) -> None:
         row = plan.row
-        super().__init__(plan, arch, chunks_source(row, plan.task.length % row.lanes == 0), 2)
+        whole, long = plan.task.length % row.lanes == 0, plan.shortest >= LONG * row.lanes
+        super().__init__(plan, arch, chunks_source(row, whole, long), 2)
         self.state = ObjectType("int32", (state_bytes(row) // 4,))
         self.per_row = [slot for slot in row.streams if row.inputs[slot].access == "row"]
         self.stored = [number for number, output in enumerate(row.outputs) if output.access == "row"]

@@ -28,7 +28,7 @@ from npu_tensor.kernels.rowwise.program import (
 from npu_tensor.ops.analysis import Precision, needed
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
-__all__ = ["chunks_source", "first_stream", "partial_bytes", "pass_inputs", "rows_source", "state_bytes"]
+__all__ = ["LONG", "chunks_source", "first_stream", "partial_bytes", "pass_inputs", "rows_source", "state_bytes"]
 
 HEAD: Final = """#include <aie_api/aie.hpp>
 
@@ -39,13 +39,16 @@ HEAD: Final = """#include <aie_api/aie.hpp>
 
 BEGIN: Final = "aie::set_rounding(aie::rounding_mode::conv_even);"
 
+LONG: Final = 4
+"""Vectors of a row whose loop the compiler may pipeline, NT_AT_LEAST_4: about as many rounds overlap."""
+
 
 class _Code:
     """What both forms share: the statements of a pass, from expressions for its operands."""
 
-    def __init__(self, row: RowProgram, whole: bool) -> None:
+    def __init__(self, row: RowProgram, whole: bool, long: bool) -> None:
         self.row = row
-        self.loop = f"nt::for_row<{row.lanes}, {str(whole).lower()}>"
+        self.loop = f"nt::for_row<{row.lanes}, {str(whole).lower()}, {str(long).lower()}>"
         self.program = row.program
         self.lanes = row.lanes
         self.walks = walks(row)
@@ -183,16 +186,16 @@ def _function(name: str, parameters: Iterable[str], body: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def rows_source(row: RowProgram, whole: bool, carrier: int, values: tuple[int, ...]) -> Source:
+def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: tuple[int, ...]) -> Source:
     """nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot): whole rows, one after the other.
 
     nt_keep<slot>: takes an input that is the same for all rows out of objects of `carrier`.
     Inputs and outputs are in order; numbers are words of `parameters`. pitch: elements from row to row. slot: bytes
     from one output with one element per row to the next. An input of that kind has it in every lane of a vector.
     values: instructions whose values the first pass that has them keeps for the others. whole: whether the length is
-    always a multiple of the lanes.
+    always a multiple of the lanes. long: whether it is always LONG vectors or more.
     """
-    code = _Code(row, whole)
+    code = _Code(row, whole, long)
     places: dict[int, str] = {}
     for slot, operand in enumerate(row.inputs):
         position = {"full": "row * pitch + start", "same": "start", "row": f"row * {operand.vector}"}
@@ -229,7 +232,7 @@ def partial_bytes(row: RowProgram, walk: RowWalk) -> int:
 
 
 @lru_cache(maxsize=1024)
-def chunks_source(row: RowProgram, whole: bool) -> Source:
+def chunks_source(row: RowProgram, whole: bool, long: bool) -> Source:
     """Functions for rows that pass through a core in chunks, with their partial results in `state`.
 
     nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
@@ -237,9 +240,9 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
     memory as a whole. nt_total<w>(in..., state, parameters, length): completes the reductions of a pass. Where cores
     share a row, nt_give<w>(state, out) hands over the partial results of a pass, and nt_merge<w>(in, state, count) adds
     those of `count` cores. nt_store(in..., out..., state, parameters, length): the outputs with one element per row.
-    whole: whether lengths are multiples of the lanes.
+    whole: whether lengths are multiples of the lanes. long: whether every chunk is LONG vectors or more.
     """
-    code = _Code(row, whole)
+    code = _Code(row, whole, long)
     lines = ["namespace {"]
     for number, walk in enumerate(code.walks):
         members = "".join(f"  {code.state(reduction)} total{reduction};\n" for reduction in walk.reductions)

@@ -15,7 +15,7 @@ from typing import Final
 from npu_tensor.dataflow.array import Arch, Array
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, ITERATIONS, LIMITS, PROGRAM_MEMORY, WORD
 from npu_tensor.dataflow.columns import cores_per_column
-from npu_tensor.dataflow.design import ObjectType
+from npu_tensor.dataflow.design import DEFAULT_STACK, ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
 from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, RowOperand, RowProgram, RowWalk, walks
@@ -23,12 +23,9 @@ from npu_tensor.kernels.rowwise.row_layout import RowLayout
 from npu_tensor.kernels.rowwise.source import first_stream, partial_bytes, state_bytes
 from npu_tensor.ops.declare import Layout
 
-__all__ = ["FUNCTION_BYTES", "STACK", "ChunkedRows", "RowTask", "RowwisePlan", "WholeRows", "pieces", "plan_rows"]
+__all__ = ["FUNCTION_BYTES", "ChunkedRows", "RowTask", "RowwisePlan", "WholeRows", "pieces", "plan_rows"]
 
-STACK: Final = 2048
-"""Bytes of a core's stack: loops over several vectors of 64 bytes spill some of them."""
-
-CORE_BYTES: Final = LIMITS["core"].memory - STACK - 2048
+CORE_BYTES: Final = LIMITS["core"].memory - DEFAULT_STACK - 2048
 """Bytes of a core's memory for buffers; the rest is for the stack, constants of the C++ and the compiler's counters."""
 
 FUNCTION_BYTES: Final = PROGRAM_MEMORY - 4096
@@ -36,6 +33,9 @@ FUNCTION_BYTES: Final = PROGRAM_MEMORY - 4096
 
 OBJECT_BYTES: Final = 4096
 """Rows are put together to objects of this size: acquiring and sending one costs some tens of cycles."""
+
+LENGTHS: Final = sorted(factor << power for factor in (64, 96) for power in range(8))
+"""Classes of lengths, 64, 96, 128, 192 and so on: rows become longer by a third at most, or by less than 64."""
 
 OBJECT_ELEMENTS: Final = 64
 """Elements that a core could process while it acquires and releases objects."""
@@ -179,6 +179,13 @@ class WholeRows(RowwisePlan):
     values: tuple[int, ...] = ()
 
     @property
+    def shortest(self) -> int:
+        """The length of the shortest rows that the binary serves."""
+        if self.pitch not in LENGTHS:
+            return self.task.length
+        return 1 + max((each for each in LENGTHS if each < self.pitch), default=0)
+
+    @property
     def padded_rows(self) -> int:
         return self.columns * self.share
 
@@ -292,6 +299,11 @@ class ChunkedRows(RowwisePlan):
     def members(self) -> int:
         """Cores that share a row."""
         return max(1, self.group * self.cores)
+
+    @property
+    def shortest(self) -> int:
+        """Elements of the last chunk of a row, negative if its core has nothing to do for it."""
+        return min(self.chunk, self.task.length - self.chunk * (self.chunks * self.members - 1))
 
     @property
     def resident_copies(self) -> int:
@@ -433,9 +445,8 @@ def _whole_of(task: RowTask, pitch: int, array: Array, columns: int) -> WholeRow
 
 
 def length_class(length: int) -> int:
-    """The least of 64, 96, 128, 192, 256, 384, ... that is not below: rows become longer by a third at most."""
-    power = max(64, _power_of_two(length))
-    return next(each for each in (power, power * 3 // 2, power * 2) if each >= length)
+    """The least of `LENGTHS` that is not below, or the length itself beyond them."""
+    return next((each for each in LENGTHS if each >= length), length)
 
 
 def _power_of_two(value: int) -> int:

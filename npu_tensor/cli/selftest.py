@@ -35,18 +35,18 @@ __all__ = ["selftest"]
 def selftest(device: str, families: tuple[str, ...], dtypes: tuple[str, ...], quick: bool, file: Path | None) -> None:
     """Test kernels against NumPy.
 
-    Runs the kernels of every family in every element type on a device.
+    First asks an NPU and its driver what kernels rely on, such as how sums round. Then runs the kernels of every family
+    in every element type on a device.
     Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
     the device does not take is listed as refused.
     """
-    from npu_tensor.tools.report import machine_information
-    from npu_tensor.tools.self_test import HEADINGS, Report, case_names, run_cases
+    from npu_tensor.tools.self_test import HEADINGS, Report, about, case_names, run_cases
 
     names = case_names(families, dtypes, quick)
     rows: list[CaseRow] = []
     interrupted = False
     with device_errors():
-        machine = machine_information(device)
+        machine = about(device)
         try:
             _collect(rows, run_cases(device, names), len(names))
         except KeyboardInterrupt:

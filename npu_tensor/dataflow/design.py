@@ -76,8 +76,12 @@ __all__ = [
     "range_",
 ]
 
-DEFAULT_STACK: Final = 1024
-"""Bytes of a core's memory that mlir-aie takes for the stack unless told otherwise."""
+DEFAULT_STACK: Final = 2048
+"""Bytes of a core's memory for its stack. Fused code keeps more vectors than a core has registers, and buffers begin
+where the stack ends, so that what overflows is written over them. mlir-aie's own default is 1024, of which frames of
+matrix products took 960 bytes with llvm-aie 21 and take 1216 with 22 (mlir-air#1980). A build compares the compiler's
+figures with it (runtime/build/stack.py).
+"""
 
 
 class ObjectType(NamedTuple):

@@ -26,7 +26,7 @@ import numpy as np
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, DeviceError
+from npu_tensor.errors import ArgumentError, BuildError, DeviceError
 from npu_tensor.functions import resources
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.ggml_hsa.entry import Entry
@@ -45,7 +45,7 @@ from npu_tensor.runtime.store.ready_kernels import no_kernels
 from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
 from npu_tensor.tools.report import machine_information, single_uri
 
-__all__ = ["FAMILIES", "HEADINGS", "CaseRow", "Report", "case_names", "run_cases", "selftest"]
+__all__ = ["FAMILIES", "HEADINGS", "CaseRow", "Report", "about", "case_names", "run_cases", "selftest"]
 
 Array = np.ndarray[Any, Any]
 
@@ -137,7 +137,24 @@ def selftest(
     float32 is chosen for each case unless the URI says so. Raises ArgumentError for an unknown name, DeviceError if
     the device cannot be opened or if there can be no kernels for it.
     """
-    return Report(device, machine_information(device), tuple(run_cases(device, case_names(families, dtypes, quick))))
+    names = case_names(families, dtypes, quick)
+    return Report(device, about(device), tuple(run_cases(device, names)))
+
+
+def about(uri: str) -> dict[str, str]:
+    """The machine, and of NPUs what the first probes say: see `runtime.xrt.driver_probes`. Raises DeviceError."""
+    described = machine_information(uri)
+    if single_uri(uri).scheme == "npu":
+        from npu_tensor.runtime.xrt.driver_probes import probe
+
+        opened: Any = _opened(uri)
+        for member in getattr(opened, "members", (opened,)):
+            of_which = f" of {member.uri}" if member is not opened else ""
+            try:
+                described |= {f"{name}{of_which}": text for name, text in probe(member).items()}
+            except (BuildError, DeviceError) as error:
+                described[f"first probe{of_which}"] = str(error)
+    return described
 
 
 def case_names(

@@ -60,7 +60,7 @@ def turned(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     angles = positions[:, None, None] * 10000.0 ** (-np.arange(16) / 16)
     even, odd = exact[..., 0::2], exact[..., 1::2]
     pairs = [even * np.cos(angles) - odd * np.sin(angles), even * np.sin(angles) + odd * np.cos(angles)]
-    return nt.rope(x, nt.from_numpy(positions), 32), np.stack(pairs, -1).reshape(exact.shape)
+    return nt.rope(x, nt.from_numpy(positions)), np.stack(pairs, -1).reshape(exact.shape)
 
 
 CASES = {

@@ -193,7 +193,7 @@ PROBLEMS = [
         having(toolchain=Toolchain("1.4.1", "21.0.0.2026062401+abc", Path())),
         "Peano",
         "2026062401",
-        "pip install --upgrade --pre llvm-aie",
+        "env_setup.sh",
     ),
 ]
 

@@ -28,6 +28,14 @@ constexpr int32 ONE_BITS = 0x3f800000;
 constexpr float ROUNDER = 12582912.0f;  // 1.5 * 2^23
 constexpr int32 ROUNDER_BITS = 0x4b400000;
 
+// v / 2^count for multiples of it, in every rounding mode of the core, because nothing is left to round. Two moves
+// through an accumulator, which aie::downshift makes too, but a newer one between two changes of the rounding mode.
+template <typename T, unsigned N>
+inline aie::vector<T, N> exact_downshift(const aie::vector<T, N> &v, unsigned count) {
+    using Tag = std::conditional_t<sizeof(T) == 4, acc64, acc32>;
+    return aie::accum<Tag, N>(v).template to_vector<T>(static_cast<int>(count));
+}
+
 template <unsigned N>
 inline Int<N> magnitude(const Float<N> &x) {
     return aie::bit_and(MAGNITUDE_BITS, bits(x));
@@ -287,10 +295,10 @@ inline aie::mask<N> minimum(const aie::mask<N> &a, const aie::mask<N> &b) {
     return a & b;
 }
 
-// v / 2^count toward minus infinity, in every rounding mode of the core, because nothing is left to round.
+// v / 2^count toward minus infinity.
 template <typename T, unsigned N>
 inline aie::vector<T, N> shift_down(const aie::vector<T, N> &v, unsigned count) {
-    return aie::downshift(aie::bit_and(static_cast<T>(~((1u << count) - 1)), v), count);
+    return exact_downshift(aie::bit_and(static_cast<T>(~((1u << count) - 1)), v), count);
 }
 
 // The array shifts all lanes alike, so counts are put together from powers of two. A count outside of the type's width
@@ -362,7 +370,7 @@ inline Float<N> round_bfloat16(const Float<N> &x) {
 template <unsigned N>
 inline Float<N> round_float16(const Float<N> &x) {
     const Int<N> size = magnitude(x);
-    const Int<N> odd = aie::logical_downshift(aie::bit_and(0x2000, size), 13);
+    const Int<N> odd = exact_downshift(aie::bit_and(0x2000, size), 13);
     Int<N> rounded = aie::bit_and(~0x1fff, aie::add(aie::add(size, odd), 0xfff));
     rounded = aie::select(rounded, INFINITY_BITS, aie::ge(rounded, 0x47800000));  // 65536
     const Float<N> small = aie::sub(aie::add(from_bits(size), constant<N>(0.5f)), constant<N>(0.5f));

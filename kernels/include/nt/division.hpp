@@ -8,7 +8,7 @@ namespace nt {
 // x 2^n for finite x; what is below 2^-126 becomes zero, what is too large infinite.
 template <unsigned N>
 inline Float<N> scale(const Float<N> &x, const Int<N> &n) {
-    const Int<N> exponent = aie::add(aie::logical_downshift(aie::bit_and(INFINITY_BITS, bits(x)), 23), n);
+    const Int<N> exponent = aie::add(exact_downshift(aie::bit_and(INFINITY_BITS, bits(x)), 23), n);
     Int<N> result = aie::add(bits(x), aie::upshift(n, 23));
     result = aie::select(result, aie::bit_or(INFINITY_BITS, sign(x)), aie::ge(exponent, 255));
     const auto zero = aie::le(exponent, 0) | aie::lt(magnitude(x), 0x00800000);
@@ -59,7 +59,7 @@ inline Float<N> mantissa(const Float<N> &x) {
 }
 template <unsigned N>
 inline Int<N> exponent(const Float<N> &x) {
-    return aie::logical_downshift(aie::bit_and(INFINITY_BITS, bits(x)), 23);
+    return exact_downshift(aie::bit_and(INFINITY_BITS, bits(x)), 23);
 }
 
 // top / bottom for numbers from 1 up to 2.
@@ -166,7 +166,7 @@ inline Float<N> sqrt(const Float<N> &x) {
     const auto square = split<P::parts>(m);
     const auto inverse = split<P::parts>(rsqrt_of_mantissa<P>(square));
     const Float<N> root = value(product(square, inverse));
-    Int<N> result = aie::add(bits(root), aie::downshift(even, 1));
+    Int<N> result = aie::add(bits(root), exact_downshift(even, 1));
     result = aie::select(result, bits(x), aie::ge(bits(x), INFINITY_BITS));
     result = aie::select(result, NAN_BITS, aie::lt(bits(x), 0));
     return from_bits(aie::select(result, sign(x), aie::lt(magnitude(x), 0x00800000)));
@@ -177,7 +177,7 @@ template <typename P = full, unsigned N>
 inline Float<N> rsqrt(const Float<N> &x) {
     const Int<N> even = even_exponent_bits(x);
     const auto m = split<P::parts>(from_bits(aie::sub(bits(x), even)));
-    Int<N> result = aie::sub(bits(rsqrt_of_mantissa<P>(m)), aie::downshift(even, 1));
+    Int<N> result = aie::sub(bits(rsqrt_of_mantissa<P>(m)), exact_downshift(even, 1));
     result = aie::select(result, 0, aie::eq(bits(x), INFINITY_BITS));
     result = aie::select(result, NAN_BITS, aie::lt(bits(x), 0) | is_nan(x));
     result = aie::select(result, aie::bit_or(INFINITY_BITS, sign(x)), aie::lt(magnitude(x), 0x00800000));

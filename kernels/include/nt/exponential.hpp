@@ -185,7 +185,7 @@ template <typename P = full, unsigned N>
 inline Float<N> log(const Float<N> &x) {
     const Int<N> exponent = exponent_bits(x);
     const Float<N> f = aie::sub(from_bits(aie::sub(bits(x), exponent)), constant<N>(1.0f));
-    return log_specials(x, log_of_parts<P>(aie::downshift(exponent, 23), f));
+    return log_specials(x, log_of_parts<P>(exact_downshift(exponent, 23), f));
 }
 
 // Exact for powers of the base: nothing but the sum with the largest term is rounded noticeably.
@@ -194,7 +194,7 @@ inline Float<N> log_to_base(const Float<N> &x) {
     const Int<N> exponent = exponent_bits(x);
     const Float<N> f = aie::sub(from_bits(aie::sub(bits(x), exponent)), constant<N>(1.0f));
     const Sum<N> scaled = product(split<P::parts>(value(log_of_mantissa<P>(f))), Base::scale);
-    return log_specials(x, add_exponent(scaled, aie::downshift(exponent, 23), Base::step));
+    return log_specials(x, add_exponent(scaled, exact_downshift(exponent, 23), Base::step));
 }
 
 template <typename P = full, unsigned N>
@@ -214,7 +214,7 @@ inline Float<N> log1p(const Float<N> &x) {
     const Float<N> sum = aie::add(x, one);
     const Float<N> rounded_one = aie::sub(sum, x), rounded_x = aie::sub(sum, rounded_one);
     const Float<N> lost = aie::add(aie::sub(one, rounded_one), aie::sub(x, rounded_x));
-    const Int<N> exponent = exponent_bits(sum), n = aie::downshift(exponent, 23);
+    const Int<N> exponent = exponent_bits(sum), n = exact_downshift(exponent, 23);
     const Float<N> f = aie::sub(from_bits(aie::sub(bits(sum), exponent)), one);
     const Float<N> corrected = aie::add(f, scale(lost, aie::sub(aie::zeros<int32, N>(), n)));
     const Float<N> result = log_specials(sum, log_of_parts<P>(n, corrected));

@@ -3,6 +3,8 @@
 
 #include <aie_api/aie.hpp>
 
+#include "loops.hpp"
+
 namespace nt {
 
 // Copies neighbours in whole vectors; the last vector overlaps the one before it.
@@ -12,8 +14,13 @@ inline void copy_words(const int32 *__restrict source, int32 *__restrict result,
         for (int32 i = 0; i < words; ++i) result[i] = source[i];
         return;
     }
-    for (int32 i = 0; i + lanes <= words; i += lanes)
-        aie::store_unaligned_v(result + i, aie::load_unaligned_v<lanes>(source + i));
+    const auto copy = [&](int32 i) { aie::store_unaligned_v(result + i, aie::load_unaligned_v<lanes>(source + i)); };
+    if (words >= 4 * lanes) {
+        NT_AT_LEAST_4
+        for (int32 i = 0; i + lanes <= words; i += lanes) copy(i);
+    } else {
+        for (int32 i = 0; i + lanes <= words; i += lanes) copy(i);
+    }
     const int32 last = words - lanes;
     aie::store_unaligned_v(result + last, aie::load_unaligned_v<lanes>(source + last));
 }

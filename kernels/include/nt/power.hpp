@@ -49,7 +49,7 @@ inline Pair<N> log_pair(const Float<N> &x) {
     const Float<N> curved = value(product(cube, slope));
     // The exponent has 8 bits: its product with the first 16 of ln 2 is exact.
     const Bfloat<N> e = to_bfloat16(
-        aie::sub(from_bits(aie::add(aie::downshift(scaled, 23), ROUNDER_BITS)), constant<N>(ROUNDER)));
+        aie::sub(from_bits(aie::add(exact_downshift(scaled, 23), ROUNDER_BITS)), constant<N>(ROUNDER)));
     const Sum<N> coarse = aie::mac(Sum<N>(aie::mul(e, LN_2_PARTS[1])), e, LN_2_PARTS[0]);
     const Sum<N> fine = aie::mac(Sum<N>(aie::mul(e, LN_2_PARTS[3])), e, LN_2_PARTS[2]);
     const Pair<N> linear = exact_sum(value(coarse), f);

@@ -10,13 +10,7 @@
 
 #include <aie_api/aie.hpp>
 
-// Before loops over parts: registers cannot be indexed, and constants must be known when compiling, because a core has
-// no floating-point unit for scalars.
-#if defined(__clang__)
-#define NT_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define NT_UNROLL  // for the host it does not matter
-#endif
+#include "loops.hpp"
 
 namespace nt {
 

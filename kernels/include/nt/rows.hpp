@@ -43,14 +43,20 @@ inline aie::vector<int32, N> positions(int32 start) {
 
 // body(start, lanes) for the vectors of `count` elements. Unless the vectors are whole, which the caller says of all
 // rows that it has, each is told how many of its lanes belong to the row: that costs less machine code than a second
-// body.
-template <unsigned N, bool Whole, class Body>
+// body. Long: whether there are at least 4 vectors.
+template <unsigned N, bool Whole, bool Long, class Body>
 inline void for_row(int32 count, Body body) {
-    for (int32 start = 0; start < count; start += N) {
+    const auto round = [&](int32 start) {
         if constexpr (Whole)
             body(start, all_lanes{});
         else
             body(start, first_lanes{count - start});
+    };
+    if constexpr (Long) {
+        NT_AT_LEAST_4
+        for (int32 start = 0; start < count; start += N) round(start);
+    } else {
+        for (int32 start = 0; start < count; start += N) round(start);
     }
 }
 

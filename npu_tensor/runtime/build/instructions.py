@@ -35,6 +35,11 @@ MASK_WRITE: Final = 0x03
 SYNC: Final = 0x80
 ADDRESS_PATCH: Final = 0x81
 
+TRANSLATED: Final = 5
+APERTURE: Final = 0x80000000
+"""Host buffers whose addresses the firmware translates for the array, where an instruction stream comes with an xclbin,
+and what has to be added for the others (AIETargetNPU.cpp)."""
+
 # --- registers of a shim tile
 
 DESCRIPTORS: Final = 0x1D000
@@ -194,10 +199,13 @@ class _Stream:
 
     def start(self, end: _End, descriptor: int, words: Sequence[int], argument: int, repeat: int, token: bool) -> None:
         """Write a buffer descriptor, have the address of a host buffer added to it, and queue it."""
-        base = _tile(Tile(end.column, 0))
+        base, offset = _tile(Tile(end.column, 0)), words[1]
+        if argument >= TRANSLATED:
+            _within("the offset in a buffer that firmware does not translate", offset, 0, APERTURE - 1)
+            offset += APERTURE
         address = base + DESCRIPTORS + DESCRIPTOR_BYTES * descriptor
         self._add([BLOCK_WRITE, 0, address, 48, *words])
-        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, argument, 0, words[1], 0])
+        self._add([ADDRESS_PATCH, 48, 0, 0, 0, 0, address + WORD, 0, argument, 0, offset, 0])
         control = base + CHANNELS[end.direction] + CHANNEL_BYTES * end.channel
         if token:
             self._add([MASK_WRITE, 0, control, 0, CONTROLLER, CONTROLLER_MASK, 28])

@@ -128,6 +128,6 @@ def _lowering() -> str:
     """A digest of the modules that write the IRON program and have it compiled."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted([*here.glob("iron*.py"), here / "mlir_aie.py"]):
+    for path in sorted([*here.glob("iron*.py"), here / "mlir_aie.py", here / "stack.py"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

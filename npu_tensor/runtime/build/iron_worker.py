@@ -26,7 +26,7 @@ import numpy as np
 
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError, NpuTensorError
-from npu_tensor.runtime.build import mlir_aie
+from npu_tensor.runtime.build import mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import dialect, program
 from npu_tensor.runtime.build.placement import addresses
@@ -54,6 +54,9 @@ REASON: Final = "reason.txt"
 KERNEL: Final = "kernel"
 PROGRAM: Final = "_program.py"
 
+OLD_HOST_BUFFERS: Final = 5
+"""What xclbins of mlir-aie until 1.3.4 declare."""
+
 Format = Literal["xclbin", "elf"]
 FILES: Final[Mapping[Format, tuple[str, ...]]] = MappingProxyType(
     {"xclbin": (".xclbin", ".pdi", "_parameters.json"), "elf": (".elf",)}
@@ -65,15 +68,21 @@ def build(directory: Path, format: Format) -> None:
     """Build the design in `directory`. Raises BuildError, and whatever mlir-aie raises while it resolves the module."""
     design: Design = pickle.loads((directory / DESIGN).read_bytes())
     path = directory / f"{KERNEL}{PROGRAM}"
-    path.write_text(program(design, dialect(mlir_aie.dialect_name())), "utf-8")
+    installed = mlir_aie.dialect_name()
+    if len(design.host_buffers) > OLD_HOST_BUFFERS and installed != "1.4":
+        raise BuildError(f"{len(design.host_buffers)} host buffers need mlir-aie 1.4.0 or later")
+    path.write_text(program(design, dialect(installed)), "utf-8")
     lowered = _execute(path)
     module = mlir_aie.self_loading(lowered.module) if format == "elf" else lowered.module()
     (directory / f"{KERNEL}.mlir").write_text(f"{module}\n", "utf-8")
+    depths: dict[str, float] = {}
     for name, text in lowered.SOURCES.items():
         source = directory / name
         source.write_text(text, "utf-8")
-        flags = [f"-I{HEADERS}", *getattr(lowered, "FLAGS", {}).get(name, ())]
+        flags = [f"-I{HEADERS}", *stack.FLAGS, *getattr(lowered, "FLAGS", {}).get(name, ())]
         mlir_aie.compile_core(source, source.with_suffix(".o"), design.arch, flags)
+        depths |= stack.call_depths(source.with_suffix(".o"))
+    stack.check_stacks(design, depths)
     files = {suffix: directory / f"{KERNEL}{suffix}" for suffix in FILES[format]}
     if format == "elf":
         mlir_aie.compile_module(module, directory, full_elf_path=files[".elf"])

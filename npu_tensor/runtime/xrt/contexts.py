@@ -19,11 +19,12 @@ import numpy as np
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.mlir_aie import ELF_KERNEL
 from npu_tensor.runtime.npu.notices import Notices
 from npu_tensor.runtime.xrt.buffers import SharedBlock
-from npu_tensor.runtime.xrt.npu_program import MOST_BUFFERS, NpuProgram
+from npu_tensor.runtime.xrt.npu_program import NpuProgram
 
 __all__ = ["Context", "ContextRefused", "Contexts", "RunObject", "write_instructions"]
 
@@ -84,7 +85,7 @@ class Context:
             self._image = driver.elf(str(program.path))
             self.handle = driver.hw_context(device, self._image)
             self.kernel = driver.ext.kernel(self.handle, ELF_KERNEL)
-            most = MOST_BUFFERS
+            most = HOST_BUFFERS  # It does not say how many it takes.
         else:
             self._image = driver.xclbin(str(program.path))
             device.register_xclbin(self._image)

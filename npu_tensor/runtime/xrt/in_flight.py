@@ -18,12 +18,13 @@ __all__ = ["keep", "keep_batch", "keep_for_ever", "release"]
 class _Unended(NamedTuple):
     """A run that was started and not seen to have ended.
 
-    runlist: the list of runs in front of it, or None.
+    earlier: runs that were started in front of it. runlist: the list of runs in front of it, or None.
     fence: whether it may not have been started, and is started again as long as its state does not tell.
     used: what must live until it has ended.
     """
 
     run: Any
+    earlier: list[Any]
     runlist: Any
     fence: bool
     used: tuple[Any, ...]
@@ -34,25 +35,25 @@ _unended: Final[list[_Unended]] = []
 
 def keep(run: Any, *used: Any) -> None:
     """Hold a run that was given up, and what it uses, until it has ended."""
-    _unended.append(_Unended(run, None, False, used))
+    _unended.append(_Unended(run, [], None, False, used))
     release()
 
 
 def keep_batch(batch: LaunchBatch) -> None:
     """The same for a batch, if it was submitted. Called before its context is closed."""
-    if batch.last_run is not None or batch.runlist is not None:
+    if batch.runs or batch.runlist is not None:
         steps = [launch.step for launch in batch.launches]
         used = (
             [launch.leases for launch in batch.launches],
             [(step.chained_run.instructions, step.single_run.instructions) for step in steps],
         )
         # A list of runs cannot be asked for its state: the run behind it is its fence, also if XRT refused it before.
-        run = steps[-1].single_run.run if batch.last_run is None else batch.last_run
+        run = batch.runs[-1] if batch.runs else steps[-1].single_run.run
         fence = batch.phase == "submitting"
         if fence:
             with suppress(RuntimeError):
                 run.start()  # Its state is that of its last start, which may have been for an earlier list.
-        _unended.append(_Unended(run, batch.runlist, fence, used))
+        _unended.append(_Unended(run, batch.runs[:-1], batch.runlist, fence, used))
         release()
 
 
@@ -74,6 +75,8 @@ def _has_ended(entry: _Unended) -> bool:
         if int(entry.run.state()) in PENDING:
             if entry.fence:
                 entry.run.start()  # Raises RuntimeError if it is under way.
+            return False
+        if any(int(run.state()) in PENDING for run in entry.earlier):  # Each must have been asked before it is dropped.
             return False
     except RuntimeError:
         return False

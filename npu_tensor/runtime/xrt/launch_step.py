@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from npu_tensor import events
+from npu_tensor.config import config
 from npu_tensor.errors import DeviceError, LaunchError
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.runtime.memory import Buffer
@@ -25,6 +26,9 @@ from npu_tensor.runtime.xrt.npu_program import NpuProgram
 from npu_tensor.task import Step, Task
 
 __all__ = ["LaunchStep"]
+
+CHECK_INTERVAL: Final = 1000
+"""Launches of a program from one comparison with the CPU to the next: what ages or heats up shows, at little cost."""
 
 
 def _operand(engine: NpuEngine, task: Task, host: HostOperand, needed: int) -> LaunchOperand:
@@ -68,6 +72,9 @@ class LaunchStep(KernelStep):
         engine, program, latest = self.engine, self.program, self.latest
         if latest is not None and latest.phase == "running" and engine.ready:
             engine.wait(latest)  # Its run objects are needed again; here nobody has to wait for us.
+        program.launches += 1
+        if program.launches % CHECK_INTERVAL == 0 and config.self_check:
+            program.checked = False
         while program.checked and engine.health.trusted and engine.ready and not program.refused:
             try:
                 if self.launch(values) is not None:
@@ -130,7 +137,7 @@ class LaunchStep(KernelStep):
         return lease
 
     def launch_with_care(self, values: list[Any]) -> None:
-        """Where something is in doubt: the first run of a kernel, or the device after a fault."""
+        """Where something is in doubt: the first run of a kernel, every thousandth, or the device after a fault."""
         engine, program = self.engine, self.program
         engine.check_process()
         reason = program.refused or (engine.health.cause if engine.health.state == "resting" else "")

@@ -1,8 +1,9 @@
 """Launches: what was asked of an NPU and has not ended, and how it is handed to XRT.
 
-Launches of one context are submitted together as a batch: all but the last as a runlist, the last by itself. A queue
-of XRT works in order, so that the last one's state tells about all, and asking for a state, unlike XRT's waiting for a
-runlist, does not keep other Python threads from running.
+Launches of one context are submitted together as a batch: one by one, or, where a probe saw that this driver can, all
+but the last as a runlist and the last by itself. Some firmware rejects runlists of two and more (iree-amd-aie#1404). A
+queue of XRT works in order, so that the last one's state tells whether all have ended, and asking for a state, unlike
+XRT's waiting for a runlist, does not keep other Python threads from running.
 """
 
 from __future__ import annotations
@@ -133,10 +134,11 @@ class LaunchBatch:
     """Launches that are submitted together.
 
     phase: "submitting", "running", then "done" or "abandoned". One that nobody submits now and that is still in the
-    first phase was interrupted. launches: none of one that has ended. program: what all of them run.
+    first phase was interrupted. launches: none of one that has ended. program: what all of them run. runs: those that
+    were started by themselves. chained: whether a runlist is submitted in front of them.
     """
 
-    __slots__ = ("_state", "context", "deadline", "last_run", "launches", "phase", "program", "runlist")
+    __slots__ = ("_state", "chained", "context", "deadline", "launches", "phase", "program", "runlist", "runs")
 
     context: Context
 
@@ -144,8 +146,9 @@ class LaunchBatch:
         self.launches = launches
         self.program = launches[0].step.program
         self.phase = "submitting"
+        self.chained = False
         self.runlist: Any = None
-        self.last_run: Any = None
+        self.runs: list[Any] = []
         self._state = NEW
         self.deadline = 0.0
         for launch in launches:
@@ -161,13 +164,13 @@ class LaunchBatch:
     def end(self, phase: str) -> None:
         """Let go of XRT's objects, which would keep a context alive. phase: "done" or "abandoned"."""
         self.phase = phase
-        self.last_run = self.runlist = None
+        self.runs, self.runlist = [], None
 
     def state(self) -> int:
         """The state of the last launch, as XRT's number. Raises RuntimeError if the device cannot be asked."""
-        last_run = self.last_run
-        if self._state in PENDING and last_run is not None:
-            self._state = int(last_run.state())
+        runs = self.runs
+        if self._state in PENDING and runs:
+            self._state = int(runs[-1].state())
         return self._state
 
     def pause(self, since: float) -> None:
@@ -181,37 +184,40 @@ class LaunchBatch:
 
     def check(self) -> None:
         """Raise RunFailed unless all launches of a batch whose last one has ended have completed."""
-        if self.state() != COMPLETED:
-            raise RunFailed(f"the launch ended in state {str(self.last_run.state()).rpartition('STATE_')[2]}")
+        for run in self.runs:
+            state = run.state()
+            if int(state) != COMPLETED:
+                raise RunFailed(f"the launch ended in state {str(state).rpartition('STATE_')[2]}")
         if self.runlist is not None:
             try:
                 self.runlist.wait()  # Returns at once. pyxrt cannot take the time limit that it says it takes.
             except RuntimeError as error:
-                state = _STATE.search(str(error))
-                raise RunFailed(f"the launch ended in state {state[1]}" if state else str(error)) from None
+                named = _STATE.search(str(error))
+                raise RunFailed(f"the launch ended in state {named[1]}" if named else str(error)) from None
 
 
-def submit(batch: LaunchBatch, context: Context, driver: Any) -> None:
-    """Hand the launches of a batch to XRT. Raises RuntimeError."""
-    *chained, last = batch.launches
-    run_objects = []
+def submit(batch: LaunchBatch, context: Context, driver: Any, chains: bool) -> None:
+    """Hand the launches of a batch to XRT. chains: whether runlists may be used. Raises RuntimeError."""
+    chained, single = (batch.launches[:-1], batch.launches[-1:]) if chains else ([], batch.launches)
+    batch.chained = bool(chained)
     for launch in chained:
         _prepare(launch, launch.step.chained_run, context, driver)
-        run_objects.append(launch.step.chained_run)
-    _prepare(last, last.step.single_run, context, driver)
-    if run_objects:
-        batch.runlist = context.runlist(tuple(run_objects))
+    for launch in single:
+        _prepare(launch, launch.step.single_run, context, driver)
+    if chained:
+        batch.runlist = context.runlist(tuple(launch.step.chained_run for launch in chained))
         try:
             batch.runlist.execute()
         except RuntimeError:
             batch.runlist = None  # Nothing of it was submitted: it is one chain.
             raise
-    batch.last_run = last.step.single_run.run
-    try:
-        batch.last_run.start()
-    except RuntimeError:
-        batch.last_run = None
-        raise
+    for launch in single:
+        batch.runs.append(launch.step.single_run.run)
+        try:
+            batch.runs[-1].start()
+        except RuntimeError:
+            batch.runs.pop()
+            raise
     batch.deadline = time.monotonic() + config.launch_seconds
     batch.phase = "running"
     context.latest = batch

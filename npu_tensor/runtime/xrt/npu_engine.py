@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -55,7 +55,13 @@ _keys = itertools.count()
 
 
 class NpuEngine:
-    """One NPU, opened. index: pyxrt's. uri: for messages."""
+    """One NPU, opened. index: pyxrt's. uri: for messages.
+
+    chains: whether launches are submitted as runlists, which only `adopt` allows. group: where host buffers are made.
+    """
+
+    chains = False
+    group = 0  # Bank 0 is the host's memory. A slot in the upper bits would tie a buffer to one context.
 
     def __init__(self, index: int, arch: Arch, uri: str, allocator: Allocator) -> None:
         self.index = index
@@ -104,6 +110,16 @@ class NpuEngine:
         if self.forked:
             bindings.open_device(self.index)
 
+    def adopt(self, findings: Mapping[str, str]) -> None:
+        """Heed what `driver_probes` found out of the driver: "chains" work or fail, "group" is a number."""
+        if "chains" in findings:
+            self.chains = findings["chains"] == "work"
+        group = int(findings.get("group", self.group))
+        if group != self.group:
+            with lock:
+                self.group = group
+                self.pool.release()  # Those in use stay, and the self-check tells whether they can.
+
     def say(self) -> None:
         """Emit events and warnings, once everything is in order again: a listener may do anything, a warning raise."""
         if not self.recovery.running:
@@ -122,8 +138,7 @@ class NpuEngine:
     def _create(self, nbytes: int) -> Any:
         if self.device is None:
             raise DeviceError(self.health.cause)  # It was lost while a launch was put together.
-        # Bank 0 is the host's memory. A slot in the upper bits would tie the buffer to one context.
-        return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, 0)
+        return self.driver.bo(self.device, nbytes, self.driver.bo.flags.host_only, self.group)
 
     def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:
         """Where the host can read the value; waits for it. Raises LaunchError if it could not be computed."""
@@ -204,7 +219,7 @@ class NpuEngine:
                     since = self.notices.add_phase("dispatch", since)
                     sync_to_device(batch.launches, self.driver)  # Otherwise each launch does it when it is prepared.
                     since = self.notices.add_phase("sync", since)
-                submit(batch, context, self.driver)
+                submit(batch, context, self.driver, self.chains)
                 if observed:
                     self.notices.add_phase("dispatch", since)
                 self.latest = time.monotonic()
@@ -213,7 +228,7 @@ class NpuEngine:
             self._fault(str(error), program, suspect=False)
         except (ContextRefused, RuntimeError, MemoryError) as error:
             if batch.phase == "submitting":  # Otherwise that fault is known, and this one follows from it.
-                self._fault(str(error), program)
+                self._fault(str(error), program, chained=batch.chained)
 
     def _load(self, program: NpuProgram) -> Context:
         if self.device is None:
@@ -249,7 +264,7 @@ class NpuEngine:
                     break
                 self._note_waiting(since)
                 if cause:
-                    self._fault(cause, batch.program)
+                    self._fault(cause, batch.program, chained=batch.chained)
                 else:
                     self._complete(batch)
 
@@ -263,7 +278,7 @@ class NpuEngine:
             try:
                 ended.check()
             except (RunFailed, RuntimeError) as error:
-                self._fault(str(error), ended.program)
+                self._fault(str(error), ended.program, chained=ended.chained)
                 return
             if self.health.trusted and ended.program.checked:  # Otherwise it may be garbage.
                 ended.program.faults = 0
@@ -327,9 +342,15 @@ class NpuEngine:
 
     # --- faults
 
-    def _fault(self, cause: str, program: NpuProgram, suspect: bool = True) -> None:
-        """A launch of a program failed. suspect: whether the device may be to blame. With the lock."""
-        program.faults += _NOT_OF_A_KERNEL.search(cause) is None
+    def _fault(self, cause: str, program: NpuProgram, suspect: bool = True, chained: bool = False) -> None:
+        """A launch of a program failed. With the lock.
+
+        suspect: whether the device may be to blame. chained: whether it was one of a chain, which may be to blame: this
+        process makes no more.
+        """
+        if chained:
+            self.chains = False
+        program.faults += not chained and _NOT_OF_A_KERNEL.search(cause) is None
         if program.faults >= MOST_FAULTS and not program.refused:
             program.refused = f"it failed {program.faults} times on {self.uri}, the last time because: {cause}"
         if suspect:

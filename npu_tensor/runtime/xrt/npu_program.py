@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,6 @@ from npu_tensor.runtime.build.instructions import HEADER, WRITE_VALUE, WRITE_WOR
 from npu_tensor.runtime.store.requests import Artifact
 
 __all__ = ["NpuProgram", "read_program"]
-
-MOST_BUFFERS: Final = 5
-"""Host buffers of a full ELF, which does not say how many it takes: what designs have at most."""
-
 
 @dataclass(eq=False)
 class NpuProgram:
@@ -35,7 +31,8 @@ class NpuProgram:
     instructions: 32-bit words for an xclbin; None for an ELF, which holds them.
     parameters: for each word that a run is given, where it stands in the instructions.
     sizes: bytes that the design needs of each host buffer.
-    checked: whether its results were compared with the CPU's.
+    checked: whether its results were compared with the CPU's, and need not be now.
+    launches: how many steps were asked to run it.
     faults: how many launches failed since one was right.
     refused: why it is not launched any more, or nothing.
     """
@@ -48,6 +45,7 @@ class NpuProgram:
     parameters: Sequence[Sequence[int]]
     sizes: Sequence[int]
     checked: bool = False
+    launches: int = 0
     faults: int = 0
     refused: str = ""
 

@@ -104,6 +104,7 @@ class XrtDevice(NpuDevice):
         """What runs on the NPU; begun when the first kernel is bound. Raises DeviceError."""
         if self._engine is None:
             self._engine = engine_of(self.npu.index, self.npu.arch, self.uri, self.allocator)
+            self._engine.adopt(self.checked.findings)
             if self._awake_seconds:
                 self._engine.keep_awake(self._awake_seconds)
         return self._engine

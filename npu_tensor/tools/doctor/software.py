@@ -171,6 +171,5 @@ def peano(system: System) -> CheckResult:
         "Peano",
         toolchain.peano,
         "nightly builds differ, and some compiled wrong code",
-        "pip install --upgrade --pre llvm-aie"
-        " --find-links https://github.com/Xilinx/llvm-aie/releases/expanded_assets/nightly",
+        "source scripts/env_setup.sh --dir ANOTHER_DIRECTORY",
     )

@@ -15,7 +15,6 @@ from typing import Any
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import (
-    DEFAULT_STACK,
     AccessPattern,
     Acquire,
     CoreBuffer,
@@ -135,8 +134,7 @@ def _parameter(buffer: Any) -> RuntimeParameter:
 
 def _worker(core: Any) -> Worker:
     assert core.endless, "a core that ends cannot run twice"
-    stack = DEFAULT_STACK if core.stack_size is None else core.stack_size
-    return Worker(_tile(core.tile), tuple(core.fifos), tuple(_statements(core.body)), stack)
+    return Worker(_tile(core.tile), tuple(core.fifos), tuple(_statements(core.body)), core.stack_size)
 
 
 def _statements(body: list[Any]) -> Iterator[Statement]:

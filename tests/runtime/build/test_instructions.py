@@ -166,6 +166,27 @@ def test_descriptors_are_used_again_after_a_group() -> None:
     assert 0x1D040 not in words
 
 
+def test_firmware_translates_the_addresses_of_five_buffers() -> None:
+    """To the others the place of host memory is added, as in AIETargetNPU.cpp of mlir-aie 1.4."""
+    d = Builder("many", "aie2", 1)
+    fifo = d.fifo("x0", ObjectType("int32", (4,)), Tile(0, 0), [Tile(0, 2)])
+    for number in range(7):
+        d.fill(fifo, d.host_buffer(f"x{number}", "int32", 64), AccessPattern.linear(4, 8))
+    words = instructions(d.build(), {})[4:].reshape(-1, 12 + 12 + 6)
+    assert words[:, 12 + 8].tolist() == list(range(7))
+    assert words[:, 12 + 10].tolist() == [*[32] * 5, 0x8000_0020, 0x8000_0020]
+
+
+def test_a_part_of_a_buffer_that_is_too_far_away() -> None:
+    d = Builder("many", "aie2", 1)
+    fifo = d.fifo("x0", ObjectType("int32", (4,)), Tile(0, 0), [Tile(0, 2)])
+    buffers = [d.host_buffer(f"x{number}", "int32", 2**30) for number in range(6)]
+    d.fill(fifo, buffers[4], AccessPattern.linear(4, 2**29))
+    d.fill(fifo, buffers[5], AccessPattern.linear(4, 2**29))
+    with pytest.raises(ArgumentError, match="does not translate is 2147483648, and can be 0 to 2147483647"):
+        instructions(d.build(), {})
+
+
 def test_no_descriptor_is_left() -> None:
     d = Builder("many", "aie2", 1)
     x = d.host_buffer("x", "int32", 64)

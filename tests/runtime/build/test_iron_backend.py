@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from generations import PEANO, RELEASES, environment
 import npu_tensor
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch, Tile
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, HostBuffer, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import iron, process
 from npu_tensor.runtime.build.iron import IronBackend
@@ -163,8 +164,9 @@ def test_a_source_build_is_known_by_its_commit(site: Path, tmp_path: Path, monke
 def test_ingredients_are_flags_and_headers_of_each_source() -> None:
     found = IronBackend().ingredients(negate(flags=("-DA=1", "-DB=2"), header="nt/get_rows.hpp"))
     assert json.loads(json.dumps(found)) == found
-    digest = hashlib.sha256((HEADERS / "nt" / "get_rows.hpp").read_bytes()).hexdigest()
-    assert found["sources"] == [{"flags": ["-DA=1", "-DB=2"], "headers": {"nt/get_rows.hpp": digest}}]
+    names = ("nt/get_rows.hpp", "nt/loops.hpp")
+    digests = {name: hashlib.sha256((HEADERS / name).read_bytes()).hexdigest() for name in names}
+    assert found["sources"] == [{"flags": ["-DA=1", "-DB=2"], "headers": digests}]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -226,6 +228,20 @@ def test_releases_without_full_elfs(
     monkeypatch.setenv("AIE_STANDIN_VERSION", release)
     reason = failure(tmp_path / "work", design=negate(words={}))
     assert reason == "full ELFs need mlir-aie 1.4.0 or later; install that, or set NPU_TENSOR_KERNEL_FORMAT=xclbin"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_releases_that_declare_five_host_buffers(
+    release: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIE_STANDIN_VERSION", release)
+    design = negate()
+    spare = tuple(HostBuffer(f"spare{number}", ObjectType("int32", (16,))) for number in range(4))
+    more = replace(design, host_buffers=(*design.host_buffers, *spare))
+    if release.startswith("1.4"):
+        build(tmp_path / "work", more)
+    else:
+        assert failure(tmp_path / "work", design=more) == "6 host buffers need mlir-aie 1.4.0 or later"
 
 
 @pytest.mark.usefixtures("elf")

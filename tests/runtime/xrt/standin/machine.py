@@ -101,7 +101,9 @@ class Machine:
     """All state of the stand-in. compute: whether kernels run; without, every launch completes and moves nothing.
 
     driver_sync: whether syncs ask the driver (XRT's setting Debug.force_driver_sync), which fails without the device.
-    polls: how often state() says SUBMITTED before a launch runs. wrong_arch: what a kernel for the other array does.
+    polls: how often state() says SUBMITTED before a launch runs. group_of_kernel: whether a launch touches only buffers
+    of its context's own group, and completes all the same (mlir-aie#3653). chains: whether firmware takes a runlist of
+    two and more, which some rejects (iree-amd-aie#1404). wrong_arch: what a kernel for the other array does.
     crashes: misuse that the real module answers with a crash or silent corruption. warnings: what is questionable.
     """
 
@@ -110,6 +112,8 @@ class Machine:
         self.compute = True
         self.driver_sync = False
         self.polls = 0
+        self.group_of_kernel = False
+        self.chains = True
         self.wrong_arch: Literal["zeros", "error", "timeout"] = "zeros"
         self.crashes: list[str] = []
         self.warnings: list[str] = []

@@ -220,6 +220,8 @@ class Core:
     def _finish_list(self, job: Job) -> None:
         for number, command in enumerate(job.commands):
             state = self._run_command(command) if self.machine.compute or command.fault else COMPLETED
+            if len(job.commands) > 1 and not self.machine.chains:
+                state = ERROR
             if state is not COMPLETED:
                 job.failed, job.failure = number, state
                 break
@@ -264,6 +266,8 @@ class Core:
 
     def _compute(self, command: Command, regions: list[Region]) -> Any:
         machine, image = self.machine, self.image
+        if machine.group_of_kernel and any(region.memory.slot != self.slot for region in regions):
+            return COMPLETED
         if image.design.arch != self.npu.array.arch:
             for number in image.outputs:
                 regions[number].device[:] = 0

@@ -106,7 +106,8 @@ class _Reader:
                     raise StreamError(f"a token of more than one tile: {end:#x}")
                 self._wait((channel >> 16, "out" if channel & 0xFF else "in", end >> 24))
             case [0x81, 48, _, _, _, _, address, _, argument, _, offset, _]:
-                if self.descriptors.get(address - 4, [0, -1])[1] != offset:
+                # From the sixth on, firmware does not translate addresses of host buffers.
+                if self.descriptors.get(address - 4, [0, -1])[1] != offset - (argument >= 5) * 0x8000_0000:
                     raise StreamError(f"the patch of {address:#x} moves another offset")
                 self.arguments[address - 4] = argument
             case _:

@@ -1,0 +1,18 @@
+// What compilers are told of loops.
+#pragma once
+
+// Before loops over parts: registers cannot be indexed, and constants must be known when compiling, because a core has
+// no floating-point unit for scalars.
+#if defined(__clang__)
+#define NT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NT_UNROLL  // for the host it does not matter
+#endif
+
+// Before loops of at least 4 rounds, of which the compiler does not know the number: only then Peano lets rounds overlap
+// (llvm-aie's PERF_OPT_GUIDE.md). Other compilers do not know the hint.
+#if defined(__AIECC__)
+#define NT_AT_LEAST_4 _Pragma("clang loop min_iteration_count(4)")
+#else
+#define NT_AT_LEAST_4
+#endif

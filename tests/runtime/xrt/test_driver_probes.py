@@ -1,0 +1,168 @@
+"""What the first probes find out of a driver, and what follows from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from machine import Fault, Machine
+from npu_values import normal
+
+import npu_tensor as nt
+from npu_tensor.config import config
+from npu_tensor.planner import selection
+from npu_tensor.runtime.xrt import driver_probes, launch_step
+from npu_tensor.runtime.xrt.npu_engine import NpuEngine
+from npu_tensor.runtime.xrt.xrt_device import XrtDevice
+from npu_tensor.tools.self_test import about
+
+pytestmark = pytest.mark.usefixtures("_unchecked")
+
+WELL = {"sums of floats": "rounded to nearest even", "host buffers": "in group 0", "chains of launches": "work"}
+
+
+@pytest.fixture(autouse=True)
+def _unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is known of the driver."""
+    monkeypatch.setattr(NpuEngine, "chains", False)
+    with config.scope(launch_seconds=1):
+        yield
+
+
+def device() -> XrtDevice:
+    """The NPU."""
+    with nt.default_device("npu"):
+        (npu, *_) = selection.accelerators(selection.current())
+    assert isinstance(npu, XrtDevice)
+    return npu
+
+
+def asked() -> dict[str, str]:
+    """Everything that the probes say."""
+    return driver_probes.probe(device())
+
+
+@pytest.mark.parametrize("npu", ["machine", "first_generation"])
+def test_a_driver_that_does_everything(npu: str, request: pytest.FixtureRequest) -> None:
+    machine = request.getfixturevalue(npu)
+    assert asked() == WELL
+    assert machine.warnings == []
+    assert device().engine.chains
+    assert device().engine.group == 0
+
+
+def test_the_self_test_asks_first(machine: Machine) -> None:
+    assert about("npu").items() >= WELL.items()
+    machine.faults = lambda launch: Fault.ERROR
+    assert "does not run the first probe" in about("npu")["first probe"]
+
+
+def test_findings_are_kept_for_the_driver(machine: Machine) -> None:
+    asked()
+    selection.reset()
+    device().engine.close()
+    del device().__dict__["checked"]
+    assert device().checked.findings == {"group": "0", "chains": "work"}
+    machine.chains = False
+    assert asked()["chains of launches"].startswith("fail, so that none are used: runlist failed execution")
+    del device().__dict__["checked"]
+    assert device().checked.findings["chains"] == "fail"
+    assert not device().engine.chains
+
+
+def select_again(times: int) -> None:
+    """Launch one kernel several times, of which each reads what the one before it has computed."""
+    chosen = np.arange(24, dtype=np.int32)[::-1].copy()
+    at, value = nt.from_numpy(chosen), nt.from_numpy(values := normal(24, 64))
+    with nt.default_device("npu"):
+        for _ in range(times):
+            value, values = value.index_select(0, at), values[chosen]
+        np.testing.assert_array_equal(value.numpy(), values)
+
+
+def test_launches_are_started_one_by_one_unless_chains_are_known_to_work(machine: Machine) -> None:
+    for submissions in (4, 2):
+        select_again(1)  # Compared with the CPU.
+        before = machine.submissions
+        select_again(4)
+        assert machine.submissions - before == submissions
+        asked()
+    assert machine.warnings == []
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.TIMEOUT, Fault.START])
+@pytest.mark.parametrize("launch", range(4))
+def test_one_of_several_launches_fails(machine: Machine, fault: Fault, launch: int) -> None:
+    select_again(1)
+    machine.inject(fault, after=launch)
+    with pytest.warns(RuntimeWarning, match="index_select|get_rows"):
+        select_again(4)
+    select_again(4)
+    assert [program.faults for program in device().engine.programs.values()] == [0]
+
+
+def test_a_kernel_does_not_answer_for_a_chain_that_fails(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NpuEngine, "chains", True)
+    select_again(1)
+    machine.chains = False
+    with pytest.warns(RuntimeWarning, match="runlist failed|ended in state"):
+        select_again(4)
+    assert [program.faults for program in device().engine.programs.values()] == [0]
+    before = machine.submissions
+    select_again(4)
+    assert machine.submissions - before == 4
+
+
+def test_every_thousandth_launch_is_compared_with_the_cpu(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_step, "CHECK_INTERVAL", 10)
+    for _ in range(8):
+        select_again(1)
+    machine.inject(Fault.GARBAGE, after=1)
+    select_again(1)
+    with pytest.warns(RuntimeWarning, match="its result differs from the CPU's"):
+        select_again(1)
+    (program,) = device().engine.programs.values()
+    assert (program.launches, program.checked) == (10, False)
+    select_again(1)
+    assert program.checked
+
+
+def test_buffers_in_the_group_that_the_kernel_names(machine: Machine) -> None:
+    machine.group_of_kernel = True
+    assert asked()["host buffers"] == "in group 65536, the kernel's: not in 0"
+    assert device().engine.group == 1 << 16
+
+
+def test_an_npu_that_does_nothing(machine: Machine) -> None:
+    machine.faults = lambda launch: Fault.HANG
+    with pytest.raises(nt.DeviceError, match=r"does not run the first probe: no answer within 1 s; no answer"):
+        asked()
+
+
+@pytest.mark.parametrize(
+    ("name", "positive", "negative"),
+    [
+        ("to nearest even", (0, 0, 1, 2), (0, 0, 1, 2)),
+        ("down", (0, 0, 0, 1), (1, 1, 1, 2)),
+        ("up", (1, 1, 1, 2), (0, 0, 0, 1)),
+        ("toward zero", (0, 0, 0, 1), (0, 0, 0, 1)),
+        ("to nearest, halves away from zero", (0, 1, 1, 2), (0, 1, 1, 2)),
+    ],
+)
+def test_every_way_to_round_is_told_by_its_name(
+    name: str, positive: tuple[int, ...], negative: tuple[int, ...]
+) -> None:
+    """positive, negative: units in the last place beyond 1 that are left of 1/4, 1/2, 3/4 and 3/2."""
+    above, below = ([1 + units * 2.0**-23 for units in places] for places in (positive, negative))
+    ends = [2.0**-23, -(2.0**-23), 2.0**-13, 0.0]
+    sums = [*above, ends[0], *(-each for each in below), ends[1], *(1024 * each for each in above), *ends[2:]]
+    text = driver_probes.rounding(np.array(sums, np.float32))
+    assert text.partition(",")[0] == f"rounded {name}".partition(",")[0]
+    assert ("halves away" in text) == ("halves away" in name)
+    assert ("less exact" in text) == (name != "to nearest even")
+
+
+def test_sums_that_follow_no_rule() -> None:
+    text = driver_probes.rounding(np.full(16, 7, np.float32))
+    assert text.startswith("rounded by no rule known, 1 + 2.98023224e-08 = 7:")
