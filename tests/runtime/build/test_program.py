@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from designs import EXAMPLES, Example
-from hypothesis import strategies as st
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import (
@@ -24,13 +23,13 @@ from npu_tensor.dataflow.design import (
     Builder,
     Design,
     Element,
-    FunctionCall,
     KernelFunction,
     Loop,
     ObjectType,
     Release,
     Source,
     Statement,
+    Word,
     range_,
 )
 from npu_tensor.errors import ArgumentError
@@ -268,7 +267,7 @@ def expanded(body: Sequence[Statement]) -> list[Operation]:
                 released[statement.fifo] += statement.objects
                 found.append(("release", statement.fifo, (statement.objects,)))
             elif isinstance(statement, Loop):
-                for _ in range(statement.rounds):
+                for _ in rounds(statement.rounds):
                     run(statement.body)
             else:
                 found.append(("call", statement.function, tuple(map(argument, statement.arguments))))
@@ -299,15 +298,27 @@ class RunningFifo:
         self.released += count
 
 
+class Memory(str):
+    """A buffer of a core, whose words are what they stand for."""
+
+    def __getitem__(self, number: Any) -> Any:
+        return Word(str(self), number)
+
+
+def rounds(count: int | Word) -> range:
+    """Those of a loop; of one that a word counts, some."""
+    return range(count if isinstance(count, int) else 3)
+
+
 def run_core(made: Design, number: int = 0) -> list[Operation]:
     """What the text of a core function does when it runs in Python."""
     placed = cores(made, ())[number]
     log: list[Operation] = []
-    namespace: dict[str, Any] = {"range_": range}
+    namespace: dict[str, Any] = {"range_": rounds}
     exec(placed.core.text, namespace)
     ends = [RunningFifo(name, log) for name in placed.worker.fifos]
     functions = [lambda *given, name=symbol: log.append(("call", name, given)) for symbol in placed.functions]
-    namespace[placed.core.name](*ends, *placed.memory, *functions, *placed.numbers)
+    namespace[placed.core.name](*ends, *map(Memory, placed.memory), *functions, *placed.numbers)
     return log
 
 
@@ -348,46 +359,6 @@ def test_core_functions_of_kernels_do_what_their_bodies_say(example: Example) ->
     made = example.make("aie2p", 3)
     last = len(made.workers) - 1
     assert run_core(made, last) == expanded(made.workers[last].body)
-
-
-# --- peeling
-
-
-@st.composite
-def bodies(draw: st.DrawFn) -> tuple[Statement, ...]:
-    """Acquires and releases of two fifos of depth 4 in nested loops, with calls on what is held; in the end nothing is.
-
-    Loops may end with other objects than they began with, as long as no round releases what is not held.
-    """
-    numbers = iter(range(1000))
-
-    def block(level: int) -> list[Statement]:
-        found: list[Statement] = []
-        for _ in range(draw(st.integers(1, 3))):
-            fifo = draw(st.sampled_from(["a", "b"]))
-            kind = draw(st.sampled_from(["acquire", "release", "loop" if level < 2 else "acquire"]))
-            if kind == "acquire":
-                acquire = Acquire(fifo, draw(st.integers(1, 4)), next(numbers))
-                element = Element(acquire.number, draw(st.integers(0, acquire.objects - 1)))
-                found += [acquire, FunctionCall("f", (element, draw(st.integers(0, 2))))]
-            elif kind == "release":
-                found.append(Release(fifo, draw(st.integers(1, 2))))
-            else:
-                found.append(Loop(draw(st.integers(2, 5)), tuple(block(level + 1))))
-        return found
-
-    body = block(0)
-    held, feasible = _held(body)
-    return (*body, *(Release(fifo, count) for fifo, count in held.items() if count)) if feasible else ()
-
-
-def _held(body: Sequence[Statement]) -> tuple[Counter[str], bool]:
-    held: Counter[str] = Counter()
-    feasible = True
-    for kind, fifo, (count, *_) in (operation for operation in expanded(body) if operation[0] != "call"):
-        held[fifo] = max(held[fifo], count) if kind == "acquire" else held[fifo] - count
-        feasible &= held[fifo] >= 0
-    return held, feasible
 
 
 def test_long_lines_are_broken_at_their_outermost_commas() -> None:

@@ -250,14 +250,15 @@ def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -
         return load(self, design, artifact)
 
     monkeypatch.setattr(device.SimulatedDevice, "load", note)
-    x = bfloat16(5000)
+    x = bfloat16(100_000)
     with nt.default_device("sim:npu1?cols=2"):
-        for n in (1000, 3000, 5000):  # designs that no other device has
+        for n in (1000, 30_000, 100_000):  # designs that no other device has
             (x[:n] / 7).realize()
         assert [reference() is None for reference in loaded.values()] == [False, False, False]
         selection.reset_plans()
         gc.collect()
-        assert [reference() is None for reference in loaded.values()] == [True, True, False]
+        # What is in the array holds one of its designs.
+        assert sum(reference() is not None for reference in loaded.values()) <= 1
 
 
 @needs_compiler
