@@ -35,8 +35,16 @@ ASKED_OF_MANY: Final = 6.0
 """Microseconds per launch, in a plan of one kernel and in one of 100."""
 
 SIDE: Final = 64
-WIDTHS: Final = (64, 128, 192, 256)
-"""Four shapes of a product are four kernels, each with a context of its own."""
+
+Product = Callable[[nt.Tensor, nt.Tensor], nt.Tensor]
+
+KINDS: Final[tuple[Product, ...]] = (
+    lambda x, weight: x @ weight,
+    lambda x, weight: (x @ weight).relu(),
+    lambda x, weight: x @ weight.T,
+    lambda x, weight: (x @ weight.T).relu(),
+)
+"""Products of four configurations, each with a context of its own."""
 
 CALLS: Final = {"run": ("set_arg", "start", "state"), "runlist": ("execute", "wait"), "bo": ("sync",)}
 """The functions of pyxrt that a cached plan calls."""
@@ -59,22 +67,24 @@ def _matrix(rows: int, columns: int) -> nt.Tensor:
     return nt.from_numpy(values.astype(ml_dtypes.bfloat16))
 
 
-def _products(x: nt.Tensor, weights: list[nt.Tensor]) -> nt.Tensor:
-    for weight in weights:
-        x = x @ weight
+def _products(x: nt.Tensor, weights: list[nt.Tensor], kinds: list[Product]) -> nt.Tensor:
+    for weight, product in zip(weights, kinds, strict=True):
+        x = product(x, weight)
     return x
 
 
 def cases() -> list[Case]:
     """Everything that is timed, on the default device. Matrix products do not fuse with each other."""
     x = _matrix(SIDE, SIDE)
-    relu = nt.jit(nt.relu)
-    same = nt.jit(partial(_products, weights=25 * 4 * [_matrix(SIDE, SIDE)]))
-    steps = zip(WIDTHS, WIDTHS[1:] + WIDTHS[:1], strict=True)
-    alternating = nt.jit(partial(_products, weights=25 * [_matrix(*shape) for shape in steps]))
-    inputs = [_matrix(SIDE, width) for width in WIDTHS]
-    weights = [25 * [_matrix(width, width)] for width in WIDTHS]
-    grouped = nt.jit(lambda *inputs: tuple(map(_products, inputs, weights)))
+    relu, weights = nt.jit(nt.relu), 25 * 4 * [_matrix(SIDE, SIDE)]
+    same = nt.jit(partial(_products, weights=weights, kinds=25 * 4 * [KINDS[0]]))
+    alternating = nt.jit(partial(_products, weights=weights, kinds=25 * list(KINDS)))
+    inputs = [_matrix(SIDE, SIDE) for _ in KINDS]
+
+    def each(*xs: nt.Tensor) -> tuple[nt.Tensor, ...]:
+        return tuple(_products(x, weights[:25], 25 * [kind]) for x, kind in zip(xs, KINDS, strict=True))
+
+    grouped = nt.jit(each)
     return [
         Case("one kernel, recorded each time", 1, 1, ASKED_OF_ONE, lambda: x.relu().realize()),
         Case("one kernel, nt.jit", 1, 1, ASKED_OF_ONE, lambda: relu(x)),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
 
-__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target", "Word"]
+__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target", "Word", "room"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """A design has at most five host buffers, one of them for the result, and a core two input channels."""
@@ -23,6 +23,20 @@ Float32 = Literal["exact", "emulate", "bfloat16"]
 exact: nothing, the CPU computes it. emulate: products from several bfloat16 products, errors of a few float32 ulps.
 bfloat16: operands are rounded to bfloat16, results are float32. float16 becomes bfloat16 unless it is exact.
 """
+
+
+LEAST_ROOM: Final = 32 << 10
+MOST_ROOM: Final = 512 << 10
+"""Bytes of whose multiples the host buffers of small and of large tensors are."""
+
+
+def room(nbytes: int) -> int:
+    """Bytes of the host buffer that a tensor of `nbytes` gets in an NPU's memory.
+
+    A kernel may read and write so far without a copy of the tensor, also where another kernel has made it.
+    """
+    granule = min(max(1 << max(nbytes, 1).bit_length() - 1, LEAST_ROOM), MOST_ROOM)
+    return -(-nbytes // granule) * granule
 
 
 class Target(NamedTuple):

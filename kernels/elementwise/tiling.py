@@ -25,7 +25,7 @@ from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
 from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.kernels.offer import HostOperand, room
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 from npu_tensor.spec import contiguous_strides
@@ -176,6 +176,13 @@ class ElementwisePlan(NamedTuple):
         return -(-elements * self.form.itemsize(slot) // self.form.object_bytes)
 
     @property
+    def has_room(self) -> bool:
+        """Whether the padding of the last tiles stays inside the buffers that tensors have anyway."""
+        elements = math.prod(self.shape)
+        sizes = {operand.itemsize for operand in (*self.inputs, *self.outputs)}
+        return all(self.elements * itemsize <= room(elements * itemsize) for itemsize in sizes)
+
+    @property
     def fits(self) -> bool:
         """Whether resident inputs have room in the cores."""
         form = self.form
@@ -319,13 +326,13 @@ def _plans(
     padded = (*shape[:-1], pitch)
     period = math.lcm(*(math.prod(padded[leading_zeros(inputs[slot].strides) :]) for slot in rows))
     width = math.gcd(*(_repeated(padded, inputs[slot]) for slot in by_row))
-    found = []
+    found: list[ElementwisePlan] = []
     for form in _forms(inputs, outputs, channels, rows, by_row, array, columns):
         objects = -(-math.prod(padded) // (form.tile * form.cores))
         blocks = max(columns, -(-objects // form.block))  # Every column has a share, also where that is all padding.
         rounds = tuple(form.block * (blocks // columns + (column < blocks % columns)) for column in range(columns))
         plan = ElementwisePlan(form, shape, pitch, rounds, period, width, inputs, outputs)
-        if plan.fits:
+        if plan.fits and (plan.has_room or not found):
             found.append(plan)
     if not found and resident:
         raise _MustStream(resident[-1] if by_row else max(rows, key=lambda slot: sum(map(bool, inputs[slot].strides))))

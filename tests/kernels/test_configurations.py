@@ -67,7 +67,7 @@ CASES = {
     # by family: how many configurations may be built for one dtype and program
     "elementwise": (elementwise, 3),
     "with a row": (with_row, 3),
-    "gemm": (product, 5),
+    "gemm": (product, 6),
     "rope": (turned, 2),
     # Two for each class of lengths, times two for whole and part vectors.
     "rowwise": (rows, 2 * 2 * 11),

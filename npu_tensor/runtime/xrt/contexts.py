@@ -70,13 +70,15 @@ class Context:
     """A binary that is loaded, for all programs that have it.
 
     program: for which it was loaded. latest: the newest batch of launches in it. first: number of its first buffer.
+    make_room: gives memory back to the driver.
     """
 
-    def __init__(self, program: NpuProgram, driver: Any, device: Any) -> None:
+    def __init__(self, program: NpuProgram, driver: Any, device: Any, make_room: Callable[[], object]) -> None:
         self.program = program
         self.driver = driver
         self.device = device
         self.latest: Any = None
+        self._make_room = make_room
         self.first = 0 if program.is_elf else 3
         self.run_objects: WeakSet[RunObject] = WeakSet()
         self.runlists: OrderedDict[tuple[RunObject, ...], Any] = OrderedDict()
@@ -113,12 +115,19 @@ class Context:
         """A buffer with the instructions: one for all runs of a program, or one for each if a run changes them."""
         if program in self._shared:
             return self._shared[program]
-        bo = self.driver.bo(self.device, words.nbytes, self.driver.bo.flags.cacheable, self.kernel.group_id(1))
+        try:
+            bo = self._buffer(words.nbytes)
+        except (RuntimeError, MemoryError):
+            self._make_room()
+            bo = self._buffer(words.nbytes)
         block = SharedBlock(bo, words.nbytes, [])
         write_instructions(block, words, self.driver)
         if not program.parameters:
             self._shared[program] = block
         return block
+
+    def _buffer(self, nbytes: int) -> Any:
+        return self.driver.bo(self.device, nbytes, self.driver.bo.flags.cacheable, self.kernel.group_id(1))
 
     def runlist(self, run_objects: tuple[RunObject, ...]) -> Any:
         """The runlist of these runs, in this order."""

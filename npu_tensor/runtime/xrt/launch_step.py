@@ -12,7 +12,7 @@ import numpy as np
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError, LaunchError
-from npu_tensor.kernels.offer import HostOperand
+from npu_tensor.kernels.offer import HostOperand, room
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
@@ -32,7 +32,7 @@ CHECK_INTERVAL: Final = 1000
 
 
 def _operand(engine: NpuEngine, task: Task, host: HostOperand, needed: int) -> LaunchOperand:
-    nbytes = max(host_bytes(host), needed)
+    nbytes = room(max(host_bytes(host), needed))
     if host.number is None:
         return LaunchOperand(None, True, host, None, nbytes, False, 0, 0)
     if host.output:

@@ -234,7 +234,7 @@ class NpuEngine:
         if self.device is None:
             raise ContextRefused(self.health.cause)  # It was lost while another context was waited for.
         in_flight.release()  # What has ended meanwhile gives its context back.
-        return Context(program, self.driver, self.device)
+        return Context(program, self.driver, self.device, self.pool.release)
 
     def _settle(self, context: Context) -> None:
         if context.latest is not None:

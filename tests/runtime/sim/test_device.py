@@ -258,7 +258,8 @@ def test_designs_of_forgotten_plans_are_freed(monkeypatch: pytest.MonkeyPatch) -
         selection.reset_plans()
         gc.collect()
         # What is in the array holds one of its designs.
-        assert sum(reference() is not None for reference in loaded.values()) <= 1
+        alive = sum(reference() is not None for reference in loaded.values())
+        assert alive <= 1
 
 
 @needs_compiler
