@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
 
-__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target", "Word"]
+__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """A design has at most five host buffers, one of them for the result, and a core two input channels."""
@@ -24,13 +24,21 @@ exact: nothing, the CPU computes it. emulate: products from several bfloat16 pro
 bfloat16: operands are rounded to bfloat16, results are float32. float16 becomes bfloat16 unless it is exact.
 """
 
+Bfloat16 = Literal["exact", "bfp16"]
+"""How matrix products multiply bfloat16 numbers.
+
+exact: as they are, with float32 sums. bfp16: on the generation that has block floats, eight numbers along K share an
+exponent, with mantissas of 8 bits, which is several times as fast; the older one multiplies exactly in any case.
+"""
+
 
 class Target(NamedTuple):
-    """What a claim is for: a generation of the array, how many of its columns, and the policy for float32."""
+    """What a claim is for: a generation of the array, how many of its columns, policies for float32 and bfloat16."""
 
     array: Array
     columns: int
     float32: Float32 = "exact"
+    bfloat16: Bfloat16 = "exact"
 
 
 class HostOperand(NamedTuple):

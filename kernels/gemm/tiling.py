@@ -58,7 +58,8 @@ numbers of each of 16."""
 class GemmProblem(NamedTuple):
     """A batch of products M x K by K x N.
 
-    operand: dtype of A and B on the array. result: dtype of C. transposed: whether B is stored as N x K. row_operands,
+    operand: what is multiplied: the dtype of A and B on the array, or "bfp16" for bfloat16 numbers of which 8 along K
+    share an exponent while they are multiplied. result: dtype of C. transposed: whether B is stored as N x K. row_operands,
     column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for 16 results.
     """
 
@@ -81,6 +82,11 @@ class GemmProblem(NamedTuple):
         return ARRAYS[self.arch].blocks[self.operand]
 
     @property
+    def stored(self) -> str:
+        """Dtype of A and B in memory."""
+        return "bfloat16" if self.operand == "bfp16" else self.operand
+
+    @property
     def word(self) -> Word:
         """Dtype of the sums."""
         return SUMS[self.operand]
@@ -91,10 +97,16 @@ class GemmProblem(NamedTuple):
         return _SIZES[self.operand], _SIZES[self.result]
 
 
-SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "int8": "int32", "int16": "int32"}
+SUMS: Final[dict[str, Word]] = {
+    "bfloat16": "float32",
+    "bfp16": "float32",
+    "float32": "float32",
+    "int8": "int32",
+    "int16": "int32",
+}
 """Dtype of the sums, by that of the operands on the array."""
 
-_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
+_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "bfp16": 2, "int32": 4, "float32": 4}
 
 
 class Tiling(NamedTuple):

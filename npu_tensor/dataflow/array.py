@@ -108,10 +108,13 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             "aie2p",
             "npu2",
             columns=8,
-            macs_per_cycle=MappingProxyType({"int8": 512, "int16": 128, "bfloat16": 256, "int32": 32, "float32": 28}),
+            macs_per_cycle=MappingProxyType(
+                {"int8": 512, "int16": 128, "bfloat16": 24, "bfp16": 341, "int32": 32, "float32": 28}
+            ),
             blocks=MappingProxyType(
                 {
                     "bfloat16": Blocks(4, 8, 8, 4, 2),
+                    "bfp16": Blocks(8, 8, 8, 2, 2),
                     "int8": Blocks(8, 8, 8, 2, 2),
                     "int16": Blocks(4, 4, 8, 2, 2),
                     "float32": Blocks(4, 8, 4, 2, 2),
@@ -121,8 +124,8 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             vector_bytes=64,
             load_bytes=128,
             store_bytes=64,
-            clock_hz=1.5e9,
-            ddr_bytes_per_second=50e9,
+            clock_hz=1.8e9,
+            ddr_bytes_per_second=60e9,
             dispatch_seconds=110e-6,
         ),
     }
