@@ -14,7 +14,7 @@ import numpy as np
 
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch, Blocks
 from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
-from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
 from npu_tensor.kernels.offer import Word
 
 __all__ = [
@@ -178,7 +178,9 @@ def _up(value: Any, step: Any) -> Any:
 def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
     """Cycles of one call of the product: a slice of A, rows*r x k, by k x n. Numbers or arrays, as all below.
 
-    The sums of a register block are stored while those of the next one are loaded.
+    The sums of a register block are stored while those of the next one are loaded. A and B are loaded in the same
+    cycle, and mlir-aie's allocator gives up placing by banks for buffers of this size, so each such pair of loads is
+    taken to meet in one bank and to stall the core for a cycle.
     """
     r, s, t, rows, columns = problem.blocks
     size, _ = problem.sizes
@@ -190,7 +192,7 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
         products = rows * columns * r * s * t / array.macs_per_cycle[problem.operand]
     operands = (rows * r + columns * t) * s * size / array.load_bytes
     sums = rows * columns * r * t * 4
-    block = k // s * max(products, operands) + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES
+    block = k // s * (max(products, operands) + operands) + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES
     return n // (columns * t) * block
 
 
@@ -293,4 +295,4 @@ def _seconds(problem: GemmProblem, tiles: Tiling) -> Any:
 
 
 def _run(nbytes: Any) -> Any:
-    return np.maximum(nbytes, SHORT_RUN_BYTES)
+    return nbytes + RUN_BYTES

@@ -91,7 +91,7 @@ inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, uns
             fits = fits && mantissas[i] <= 127;
         }
     }
-    for (unsigned i = 0; i < 8; ++i) to[i * to_stride] = std::ldexp(static_cast<float>(mantissas[i]), largest - 133);
+    for (unsigned i = 0; i < 8; ++i) to[i * to_stride] = __builtin_ldexpf(static_cast<float>(mantissas[i]), largest - 133);
 }
 
 }  // namespace detail
