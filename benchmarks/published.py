@@ -1,10 +1,10 @@
 """python -m benchmarks.published: the cost model beside kernels that others have measured on NPUs.
 
 published.json has the measurements: what was computed, on how many columns, what the source says, how it was timed.
-Every one is predicted with the rates of npu_tensor/dataflow/array.py. Where a source gives the tiles of its product, the
-model is asked about those; elsewhere about the design that the kernel families make. A source may say how its kernel
-differs from that design: `cores` that compute and `channels` that read in a column, whether its buffers lie in `banks`
-of their own, and `cycles`, by which its code is slower or faster than ours (one number for all rows of a source).
+Every one is predicted with the rates of npu_tensor/dataflow/array.py. Where a source gives the tiles of its product,
+the model is asked about those; elsewhere about the design that the kernel families make. A source may say how its
+kernel differs from that design: `cores` that compute and `channels` that read in a column, whether its buffers lie in
+`banks` of their own, and `cycles`, by which its code is slower or faster than ours (one number for all its rows).
 
 A row that a constant was fitted to, of the model or of its source, is marked with `fit`; the others were kept out.
 """
@@ -58,7 +58,7 @@ OPS: Final[Mapping[str, Any]] = {
 
 
 class Tile(NamedTuple):
-    """Of a published product. core: m, k, n of a core. herd: cores along M and N. runs: elements of A and B in a row."""
+    """Of a published product. core: its m, k, n. herd: cores along M and N. runs: elements of A and B in a row."""
 
     core: tuple[int, int, int]
     herd: tuple[int, int]
@@ -83,6 +83,11 @@ class Measurement(NamedTuple):
     def array(self) -> Array:
         """Where it was measured."""
         return SIMULATED[self.source["array"]]
+
+    @property
+    def stored(self) -> str:
+        """Dtype of the operands in memory."""
+        return "bfloat16" if self.operand == "bfp16" else self.operand
 
     @property
     def macs(self) -> int:
@@ -130,15 +135,18 @@ def _measurement(row: Mapping[str, Any], sources: Mapping[str, Any]) -> Measurem
     return found._replace(seconds=rates[row["unit"]]) if row["unit"] != "us" else found
 
 
-def predicted(row: Measurement) -> float:
-    """Seconds of a row, as its source has timed it: with the launch that the source states, without ours."""
-    return float(row.source["launch_us"]) * 1e-6 + max(busy(row))
+def predicted(row: Measurement, like_ours: bool = False) -> float:
+    """Seconds of a row, as its source has timed it: with the launch that the source states, without ours.
+
+    like_ours: with code as fast as ours, whatever the source's is.
+    """
+    return float(row.source["launch_us"]) * 1e-6 + max(busy(row, like_ours))
 
 
-def busy(row: Measurement) -> Busy:
+def busy(row: Measurement, like_ours: bool = False) -> Busy:
     """What the model says of the array."""
     found = _of_designs(row) if row.tile is None else _of_tile(row, row.tile)
-    return found._replace(compute=found.compute * row.source.get("cycles", 1))
+    return found if like_ours else found._replace(compute=found.compute * row.source.get("cycles", 1))
 
 
 def _of_designs(row: Measurement) -> Busy:
@@ -233,6 +241,7 @@ def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
             "published_us": row.seconds * 1e6,
             "predicted_us": seconds * 1e6,
             "error": seconds / row.seconds - 1,
+            "like_ours_us": predicted(row, like_ours=True) * 1e6,
             "limit": max(limits, key=lambda name: limits[name]),
             "fit": row.fit,
         }
@@ -257,10 +266,18 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _summaries(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of the rows kept out, of those used for fitting, and of those kept out per source."""
+def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of the rows kept out, with and without the factors of sources, of the others, and of those kept out by source."""
     kept = [row for row in rows if not row["fit"]]
-    found = {"kept out": summary(kept), "used for fitting": summary([row for row in rows if row["fit"]])}
+    ours = [
+        row | {"predicted_us": row["like_ours_us"], "error": row["like_ours_us"] / row["published_us"] - 1}
+        for row in kept
+    ]
+    found = {
+        "kept out": summary(kept),
+        "the same, all code as ours": summary(ours),
+        "used for fitting": summary([row for row in rows if row["fit"]]),
+    }
     for source in dict.fromkeys(row["source"] for row in kept):
         found[source] = summary([row for row in kept if row["source"] == source])
     return found

@@ -59,8 +59,9 @@ class GemmProblem(NamedTuple):
     """A batch of products M x K by K x N.
 
     operand: what is multiplied: the dtype of A and B on the array, or "bfp16" for bfloat16 numbers of which 8 along K
-    share an exponent while they are multiplied. result: dtype of C. transposed: whether B is stored as N x K. row_operands,
-    column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for 16 results.
+    share an exponent while they are multiplied. result: dtype of C. transposed: whether B is stored as N x K.
+    row_operands, column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for
+    16 results.
     """
 
     arch: Arch
@@ -192,8 +193,8 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
         products = rows * columns * r * s * t / array.macs_per_cycle[problem.operand]
     operands = (rows * r + columns * t) * s * size / array.load_bytes
     sums = rows * columns * r * t * 4
-    block = k // s * (max(products, operands) + operands) + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES
-    return n // (columns * t) * block
+    steps = k // s * (max(products, operands) + operands)
+    return n // (columns * t) * (steps + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES)
 
 
 def store_cycles(problem: GemmProblem, rows: Any, n: Any) -> Any:

@@ -51,12 +51,13 @@ class Array:
     """One generation of the array.
 
     macs_per_cycle: multiply-accumulates of one core per cycle by operand dtype; "bfp16" are bfloat16 numbers of which
-    eight share an exponent while they are multiplied; float32 is emulated with bfloat16 products. blocks: of matrix products by operand dtype, those of aie_api for two operands of one type; the sums of
-    one register block fill 8192 bits. block_cycles: of a product of 4x8x4 bfloat16, as float32 is emulated with.
-    vector_bytes: of whose multiples the address of the widest vector must be one (aie_api, ld_st.hpp). load_bytes,
-    store_bytes: per cycle of one core, two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and
-    streams, in the driver's highest power level. ddr_bytes_per_second: what all columns together get from host memory in
-    long runs. dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
+    eight share an exponent while they are multiplied; float32 is emulated with bfloat16 products. blocks: of matrix
+    products by operand dtype, those of aie_api for two operands of one type; the sums of one register block fill 8192
+    bits. block_cycles: of a product of 4x8x4 bfloat16, as float32 is emulated with. vector_bytes: of whose multiples
+    the address of the widest vector must be one (aie_api, ld_st.hpp). load_bytes, store_bytes: per cycle of one core,
+    two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and streams, at the driver's highest power
+    level for npu2. ddr_bytes_per_second: what all columns together get from host memory in long runs.
+    dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
 
     These rates are the only ones: `runtime.rates` takes its priors from here.
     """

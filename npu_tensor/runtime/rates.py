@@ -3,8 +3,8 @@
     npu_rates("npu2", {"NPU": "NPU Strix"}).dispatch_seconds
     too_long(kernel.cost)               # why a kernel must not be launched, or None
 
-The priors stand in priors.json, each with its source, and those of the arrays in dataflow.array. What was measured lies in the cache directory, in one file per
-processor, and per NPU with its driver and power mode.
+The priors stand in priors.json, each with its source, and those of the arrays in dataflow.array. What was measured lies
+in the cache directory, in one file per processor, and per NPU with its driver and power mode.
 """
 
 from __future__ import annotations

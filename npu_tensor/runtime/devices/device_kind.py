@@ -153,8 +153,8 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             _word(*get_args(Bfloat16)),
             f"one of {', '.join(get_args(Bfloat16))}",
             "exact",
-            "how matrix products multiply bfloat16: exact as it is, bfp16 as block floats, which XDNA2 multiplies several "
-            "times as fast, with an error of 1 in 100",
+            "how matrix products multiply bfloat16: exact as it is, bfp16 as block floats, which XDNA2 multiplies "
+            "several times as fast, with errors of about one in a hundred",
         ),
         "power": DeviceOption(
             _word(*_POWER),

@@ -6,7 +6,7 @@ import math
 
 from npu_tensor.dataflow.cost import Counters, Prediction
 from npu_tensor.dtypes import DType
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Offer
 from npu_tensor.runtime.npu.packing import form_of, host_bytes
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 from npu_tensor.task import Cost, Expense, Move, Task

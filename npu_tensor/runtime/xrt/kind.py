@@ -16,6 +16,7 @@ from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
 if TYPE_CHECKING:
+    from npu_tensor.kernels.offer import Target
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
 __all__ = ["NPU", "SELECTOR"]

@@ -41,7 +41,8 @@ class _Launches(NamedTuple):
 def measure_npu(device: XrtDevice, quick: bool = False) -> NpuRates:
     """Of one NPU in its present power mode, and of the host that feeds it.
 
-    The rate of the cores is that of a product of bfloat16, beside its predicted cycles. Raises DeviceError, LaunchError if a launch fails, BuildError if its kernels cannot be had.
+    The rate of the cores is that of a product of bfloat16, beside its predicted cycles. Raises DeviceError, LaunchError
+    if a launch fails, BuildError if its kernels cannot be had.
     """
     rounds, n, side = (5, 1 << 18, 256) if quick else (30, 1 << 23, 1024)
     prior = npu_rates(device.target.array.device)
