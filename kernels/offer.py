@@ -71,7 +71,8 @@ class Offer(NamedTuple):
     family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design, which
     passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
     buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
-    parameter of the design, as an integer, as 0 or 1, or as the bits of a float32.
+    parameter of the design, as an integer, as 0 or 1, or as the bits of a float32. coarse: whether operands lose digits
+    in the core that their dtype has, as block floats do.
     """
 
     family: str
@@ -79,3 +80,4 @@ class Offer(NamedTuple):
     design: Callable[[], Design]
     operands: tuple[HostOperand, ...]
     scalars: tuple[tuple[int, Word], ...] = ()
+    coarse: bool = False

@@ -133,6 +133,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
             HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result),
         ),
         tuple((number, word) for number in reads.scalars),
+        problem.operand == "bfp16",
     )
 
 
