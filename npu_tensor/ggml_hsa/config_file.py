@@ -5,8 +5,8 @@
                   "exported_name": "add_f32_1024"}]}
 
 Besides its six fields an entry may have `op_params`, keywords of the function; `cols`, how many columns of the array
-it uses; `float32` and `bfloat16`, what may become of those there; and `ops`, see `recorded`. Everything is checked before the first
-kernel is built, and what is wrong is said with the place in the file, a JSON pointer (RFC 6901).
+it uses; `float32` and `bfloat16`, what may become of those there; and `ops`, see `recorded`. Everything is checked
+before the first kernel is built, and what is wrong is said with the place in the file, a JSON pointer (RFC 6901).
 """
 
 from __future__ import annotations

@@ -97,7 +97,11 @@ def test_others(text: str, scheme: str, selectors: tuple[str, ...]) -> None:
         ("sim:npu2x0", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
         ("sim:npu2x17", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
         ("sim:npu2?power=turbo", "INVALID_ARGUMENT", "unknown option power; sim takes cols, rows, float32, bfloat16"),
-        ("npu?speed=1", "INVALID_ARGUMENT", "unknown option speed; npu takes cols, rows, float32, bfloat16, power, keepalive"),
+        (
+            "npu?speed=1",
+            "INVALID_ARGUMENT",
+            "unknown option speed; npu takes cols, rows, float32, bfloat16, power, keepalive",
+        ),
         ("npu?cols=9", "INVALID_ARGUMENT", "cols must be 1 to 8, not '9'"),
         ("npu?cols=0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '0'"),
         ("npu?cols=4.0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '4.0'"),
