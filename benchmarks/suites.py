@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import npu_tensor as nt
 
-from . import cache, published_gemm
+from . import cache, published
 from .cases import GROUPS, cases
 from .model_cases import model_cases
 from .peers.library import Lacking, Library
@@ -113,30 +113,31 @@ def _cache(task: Task) -> Iterator[Found]:
             )  # fmt: skip
 
 
-def _title(published: published_gemm.Published) -> str:
-    return f"{published.arch} {published.operand} to {published.result}, tile {'x'.join(map(str, published.tile))}"
+def _title(row: published.Measurement) -> str:
+    columns = f"{row.columns} column{'s' if row.columns > 1 else ''}"
+    return f"{row.kind} {row.operand}, {'x'.join(map(str, row.extents))}, {columns} of {row.array.device}: {row.name}"
 
 
 def _kernel_model(task: Task) -> Iterator[Found]:
-    """The cost model beside published times of matrix products, on the tiles of the publication."""
-    for published in published_gemm.PUBLISHED:
-        title = _title(published)
+    """The cost model beside published times of matrix products whose tiles are known."""
+    for product in PRODUCTS:
+        title = _title(product)
         if task.only and title not in task.only:
             continue
-        m, k, n = published.size
-        shapes, size = [[m, k], [k, n]], f"{m}x{k}"
-        device = {"aie2": "npu1", "aie2p": "npu2"}[published.arch]
-        model = published_gemm.predicted(published)
+        m, k, n = product.extents
         figures: tuple[tuple[str, Kind, float], ...] = (
-            (published_gemm.SOURCE, "published", published.seconds),
-            (NAME, "predicted", model.busy),
+            (product.source["where"], "published", product.seconds),
+            (NAME, "predicted", published.predicted(product)),
         )
         for contender, kind, seconds in figures:
             yield Row(
-                "kernel_model", title, published.operand, shapes, size, device, contender, kind,
-                seconds, flops=2 * m * k * n, note=published.remark,
+                "kernel_model", title, product.stored, [[m, k], [k, n]], f"{m}x{k}", product.array.device,
+                contender, kind, seconds, flops=2 * product.macs, note=product.source["kernel"],
             )  # fmt: skip
 
+
+PRODUCTS: Final = tuple(row for row in published.measurements() if row.tile is not None and row.name.startswith("taka"))
+"""Of arXiv 2512.13282: one kernel per dtype and array."""
 
 SUITES: Final = {
     "dispatch": _cases("dispatch", "what calls cost on 16 and 1,024 elements", for_npus=False),
@@ -148,7 +149,7 @@ SUITES: Final = {
     "cache": Suite("finding kernels", cache.PLACES, _cache),
     "kernel_model": Suite(
         "predicted and published times of NPU kernels",
-        tuple(dict.fromkeys(map(_title, published_gemm.PUBLISHED))),
+        tuple(dict.fromkeys(map(_title, PRODUCTS))),
         _kernel_model,
     ),
 }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
 
-__all__ = ["FUSION", "Float32", "HostOperand", "Offer", "Target", "Word", "room"]
+__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "room"]
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """A design has at most five host buffers, one of them for the result, and a core two input channels."""
@@ -22,6 +22,13 @@ Float32 = Literal["exact", "emulate", "bfloat16"]
 
 exact: nothing, the CPU computes it. emulate: products from several bfloat16 products, errors of a few float32 ulps.
 bfloat16: operands are rounded to bfloat16, results are float32. float16 becomes bfloat16 unless it is exact.
+"""
+
+Bfloat16 = Literal["exact", "bfp16"]
+"""How matrix products multiply bfloat16 numbers.
+
+exact: as they are, with float32 sums. bfp16: on the generation that has block floats, eight numbers along K share an
+exponent, with mantissas of 8 bits, which is several times as fast; the older one multiplies exactly in any case.
 """
 
 
@@ -40,11 +47,12 @@ def room(nbytes: int) -> int:
 
 
 class Target(NamedTuple):
-    """What a claim is for: a generation of the array, how many of its columns, and the policy for float32."""
+    """What a claim is for: a generation of the array, how many of its columns, policies for float32 and bfloat16."""
 
     array: Array
     columns: int
     float32: Float32 = "exact"
+    bfloat16: Bfloat16 = "exact"
 
 
 class HostOperand(NamedTuple):
@@ -77,7 +85,8 @@ class Offer(NamedTuple):
     family: name of the kernel family. reason: how it does it, in words, for `explain`. design: makes the design, which
     passes every check; a partial with hashable arguments, if equal offers are to make it once. operands: one per host
     buffer of the design, in order. scalars: inputs of the task that are numbers; each becomes a word of every runtime
-    parameter of the design, as an integer, as 0 or 1, or as the bits of a float32.
+    parameter of the design, as an integer, as 0 or 1, or as the bits of a float32. coarse: whether operands lose digits
+    in the core that their dtype has, as block floats do.
     """
 
     family: str
@@ -85,3 +94,4 @@ class Offer(NamedTuple):
     design: Callable[[], Design]
     operands: tuple[HostOperand, ...]
     scalars: tuple[tuple[int, Word], ...] = ()
+    coarse: bool = False

@@ -54,18 +54,30 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     return _offer(task, target, operand, *code)
 
 
-_OPERANDS: Final = {"bfloat16": "bfloat16", "float16": "bfloat16", "int8": "int8", "uint8": "int16", "int16": "int16"}
-"""What the host converts operands to for the array, float32 aside."""
+_OPERANDS: Final = {
+    "float32": "bfloat16",
+    "bfloat16": "bfloat16",
+    "float16": "bfloat16",
+    "int8": "int8",
+    "uint8": "int16",
+    "int16": "int16",
+}
+"""What the host converts operands to for the array, unless float32 is emulated."""
 
 
 def _operand(dtype: DType | None, target: Target) -> str | Refusal:
-    """The dtype of A and B on the array."""
+    """What A and B are multiplied as on the array."""
     assert dtype is not None
     if dtype.name in EXACT and target.float32 == "exact":
         return Refusal(EXACT[dtype.name])
-    if dtype.name == "float32":
-        return "float32" if target.float32 == "emulate" else "bfloat16"
-    return _OPERANDS.get(dtype.name) or Refusal(f"no matrix product of {dtype.name}")
+    if dtype.name == "float32" and target.float32 == "emulate":
+        return "float32"
+    operand = _OPERANDS.get(dtype.name)
+    if operand is None:
+        return Refusal(f"no matrix product of {dtype.name}")
+    # Only the newer generation multiplies block floats; the older one has bfloat16 products as fast as its own.
+    shares = operand == "bfloat16" and target.bfloat16 == "bfp16" and "bfp16" in target.array.blocks
+    return "bfp16" if shares else operand
 
 
 def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
@@ -115,12 +127,13 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         _reason(task, problem, tiling),
         partial(design, problem, tiling, code, _batch(operands)),
         (
-            HostOperand(0, False, a, (*a.shape[:-2], padded_m, padded_k), operand),
-            HostOperand(1, False, b, (*b.shape[:-2], *b_padded), operand),
+            HostOperand(0, False, a, (*a.shape[:-2], padded_m, padded_k), problem.stored),
+            HostOperand(1, False, b, (*b.shape[:-2], *b_padded), problem.stored),
             *vectors,
             HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), result),
         ),
         tuple((number, word) for number in reads.scalars),
+        problem.operand == "bfp16",
     )
 
 
@@ -188,11 +201,12 @@ def _vector(operand: Input, dim: int) -> Layout:
 def _reason(task: Task, problem: GemmProblem, tiling: Tiling) -> str:
     """For `explain`: cores, tiles, what the host converts or copies."""
     cores = tiling.rows * tiling.columns
-    parts = [f"{problem.operand} products on {cores} {'core' if cores == 1 else 'cores'}"]
+    factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
+    parts = [f"{factors} products on {cores} {'core' if cores == 1 else 'cores'}"]
     parts.append(f"tiles of {tiling.m} x {tiling.k} x {tiling.n} per core")
     if tiling.padded(problem) != (problem.m, problem.n, problem.k):
         parts.append("the host pads to {} x {} x {}".format(*tiling.padded(problem)))
     stored = task.inputs[0].dtype
-    if stored is not None and stored.name != problem.operand:
-        parts.append(f"{stored.name} operands become {problem.operand}")
+    if stored is not None and stored.name != problem.stored:
+        parts.append(f"{stored.name} operands become {problem.stored}")
     return "; ".join(parts)

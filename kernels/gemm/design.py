@@ -42,6 +42,7 @@ from npu_tensor.kernels.gemm.tiling import (
 __all__ = ["MatrixBatch", "design"]
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
+BLOCK_FLOATS: Final = "#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1\n"
 MULTIPLY_BYTES: Final = 3072
 SMALL_BYTES: Final = 256
 """Machine code of the product, and of the functions that clear sums and spread a row: estimates."""
@@ -65,7 +66,7 @@ SINGLE: Final = MatrixBatch()
 def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     """The functions of a core."""
     r, s, t, rows, columns = problem.blocks
-    operand, result = C_TYPES[problem.operand], C_TYPES[problem.result]
+    operand, result = C_TYPES[problem.stored], C_TYPES[problem.result]
     total = C_TYPES[problem.word]
     names = [f"row{i}" for i in range(problem.row_operands)] + [f"column{i}" for i in range(problem.column_operands)]
     held = "".join(f", const {total} *__restrict {name}" for name in names)
@@ -73,7 +74,7 @@ def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
     body = "\n".join(f"                {line}" for line in epilogue.body)
     shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiling.m}, {tiling.k}, {tiling.n}"
-    text = f"""#include <aie_api/aie.hpp>
+    text = f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
 
 #include "nt/gemm.hpp"
 #include "nt/vector_math.hpp"
@@ -152,8 +153,8 @@ class _ConfigurationBuilder:
         self.cursor = ObjectType("int32", (1,))
         self.words = ObjectType("int32", (epilogue.scalars + 1,))
         self.slice_rows = problem.blocks.rows * problem.blocks.r
-        self.a_type = ObjectType(problem.operand, (self.slice_rows * tiling.k,))
-        self.b_type = ObjectType(problem.operand, (tiling.k * tiling.n,))
+        self.a_type = ObjectType(problem.stored, (self.slice_rows * tiling.k,))
+        self.b_type = ObjectType(problem.stored, (tiling.k * tiling.n,))
         self.c_type = ObjectType(problem.result, (tiling.store_rows(problem.blocks) * tiling.n,))
         name = f"gemm_{problem.operand}_{problem.result}"
         arguments = 3 + problem.row_operands + problem.column_operands
@@ -172,7 +173,7 @@ class _ConfigurationBuilder:
 
     def _a_fifos(self, group: int) -> list[ObjectFifo]:
         """From the host through one memtile to `shared` rows of cores."""
-        d, tiling, s, operand = self.builder, self.tiling, self.problem.blocks.s, self.problem.operand
+        d, tiling, s, operand = self.builder, self.tiling, self.problem.blocks.s, self.problem.stored
         column = group * tiling.columns // self.groups
         memtile = Tile(column, 1)
         # A slice arrives row by row, and lies in the core as [k/s][rows][s].
@@ -196,7 +197,7 @@ class _ConfigurationBuilder:
     def _b_fifo(self, column: int) -> ObjectFifo:
         """From the host through the memtile, which stores the blocks in the core's order, to all cores of a column."""
         d, tiling, (_, s, t, _, _) = self.builder, self.tiling, self.problem.blocks
-        n, k, operand = tiling.n, tiling.memtile_k, self.problem.operand
+        n, k, operand = tiling.n, tiling.memtile_k, self.problem.stored
         blocks = [(k // s, s * n), (s, t), (n // t, s * t), (t, 1)]
         if self.problem.transposed:
             blocks = [(n, s), (k // s, n * s), (s, 1)]
@@ -305,8 +306,8 @@ class _Sequence:
         self.problem, self.tiling, self.batch = problem, tiling, batch
         self.m, self.n, self.k = tiling.padded(problem)
         self.builder = d = SequenceBuilder(configuration)
-        self.a = d.host_buffer("a", problem.operand, batch.matrices(batch.a) * self.m * self.k)
-        self.b = d.host_buffer("b", problem.operand, batch.matrices(batch.b) * self.k * self.n)
+        self.a = d.host_buffer("a", problem.stored, batch.matrices(batch.a) * self.m * self.k)
+        self.b = d.host_buffer("b", problem.stored, batch.matrices(batch.b) * self.k * self.n)
         wide, tall = tiling.row_elements(problem), tiling.column_elements(problem)
         self.rows = [d.host_buffer(f"row{i}", problem.word, wide) for i in range(problem.row_operands)]
         self.columns = [d.host_buffer(f"column{i}", problem.word, tall) for i in range(problem.column_operands)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch, Blocks
 from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
-from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, SHORT_RUN_BYTES
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
 from npu_tensor.dataflow.design import DEFAULT_STACK
 from npu_tensor.kernels.offer import Word
 
@@ -62,8 +62,10 @@ numbers of each of 16."""
 class GemmProblem(NamedTuple):
     """A batch of products M x K by K x N.
 
-    operand: dtype of A and B on the array. result: dtype of C. transposed: whether B is stored as N x K. row_operands,
-    column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for 16 results.
+    operand: what is multiplied: the dtype of A and B on the array, or "bfp16" for bfloat16 numbers of which 8 along K
+    share an exponent while they are multiplied. result: dtype of C. transposed: whether B is stored as N x K.
+    row_operands, column_operands: vectors of N and of M words that the epilogue reads. vector_cycles: what it takes for
+    16 results.
     """
 
     arch: Arch
@@ -90,6 +92,11 @@ class GemmProblem(NamedTuple):
         return ARRAYS[self.arch].blocks[self.operand]
 
     @property
+    def stored(self) -> str:
+        """Dtype of A and B in memory."""
+        return "bfloat16" if self.operand == "bfp16" else self.operand
+
+    @property
     def word(self) -> Word:
         """Dtype of the sums."""
         return SUMS[self.operand]
@@ -100,10 +107,16 @@ class GemmProblem(NamedTuple):
         return _SIZES[self.operand], _SIZES[self.result]
 
 
-SUMS: Final[dict[str, Word]] = {"bfloat16": "float32", "float32": "float32", "int8": "int32", "int16": "int32"}
+SUMS: Final[dict[str, Word]] = {
+    "bfloat16": "float32",
+    "bfp16": "float32",
+    "float32": "float32",
+    "int8": "int32",
+    "int16": "int32",
+}
 """Dtype of the sums, by that of the operands on the array."""
 
-_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
+_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "bfp16": 2, "int32": 4, "float32": 4}
 
 
 class Tiling(NamedTuple):
@@ -175,7 +188,9 @@ def _up(value: Any, step: Any) -> Any:
 def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
     """Cycles of one call of the product: a slice of A, rows*r x k, by k x n. Numbers or arrays, as all below.
 
-    The sums of a register block are stored while those of the next one are loaded.
+    The sums of a register block are stored while those of the next one are loaded. A and B are loaded in the same
+    cycle, and mlir-aie's allocator gives up placing by banks for buffers of this size, so each such pair of loads is
+    taken to meet in one bank and to stall the core for a cycle.
     """
     r, s, t, rows, columns = problem.blocks
     size, _ = problem.sizes
@@ -187,8 +202,8 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
         products = rows * columns * r * s * t / array.macs_per_cycle[problem.operand]
     operands = (rows * r + columns * t) * s * size / array.load_bytes
     sums = rows * columns * r * t * 4
-    block = k // s * max(products, operands) + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES
-    return n // (columns * t) * block
+    steps = k // s * (max(products, operands) + operands)
+    return n // (columns * t) * (steps + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES)
 
 
 def store_cycles(problem: GemmProblem, rows: Any, n: Any) -> Any:
@@ -331,4 +346,4 @@ def _seconds(problem: GemmProblem, tiles: Tiling) -> Any:
 
 
 def _run(nbytes: Any) -> Any:
-    return np.maximum(nbytes, SHORT_RUN_BYTES)
+    return nbytes + RUN_BYTES

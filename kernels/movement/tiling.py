@@ -20,7 +20,7 @@ __all__ = ["MOST_MOVES", "TRANSPOSE_ROWS", "BoxMove", "BoxMoves", "CopyPlan", "T
 MOST_MOVES: Final = 1024
 """Pairs of transfers in one design: each is about 300 bytes of instructions, which the host sends with every run."""
 BURST: Final = 64
-"""Words of one access to host memory; shorter runs cost as much, see dataflow.cost.SHORT_RUN_BYTES."""
+"""Words of one access to host memory; shorter runs cost nearly as much, see dataflow.cost.RUN_BYTES."""
 SMALLEST_BOX, LARGEST_BOX = 256, 4096
 """Words of an object: enough to hide the locks, few enough to give every lane some."""
 LONGEST_SIDE: Final = 512

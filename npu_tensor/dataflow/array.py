@@ -50,13 +50,16 @@ class Blocks(NamedTuple):
 class Array:
     """One generation of the array.
 
-    macs_per_cycle: multiply-accumulates of one core per cycle by operand dtype; float32 is emulated with bfloat16
-    products. blocks: of matrix products by operand dtype, those of aie_api for two operands of one type; the sums of
-    one register block fill 8192 bits. block_cycles: of a product of 4x8x4 bfloat16, as float32 is emulated with.
-    vector_bytes: of whose multiples the address of the widest vector must be one (aie_api, ld_st.hpp). load_bytes,
-    store_bytes: per cycle of one core, two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and
-    streams. ddr_bytes_per_second: what all columns together get from host memory, as published for matrix products.
-    dispatch_seconds: host time around one run, measured from C++.
+    macs_per_cycle: multiply-accumulates of one core per cycle by operand dtype; "bfp16" are bfloat16 numbers of which
+    eight share an exponent while they are multiplied; float32 is emulated with bfloat16 products. blocks: of matrix
+    products by operand dtype, those of aie_api for two operands of one type; the sums of one register block fill 8192
+    bits. block_cycles: of a product of 4x8x4 bfloat16, as float32 is emulated with. vector_bytes: of whose multiples
+    the address of the widest vector must be one (aie_api, ld_st.hpp). load_bytes, store_bytes: per cycle of one core,
+    two loads and one store of 256 bits (AM020) or 512. clock_hz: of cores and streams, at the driver's highest power
+    level for npu2. ddr_bytes_per_second: what all columns together get from host memory in long runs.
+    dispatch_seconds: from the start of an empty kernel until the host sees its end, measured from C++.
+
+    These rates are the only ones: `runtime.rates` takes its priors from here.
     """
 
     arch: Arch
@@ -101,17 +104,32 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             load_bytes=64,
             store_bytes=32,
             clock_hz=1.0e9,
-            ddr_bytes_per_second=15e9,
-            dispatch_seconds=260e-6,
+            ddr_bytes_per_second=24e9,  # amd/IRON: 22 GB/s under products that do not wait for them
+            dispatch_seconds=260e-6,  # amd/IRON's cost tables: 255 to 270 us for a small step
         ),
         "aie2p": Array(
             "aie2p",
             "npu2",
             columns=8,
-            macs_per_cycle=MappingProxyType({"int8": 512, "int16": 128, "bfloat16": 256, "int32": 32, "float32": 28}),
+            macs_per_cycle=MappingProxyType(
+                {
+                    "int8": 512,
+                    "int16": 128,
+                    # aie_api has no instruction for 4x8x8: it makes the product of 8 element products (mac_elem_32) of
+                    # operands that 17 shuffles and broadcasts spread from A's block and 8 from B's. One unit does
+                    # those; a register block of 4 x 2 shares them among 2 and 4 products: 10.5 cycles for 256. amd/IRON
+                    # measures 25 with one column (2048 cubed in 47.8 ms).
+                    "bfloat16": 24,
+                    # Of 6 cycles, 4 multiply 8x8x8, and 2 widen blocks of B, before both operands are converted.
+                    "bfp16": 341,
+                    "int32": 32,
+                    "float32": 28,
+                }
+            ),
             blocks=MappingProxyType(
                 {
                     "bfloat16": Blocks(4, 8, 8, 4, 2),
+                    "bfp16": Blocks(8, 8, 8, 2, 2),
                     "int8": Blocks(8, 8, 8, 2, 2),
                     "int16": Blocks(4, 4, 8, 2, 2),
                     "float32": Blocks(4, 8, 4, 2, 2),
@@ -121,9 +139,9 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             vector_bytes=64,
             load_bytes=128,
             store_bytes=64,
-            clock_hz=1.5e9,
-            ddr_bytes_per_second=50e9,
-            dispatch_seconds=110e-6,
+            clock_hz=1.8e9,  # npu4_dpm_clk_table of the amdxdna driver; the int8 rates of arXiv 2512.13282 need 1.7
+            ddr_bytes_per_second=55e9,  # see cost.RUN_BYTES; 39 to 71 have been published
+            dispatch_seconds=110e-6,  # npupy: 72 to 115 us for a small op; amd/IRON: a floor of 107
         ),
     }
 )

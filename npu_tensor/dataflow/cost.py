@@ -17,7 +17,7 @@ from npu_tensor.dataflow.design import AccessPattern, Design, FunctionCall, Kern
 __all__ = [
     "CALL_CYCLES",
     "LOCK_CYCLES",
-    "SHORT_RUN_BYTES",
+    "RUN_BYTES",
     "Channel",
     "Counters",
     "Limit",
@@ -33,11 +33,11 @@ CALL_CYCLES: Final = 20
 LOCK_CYCLES: Final = 10
 """Cycles of one acquire or release that does not wait, with the choice of the buffer. An assumption."""
 
-SHORT_RUN_BYTES: Final = 256
-"""A shorter contiguous run of host memory takes the shim as long as one of this length.
+RUN_BYTES: Final = 64
+"""What a contiguous run of host memory costs more than its bytes: about one beat of the bus.
 
-It is the longest burst of the older array. The rule also explains what was published for bfloat16 products on npu1
-(arXiv 2512.13282): rows of 56 elements instead of 224 lower the throughput from 3.12 to 1.27 TOPS.
+It gives what amd/IRON publishes for products on npu2: 10 GB/s in runs of 16 bytes, 39 in runs of 128 and 47 to 52 in
+runs of a kilobyte and more.
 """
 
 Limit = Literal["compute", "stream", "ddr", "dispatch"]
@@ -84,8 +84,8 @@ class Prediction(NamedTuple):
 def predict(counters: Counters, array: Array) -> Prediction:
     """Seconds of a run: the busiest core, the busiest DMA channel or the host memory, and the dispatch.
 
-    The three overlap, because every fifo is double buffered; the dispatch does not. Filling and draining the pipeline,
-    bank conflicts and the reading of the instruction stream are left out.
+    The three overlap, because every fifo is double buffered; the dispatch does not. Filling and draining the pipeline
+    and the reading of the instruction stream are left out; the families charge conflicts of memory banks.
     """
     compute = max(counters.cycles.values(), default=0) / array.clock_hz
     stream = max(counters.stream_bytes.values(), default=0) / (STREAM_BYTES_PER_CYCLE * array.clock_hz)
@@ -102,9 +102,9 @@ def predict(counters: Counters, array: Array) -> Prediction:
 
 
 def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
-    """Bytes that a transfer costs the host memory: contiguous runs count as SHORT_RUN_BYTES at least.
+    """Bytes that a transfer costs the host memory: every contiguous run but the last takes RUN_BYTES more.
 
-    The last run of a transfer may be shorter: one small transfer costs what it moves.
+    One run costs what it moves.
     """
     run = 1
     for size, stride in zip(reversed(pattern.sizes), reversed(pattern.strides), strict=True):
@@ -112,7 +112,7 @@ def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
             break
         run *= size
     runs = pattern.elements // run
-    return (runs - 1) * max(run * itemsize, SHORT_RUN_BYTES) + run * itemsize
+    return pattern.elements * itemsize + (runs - 1) * RUN_BYTES
 
 
 def count(design: Design) -> Counters:

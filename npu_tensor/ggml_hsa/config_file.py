@@ -5,8 +5,8 @@
                   "exported_name": "add_f32_1024"}]}
 
 Besides its six fields an entry may have `op_params`, keywords of the function; `cols`, how many columns of the array
-it uses; `float32`, what may become of float32 there; and `ops`, see `recorded`. Everything is checked before the first
-kernel is built, and what is wrong is said with the place in the file, a JSON pointer (RFC 6901).
+it uses; `float32` and `bfloat16`, what may become of those there; and `ops`, see `recorded`. Everything is checked
+before the first kernel is built, and what is wrong is said with the place in the file, a JSON pointer (RFC 6901).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import DEFAULT_FLOAT32
-from npu_tensor.kernels.offer import Float32
+from npu_tensor.kernels.offer import Bfloat16, Float32
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.ready_kernels import EXPORTED_NAME
 
@@ -38,7 +38,7 @@ EXAMPLES: Final = ("minimal", "example")
 """Configurations that are installed."""
 
 REQUIRED: Final = ("kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor", "exported_name")
-OPTIONAL: Final = ("op_params", "cols", "float32", "ops")
+OPTIONAL: Final = ("op_params", "cols", "float32", "bfloat16", "ops")
 LONGEST_NAME: Final = 230
 """Characters of an exported name; a file name may have 255 bytes, and the longest suffix has 10."""
 
@@ -192,6 +192,7 @@ def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
         op_params=params,
         cols=_columns(value, ARRAYS[arch].columns),
         float32=_choice(value, "float32", get_args(Float32), DEFAULT_FLOAT32),
+        bfloat16=_choice(value, "bfloat16", get_args(Bfloat16), "exact"),
         ops=ops,
     )
     kernel.planned  # noqa: B018  # raises what is wrong with it as a whole

@@ -14,7 +14,7 @@ from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa import ops_json as recorded
 from npu_tensor.ggml_hsa.single_task import capture_task
 from npu_tensor.kernels import families
-from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.kernels.offer import Bfloat16, Float32, Offer, Target
 from npu_tensor.runtime.npu.kernel_name import kernel_name, op_params, tensor_descs
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.requests import Request
@@ -48,13 +48,14 @@ class Entry:
     op_params: Mapping[str, Any] = field(default_factory=dict)
     cols: int = 0
     float32: Float32 = recorded.DEFAULT_FLOAT32
+    bfloat16: Bfloat16 = "exact"
     ops: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def target(self) -> Target:
         """The array that the kernel is for; cols = 0 means all its columns."""
         array = ARRAYS[self.arch]
-        return Target(array, self.cols or array.columns, self.float32)
+        return Target(array, self.cols or array.columns, self.float32, self.bfloat16)
 
     @cached_property
     def planned(self) -> Planned:

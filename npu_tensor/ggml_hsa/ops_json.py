@@ -208,6 +208,8 @@ def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
         entry["cols"] = target.columns
     if target.float32 != DEFAULT_FLOAT32:
         entry["float32"] = target.float32
+    if target.bfloat16 != "exact":
+        entry["bfloat16"] = target.bfloat16
     return entry
 
 

@@ -3,8 +3,8 @@
     npu_rates("npu2", {"NPU": "NPU Strix"}).dispatch_seconds
     too_long(kernel.cost)               # why a kernel must not be launched, or None
 
-The priors stand in priors.json, each with its source. What was measured lies in the cache directory, in one file per
-processor, and per NPU with its driver and power mode.
+The priors stand in priors.json, each with its source, and those of the arrays in dataflow.array. What was measured lies
+in the cache directory, in one file per processor, and per NPU with its driver and power mode.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, Final
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.devices.system import processor_fields
 from npu_tensor.runtime.store.directories import readable, writable
@@ -49,7 +50,7 @@ MAX_LAUNCH_SECONDS: Final = 0.5
 """The longest predicted launch that is made. The driver's watchdog ends one after 2 s (amd/xdna-driver#1083), and a
 prediction may be wrong by some factor."""
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of calibration files; those of another format are not read."""
 
 
@@ -110,8 +111,7 @@ class NpuRates:
     dispatch_seconds: float  # from then until the host sees the end of an empty kernel
     switch_seconds: float  # more, if the launch before was in another hardware context
     bytes_per_second: float  # between host memory and array, in all columns
-    column_bytes_per_second: float  # in one column
-    macs: Mapping[str, float]  # multiply-accumulates per second in all columns, by dtype on the array
+    core_rate: float  # what its cores reach of the rate that cycles of designs are predicted for
     sync_seconds_per_byte: float  # for the host to write back or drop the cache lines of a buffer
     copied_bytes: float  # per second, of a tensor into a buffer as it is
     converted_elements: float  # per second, where dtype, order or padding changes
@@ -131,9 +131,13 @@ def too_long(cost: Cost) -> str | None:
 
 @cache
 def priors() -> Mapping[str, Mapping[str, Any]]:
-    """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the file."""
+    """By "processor", "npu1" and "npu2", then by field: the value. Sources stand beside them in the files."""
     content = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))
-    return {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
+    found = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
+    for array in ARRAYS.values():
+        found[array.device]["dispatch_seconds"] = array.dispatch_seconds
+        found[array.device]["bytes_per_second"] = array.ddr_bytes_per_second
+    return found
 
 
 def processor_identity() -> dict[str, str]:

@@ -272,7 +272,7 @@ def _compared(device: Device, entry: Entry, kernel: Kernel, row: CaseRow) -> Cas
         got = _results(task, step, sets[run % len(sets)])
         seconds.append(time.perf_counter() - start)
         errors += map(nmse, got, expected[run % len(sets)])
-        wrong = _wrong(task, got, expected[run % len(sets)])
+        wrong = _wrong(task, got, expected[run % len(sets)], offer.coarse)
         if wrong is not None:
             wrong = f"run {run + 1}: {wrong}"
             break
@@ -284,10 +284,10 @@ def _compared(device: Device, entry: Entry, kernel: Kernel, row: CaseRow) -> Cas
     )
 
 
-def _wrong(task: Task, got: Sequence[Array], expected: Sequence[Array]) -> str | None:
+def _wrong(task: Task, got: Sequence[Array], expected: Sequence[Array], coarse: bool) -> str | None:
     """What is wrong with the first result of a task that is not as expected."""
     reasons = (
-        disagreement(result, right, tolerance(task, number, chosen=True))
+        disagreement(result, right, tolerance(task, number, chosen=True, coarse=coarse))
         for number, (result, right) in enumerate(zip(got, expected, strict=True))
     )
     return next(filter(None, reasons), None)

@@ -511,18 +511,21 @@ NEAR_THE_LIMIT = {
 }
 
 
+AT_LEAST = {"aie2": 0.8 * 15e9, "aie2p": 0.8 * 50e9}
+"""Bytes per second between host memory and array that no such kernel may stay below."""
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(
     ("name", "tensors"), [(name, tensors) for tensors, names in NEAR_THE_LIMIT.items() for name in names.split()]
 )
-def test_16_million_elements_take_what_host_memory_takes(name: str, tensors: int, arch: str) -> None:
+def test_16_million_elements_are_streamed(name: str, tensors: int, arch: str) -> None:
     array = ARRAYS[arch]
     spread = nt.zeros(1, dtype=nt.bfloat16).realize().expand((1 << 24,)).contiguous().realize()
     other = spread.neg().realize()
     result = OPS[name].record(*[spread, other][: tensors - 1])
     prediction = predict(count(claimed(task_of(result), target(arch)).design()), array)
-    seconds = tensors * 2 * (1 << 24) / array.ddr_bytes_per_second
-    assert seconds / prediction.busy >= 0.8
+    assert tensors * 2 * (1 << 24) / prediction.busy >= AT_LEAST[arch]
 
 
 def test_cycles_of_a_tile() -> None:

@@ -384,6 +384,72 @@ def test_products_of_matrices(library: ctypes.CDLL, arch: str, shape: tuple[int,
         np.testing.assert_array_equal(c, exact.astype(np.int64).astype(np.int32))
 
 
+BLOCK_FLOATS = """
+#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1
+#include <aie_api/aie.hpp>
+"""
+PRODUCT_OF_BLOCK_FLOATS = """
+extern "C" const char *product(const bfloat16 *a, const bfloat16 *b, float *c, int mode) {
+    return guarded([=] {
+        aie::set_rounding(static_cast<aie::rounding_mode>(mode));
+        aie::mmul<8, 8, 8, bfloat16> product;
+        product.mul(aie::load_v<64>(a), aie::load_v<64>(b));
+        product.mac(aie::load_v<64>(a), aie::load_v<64>(b));
+        aie::store_v(c, product.to_vector<float>());
+    });
+}
+"""
+
+
+def block_float(values: Array, mode: str) -> list[Fraction]:
+    """Eight numbers as bfp16ebs8 has them, by its definition."""
+    exact = [Fraction(float(value)) for value in values]
+    exact = [value if abs(value) >= Fraction(2) ** -126 else Fraction(0) for value in exact]
+    largest = max(map(abs, exact))
+    if not largest:
+        return exact
+    unit = Fraction(2) ** (math.frexp(float(largest))[1] - 1 - 6)
+    mantissas = [rounded(value / unit, mode) for value in exact]
+    if max(mantissas) > 127:
+        unit *= 2
+        mantissas = [rounded(value / unit, mode) for value in exact]
+    return [mantissa * unit for mantissa in mantissas]
+
+
+@pytest.fixture(scope="module")
+def block_floats(run_directory: Path) -> ctypes.CDLL:
+    return compile_library(BLOCK_FLOATS + GUARD + PRODUCT_OF_BLOCK_FLOATS, "aie2p", run_directory)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(6))
+def test_products_of_block_floats(block_floats: ctypes.CDLL, mode: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    # Ties and numbers that round up to the next power of two, both signs, magnitudes apart, and blocks of zeros.
+    shape = (2, 8, 8)
+    numbers = random.choice([-1, 1], shape) * (1 + random.integers(0, 128, shape) / 128) * 2.0 ** random.integers(
+        -seed, seed + 1, shape
+    )
+    numbers[random.random(shape) < 0.2] = random.choice([-255 / 128, 255 / 128])
+    numbers[0, 1] = numbers[1, :, 1] = 0
+    numbers[0, 2] = 1e-40
+    a, b = (aligned(each.astype(ml_dtypes.bfloat16)) for each in numbers)
+    c = aligned(np.zeros((8, 8), np.float32))
+    call(block_floats, "product", a, b, c, MODES.index(mode))
+    left, right = [block_float(row, mode) for row in a], [block_float(column, mode) for column in b.T]
+    expected = [[float(2 * sum(x * y for x, y in zip(row, column, strict=True))) for column in right] for row in left]
+    # Sums of 16 products of 14 bits each are exact in float32 where exponents are near.
+    np.testing.assert_allclose(c, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+def test_block_floats_must_be_asked_for() -> None:
+    plain = "#include <aie_api/aie.hpp>\n"
+    cube, flat = "aie::mmul<8, 8, 8, bfloat16> c;", "aie::mmul<8, 4, 8, bfloat16> c;"
+    assert not compile_error(BLOCK_FLOATS + cube, "aie2p")
+    for source in (plain + cube, BLOCK_FLOATS + flat):
+        assert "no product of matrices of this shape" in compile_error(source, "aie2p")
+
+
 def test_vector_accesses_must_be_aligned(library: ctypes.CDLL, arch: str) -> None:
     wide = {"aie2": 32, "aie2p": 64}[arch]
     alignment = {"load_128": 16, "load_256": 32, "load_512": wide, "load_1024": wide, "store_512": wide}
@@ -416,7 +482,7 @@ def test_what_the_array_does_wrongly_without_a_word_fails(library: ctypes.CDLL) 
 MISSING = {
     "aie::mmul<4, 4, 4, bfloat16> product;": "no product of matrices of this shape",
     "aie::mmul<4, 8, 8, bfloat16, int8> product;": "no product of matrices of this shape",
-    "aie::vector<float, 8 * 8> v;": "128, 256, 512 or 1024 bits",
+    "aie::vector<float, 8 * 16> v;": "128, 256, 512 or 1024 bits",
     "aie::vector<int8, 8> v;": "128, 256, 512 or 1024 bits",
     "aie::vector<double, 8> v;": "no vectors of this element type",
     "auto v = aie::bit_and(aie::zeros<float, 16>(), aie::zeros<float, 16>());": "take integers",

@@ -1,7 +1,14 @@
 // Products of small matrices, the shapes that each generation has.
 #pragma once
 
+#include <algorithm>
+
 #include "accum.hpp"
+
+// As in aie_api: products of 8x8x8 bfloat16 on aie2p multiply block floats if a program says so before it includes this.
+#ifndef AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16
+#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 0
+#endif
 
 namespace aie {
 
@@ -22,11 +29,12 @@ constexpr bool has_mmul(MmulShape shape) {
         // aie_api has 4x8x4, 4x1x4 and 4x1x8, but Peano only declares what their `mac` calls on aie2.
         return false;
     } else if constexpr (std::is_same_v<A, bfloat16>) {
-        // 8x8x8 is built from several products on aie2; on aie2p it exists only with shared exponents.
+        // 8x8x8 is built from several products on aie2; on aie2p it exists here only with shared exponents.
         return __AIE_ARCH__ == 20
                    ? among(Shape{4, 8, 4}, Shape{4, 8, 8}, Shape{8, 8, 8}, Shape{4, 16, 4}, Shape{4, 16, 8},
                            Shape{8, 8, 4}, Shape{8, 1, 8})
-                   : among(Shape{8, 8, 4}, Shape{4, 8, 4}, Shape{4, 8, 8}, Shape{8, 1, 8});
+                   : among(Shape{8, 8, 4}, Shape{4, 8, 4}, Shape{4, 8, 8}, Shape{8, 1, 8}) ||
+                         (AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 && shape == Shape{8, 8, 8});
     } else if constexpr (sizeof(A) == 1 && sizeof(B) == 1) {
         return __AIE_ARCH__ == 20
                    ? among(Shape{4, 8, 4}, Shape{4, 16, 4}, Shape{4, 8, 8}, Shape{8, 8, 8}, Shape{8, 8, 4},
@@ -56,6 +64,35 @@ template <typename A, typename B, unsigned K>
 using mmul_tag_t = std::conditional_t<
     is_float_v<A>, accfloat,
     std::conditional_t<sizeof(A) + sizeof(B) <= 3 || (sizeof(A) + sizeof(B) == 4 && K <= 2), acc32, acc64>>;
+
+// Eight bfloat16 numbers, `stride` apart, as the core makes a block of bfp16ebs8 of them: integers of 8 bits times
+// 2^(e - 133), where e is the largest exponent field among them, rounded as the core's rounding mode says; if one becomes
+// 128, e is one more and all are rounded anew. Subnormal numbers are 0. Found on silicon, in all rounding modes, by a
+// published series of probes; what it says of infinity and NaN (exponent 255, never 0) is not followed where such a
+// number meets a 0.
+template <rounding_mode mode>
+inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, unsigned to_stride) {
+    uint32 bits[8];
+    int exponents[8], largest = 0;
+    for (unsigned i = 0; i < 8; ++i) {
+        const float value = static_cast<float>(from[i * stride]);
+        std::memcpy(&bits[i], &value, 4);
+        exponents[i] = static_cast<int>(bits[i] >> 23 & 0xff);
+        largest = std::max(largest, exponents[i]);
+    }
+    std::int64_t mantissas[8];
+    for (bool fits = false; !fits; largest += !fits) {
+        fits = true;
+        for (unsigned i = 0; i < 8; ++i) {
+            // 1.fraction with 7 bits; the shift by one leaves 6. More than 20 places are as good as all.
+            const std::int64_t magnitude = exponents[i] ? 0x80 | (bits[i] >> 16 & 0x7f) : 0;
+            mantissas[i] =
+                shifted<mode>(bits[i] >> 31 ? -magnitude : magnitude, std::min(1 + largest - exponents[i], 20));
+            fits = fits && mantissas[i] <= 127;
+        }
+    }
+    for (unsigned i = 0; i < 8; ++i) to[i * to_stride] = __builtin_ldexpf(static_cast<float>(mantissas[i]), largest - 133);
+}
 
 }  // namespace detail
 
@@ -88,6 +125,10 @@ class mmul {
         mac(a, b);
     }
     void mac(const vector<A, size_A> &a, const vector<B, size_B> &b) {
+        if constexpr (shared_exponents) {
+            mac_shared(a, b);
+            return;
+        }
         using Lane = decltype(detail::lane<typename accum_type::value_type>(A{}));
         typedef Lane Row __attribute__((vector_size(sizeof(Lane) * N)));
         Row right[K], sum[M];
@@ -105,6 +146,21 @@ class mmul {
     }
 
   private:
+    static constexpr bool shared_exponents =
+        AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 && __AIE_ARCH__ != 20 && std::is_same_v<A, bfloat16> && M == 8 && N == 8;
+
+    // Rows of A and columns of B become blocks: they have 8 elements along K.
+    void mac_shared(const vector<A, size_A> &a, const vector<B, size_B> &b) {
+        float left[M][K], right[K][N];
+        detail::with_rounding([&](auto mode) {
+            for (unsigned i = 0; i < M; ++i) detail::share_exponent<mode>(&a.data[i * K], 1, left[i], 1);
+            for (unsigned j = 0; j < N; ++j) detail::share_exponent<mode>(&b.data[j], N, &right[0][j], N);
+        });
+        for (unsigned i = 0; i < M; ++i)
+            for (unsigned k = 0; k < K; ++k)
+                for (unsigned j = 0; j < N; ++j) c_.data[i * N + j] += left[i][k] * right[k][j];
+    }
+
     template <typename T>
     static auto lane(T value) {
         return detail::lane<typename accum_type::value_type>(value);

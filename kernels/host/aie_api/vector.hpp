@@ -1,4 +1,4 @@
-// Registers: vectors of 128 to 1024 bits and masks of one bit per lane.
+// Registers: vectors of 128 to 1024 bits, 2048 on aie2p, and masks of one bit per lane.
 #pragma once
 
 #include <cstring>
@@ -93,7 +93,8 @@ class vector;
 namespace detail {
 
 template <unsigned bits>
-inline constexpr bool is_vector_size_v = bits == 128 || bits == 256 || bits == 512 || bits == 1024;
+inline constexpr bool is_vector_size_v = bits == 128 || bits == 256 || bits == 512 || bits == 1024 ||
+                                         (__AIE_ARCH__ != 20 && bits == 2048);
 
 template <typename T>
 inline constexpr bool is_element_v =
@@ -119,7 +120,7 @@ inline constexpr unsigned native_vector_length_v = 64 / sizeof(T);
 template <typename T, unsigned N>
 class vector {
     static_assert(detail::is_element_v<T>, "the array has no vectors of this element type");
-    static_assert(detail::is_vector_size_v<sizeof(T) * 8 * N>, "vectors have 128, 256, 512 or 1024 bits");
+    static_assert(detail::is_vector_size_v<sizeof(T) * 8 * N>, "vectors have 128, 256, 512 or 1024 bits, or 2048 on aie2p");
 
   public:
     using value_type = T;

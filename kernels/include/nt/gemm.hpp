@@ -29,6 +29,8 @@ struct GemmTile {
     // The factors of float products are sums of bfloat16 numbers.
     static constexpr bool splits = std::is_same_v<Operand, float>;
     using Factor = std::conditional_t<splits, bfloat16, Operand>;
+    // Products of 8x8x8 bfloat16 on aie2p: eight numbers along K share an exponent, their mantissas are rounded.
+    static constexpr bool shares_exponents = std::is_same_v<Operand, bfloat16> && R * T == 64 && __AIE_ARCH__ != 20;
     using Product = aie::mmul<R, S, T, Factor, Factor>;
     static_assert(M % (block_rows * R) == 0 && K % S == 0 && N % (block_columns * T) == 0);
 };
@@ -115,7 +117,7 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
     using Product = typename Tile::Product;
     using Left = decltype(factor<Tile>(aie::load_v<Product::size_A>(a)));
     constexpr unsigned rows = Tile::block_rows, columns = Tile::block_columns, width = Tile::N / Tile::T;
-    if constexpr (Tile::splits) aie::set_rounding(aie::rounding_mode::conv_even);
+    if constexpr (Tile::splits || Tile::shares_exponents) aie::set_rounding(aie::rounding_mode::conv_even);
     sums += advance(cursor, Tile::slice, Tile::M * Tile::N);
     const auto block = [=](unsigned j, unsigned i, unsigned k) { return sums + (i * width + j + k) * Product::size_C; };
     Product c[rows][columns];

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from npu_tensor.dataflow.array import ARRAYS, Array
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import Float32, Target
+from npu_tensor.kernels.offer import Bfloat16, Float32, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
@@ -29,7 +29,7 @@ __all__ = [
     "target",
 ]
 
-ARRAY_OPTIONS = ("cols", "rows", "float32")
+ARRAY_OPTIONS = ("cols", "rows", "float32", "bfloat16")
 """Options of devices with an array of cores."""
 
 
@@ -149,6 +149,13 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             "what becomes of float32 and float16: exact leaves them to the CPU, emulate uses several bfloat16 products "
             "for float32, bfloat16 rounds float32 operands; with both of these float16 becomes bfloat16",
         ),
+        "bfloat16": DeviceOption(
+            _word(*get_args(Bfloat16)),
+            f"one of {', '.join(get_args(Bfloat16))}",
+            "exact",
+            "how matrix products multiply bfloat16: exact as it is, bfp16 as block floats, which XDNA2 multiplies "
+            "several times as fast, with errors of about one in a hundred",
+        ),
         "power": DeviceOption(
             _word(*_POWER),
             f"one of {', '.join(_POWER)}",
@@ -176,7 +183,7 @@ def target(uri: DeviceUri, array: Array) -> Target:
     columns = device_option(uri, "cols") or array.columns
     if columns > array.columns:
         raise bad_option(uri.text, "cols", f"1 to {array.columns}", uri.options["cols"])
-    return Target(array, columns, device_option(uri, "float32"))
+    return Target(array, columns, device_option(uri, "float32"), device_option(uri, "bfloat16"))
 
 
 def bad_option(text: str, name: str, allowed: str, value: str) -> DeviceError:

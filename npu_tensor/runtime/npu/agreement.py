@@ -73,6 +73,10 @@ SANE: Final[Mapping[DType, Tolerance]] = {
 """By dtype of the result, for a user's operands. What a broken context leaves, which is zeros, noise, or old or shifted
 data, has an NMSE of about 1. NaN passes for infinity: what infinity leaves for the other parts of a float32 is NaN."""
 
+COARSE: Final = Tolerance(2.0**-3, FEW, 1e-3, False, "block floats: a rounding is a hundredth of the largest of eight")
+COARSE_AND_SANE: Final = COARSE._replace(element=2.0**-1, nmse=1e-1)
+"""For products of block floats, of chosen operands and of a user's, of which much may cancel."""
+
 LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
 """Smaller ones, of float32 and of bfloat16, count as 0: the cores flush them."""
 
@@ -88,8 +92,11 @@ def as_read(host: HostOperand, values: Array) -> Array:
         return values.astype(host.dtype).astype(values.dtype)
 
 
-def tolerance(task: Task, output: int = 0, *, chosen: bool = False) -> Tolerance:
-    """What result number `output` of a task may differ by. chosen: whether the operands are those of a test."""
+def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool = False) -> Tolerance:
+    """What result number `output` of a task may differ by. chosen: whether the operands are those of a test.
+
+    coarse: as `Offer` has it.
+    """
     dtype = task.outputs[output].dtype
     if _moves(task) and all(operand.dtype is dtype for operand in task.inputs[:1]):
         return EXACT
@@ -99,7 +106,7 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False) -> Tolerance
     if not dtype.is_floating_point:
         return EXACT._replace(share=share, reason="a rounding may decide between two integers") if share else EXACT
     table = ACCURATE if chosen else SANE
-    allowed = table.get(dtype, table[float32])
+    allowed = (COARSE if chosen else COARSE_AND_SANE) if coarse else table.get(dtype, table[float32])
     return allowed._replace(share=max(allowed.share, share))
 
 

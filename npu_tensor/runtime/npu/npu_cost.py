@@ -6,36 +6,22 @@ import math
 
 from npu_tensor.dataflow.cost import Counters, Prediction
 from npu_tensor.dtypes import DType
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Offer
 from npu_tensor.runtime.npu.packing import form_of, host_bytes
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 from npu_tensor.task import Cost, Expense, Move, Task
 
-__all__ = ["NpuCosts", "padded_macs"]
+__all__ = ["NpuCosts"]
 
 NOTHING = Move(Expense(0.0, 0.0, 0.0))
 
 
-def padded_macs(task: Task, offer: Offer) -> int:
-    """Multiply-accumulates of a kernel for a matrix product, those of the padding among them; 0 of any other kernel."""
-    if task.kind != "matmul":
-        return 0
-    left, result = offer.operands[0], offer.operands[-1]
-    return math.prod(result.padded) * left.padded[-1]
-
-
 class NpuCosts:
-    """The costs of one device. target: what its kernels are made for. rates: of the NPU; processor: of its host.
+    """The costs of one device. rates: of the NPU; processor: of its host."""
 
-    bytes_per_second: between host memory and the columns of the target.
-    """
-
-    def __init__(self, target: Target, rates: NpuRates, processor: ProcessorRates) -> None:
+    def __init__(self, rates: NpuRates, processor: ProcessorRates) -> None:
         self.rates = rates
         self.processor = processor
-        share = target.columns / target.array.columns
-        self.bytes_per_second = min(rates.bytes_per_second, target.columns * rates.column_bytes_per_second)
-        self._macs = {dtype: rate * share for dtype, rate in rates.macs.items()}
 
     @property
     def launch(self) -> Expense:
@@ -55,12 +41,11 @@ class NpuCosts:
     def kernel(self, task: Task, offer: Offer, counters: Counters, prediction: Prediction, context: int) -> Cost:
         """Of a kernel whose design counts and predicts that, with what moves its operands.
 
-        The array works as long as the slowest of: the busiest core and the busiest DMA channel of the design, its
-        traffic with the host memory, and its padded multiply-accumulates at the rate that products reach.
+        The array works as long as the slowest of: the busiest core and the busiest DMA channel of the design, and its
+        traffic with the host memory.
         """
-        memory = counters.ddr_bytes / self.bytes_per_second
-        products = padded_macs(task, offer) / self._macs[offer.operands[0].dtype] if task.kind == "matmul" else 0.0
-        busy = max(prediction.compute, prediction.stream, memory, products)
+        memory = counters.ddr_bytes / self.rates.bytes_per_second
+        busy = max(prediction.compute / self.rates.core_rate, prediction.stream, memory)
         reads = tuple(
             self._move([host for host in offer.operands if host.number == number and not host.output], source.dtype)
             for number, source in enumerate(task.inputs)

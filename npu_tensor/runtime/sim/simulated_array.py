@@ -77,7 +77,7 @@ def _serve(calls: _Calls) -> None:
 class SimulatedArray:
     """One NPU, or the first `columns` columns of it. It runs one design at a time, whichever thread asks.
 
-    bytes_per_second: between host memory and array, for timelines; by default as published for matrix products.
+    bytes_per_second: between host memory and array, for timelines; by default the array's.
     """
 
     def __init__(self, array: Array, columns: int | None = None, bytes_per_second: float | None = None) -> None:

@@ -58,12 +58,12 @@ class SimulatedDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """Predicted for the real array: nothing can be measured here."""
-        return NpuCosts(self.target, npu_rates(self.target.array.device), processor_rates())
+        return NpuCosts(npu_rates(self.target.array.device), processor_rates())
 
     @cached_property
     def array(self) -> SimulatedArray:
         """The array, with a thread of its own from the first design on."""
-        return SimulatedArray(self.target.array, self.target.columns, self.costs.bytes_per_second)
+        return SimulatedArray(self.target.array, self.target.columns, self.costs.rates.bytes_per_second)
 
     @property
     def library(self) -> KernelLibrary:

@@ -16,6 +16,7 @@ from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
 if TYPE_CHECKING:
+    from npu_tensor.kernels.offer import Target
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
 __all__ = ["NPU", "SELECTOR"]
@@ -81,7 +82,7 @@ def _information(uri: DeviceUri) -> dict[str, str]:
     }
 
 
-_opened: dict[tuple[int, int, str], XrtDevice] = {}
+_opened: dict[tuple[int, Target], XrtDevice] = {}
 """One object per NPU and target, whatever URIs name it: all of them find what one of them has computed there."""
 
 
@@ -99,7 +100,7 @@ def _open(uri: DeviceUri, allocator: Allocator, on_host: Callable[[Task], Step])
     members = []
     for npu in selected:
         kernels_for = device_kind.target(uri, ARRAYS[npu.arch])
-        key = (npu.index, kernels_for.columns, kernels_for.float32)
+        key = (npu.index, kernels_for)
         member = _opened.get(key)
         if member is None:
             name = uri.text if len(selected) == 1 else f"npu://{npu.id}"

@@ -61,6 +61,7 @@ class LaunchStep(KernelStep):
         self.device = kernel.owner
         self.engine = engine
         self.checked = checked
+        self.coarse = offer.coarse
         self.scalars = [(task.inputs[number].item, kind) for number, kind in offer.scalars]
         self.operands = [
             _operand(engine, task, host, size) for host, size in zip(offer.operands, program.sizes, strict=True)
@@ -187,7 +188,7 @@ class LaunchStep(KernelStep):
         numbers = {output.item: number for number, output in enumerate(task.outputs)}
         for (item, result), expected in zip(launch.results, right, strict=True):
             dtype = task.outputs[numbers[item]].dtype
-            allowed = tolerance(task, numbers[item])
+            allowed = tolerance(task, numbers[item], coarse=self.coarse)
             wrong = disagreement(flat(result, dtype), flat(expected, dtype), allowed)
             if wrong is not None:
                 engine.reject(launch, f"its result differs from the CPU's: {wrong}", on_host(launch))

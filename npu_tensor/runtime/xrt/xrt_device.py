@@ -97,7 +97,7 @@ class XrtDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """By what was measured with this NPU, driver and power mode, else by priors."""
-        return NpuCosts(self.target, npu_rates(self.target.array.device, self.identity), processor_rates())
+        return NpuCosts(npu_rates(self.target.array.device, self.identity), processor_rates())
 
     @property
     def engine(self) -> NpuEngine:

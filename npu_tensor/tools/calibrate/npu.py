@@ -18,7 +18,6 @@ import npu_tensor as nt
 from npu_tensor.config import config
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.npu.npu_cost import padded_macs
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.rates import NpuRates, npu_rates
 from npu_tensor.tools.calibrate.probes import Probe, kernel, positive, typical
@@ -42,8 +41,8 @@ class _Launches(NamedTuple):
 def measure_npu(device: XrtDevice, quick: bool = False) -> NpuRates:
     """Of one NPU in its present power mode, and of the host that feeds it.
 
-    Products are measured in bfloat16; other dtypes are taken to be as much faster or slower than their prior. Raises
-    DeviceError, LaunchError if a launch fails, BuildError if its kernels cannot be had.
+    The rate of the cores is that of a product of bfloat16, beside its predicted cycles. Raises DeviceError, LaunchError
+    if a launch fails, BuildError if its kernels cannot be had.
     """
     rounds, n, side = (5, 1 << 18, 256) if quick else (30, 1 << 23, 1024)
     prior = npu_rates(device.target.array.device)
@@ -51,11 +50,11 @@ def measure_npu(device: XrtDevice, quick: bool = False) -> NpuRates:
         _, _, small = kernel(device, _ones(1024).relu())
         _, _, other = kernel(device, _ones(1024) + _ones(1024))
         _, stream, large = kernel(device, _ones(n) + _ones(n))
-        task, answer, product = kernel(device, _ones(side, side) @ _ones(side, side))
+        _, multiply, product = kernel(device, _ones(side, side) @ _ones(side, side))
         probes = ((small,), (other, small), (small, small), (large,), (product,))
         base, switching, same, streaming, multiplying = (_launched(device, rounds, *each) for each in probes)
     bandwidth = positive("bytes_per_second", stream.prediction[0].ddr_bytes / (streaming.done - base.done))
-    macs = positive("macs[bfloat16]", padded_macs(task, answer.offer) / (multiplying.done - base.done))
+    core_rate = positive("core_rate", multiply.prediction[1].compute / (multiplying.done - base.done))
     measured = replace(
         prior,
         python_seconds=positive("python_seconds", base.asked),
@@ -63,8 +62,7 @@ def measure_npu(device: XrtDevice, quick: bool = False) -> NpuRates:
         # Each round has two switches; a difference that cannot be told is less than a launch.
         switch_seconds=max((switching.done - same.done) / 2, base.done / 10),
         bytes_per_second=bandwidth,
-        column_bytes_per_second=prior.column_bytes_per_second * bandwidth / prior.bytes_per_second,
-        macs={dtype: rate * macs / prior.macs["bfloat16"] for dtype, rate in prior.macs.items()},
+        core_rate=core_rate,
     )
     return _with_host(measured, device, n, quick)
 

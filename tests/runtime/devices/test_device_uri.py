@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import Float32, Target
+from npu_tensor.kernels.offer import Bfloat16, Float32, Target
 from npu_tensor.runtime.devices import device_uri
 from npu_tensor.runtime.devices.device_kind import OPTIONS, device_option, target
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
@@ -96,8 +96,12 @@ def test_others(text: str, scheme: str, selectors: tuple[str, ...]) -> None:
         ("sim:npu2x", "NOT_FOUND", "there is no simulated npu2x"),
         ("sim:npu2x0", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
         ("sim:npu2x17", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
-        ("sim:npu2?power=turbo", "INVALID_ARGUMENT", "unknown option power; sim takes cols, rows, float32"),
-        ("npu?speed=1", "INVALID_ARGUMENT", "unknown option speed; npu takes cols, rows, float32, power, keepalive"),
+        ("sim:npu2?power=turbo", "INVALID_ARGUMENT", "unknown option power; sim takes cols, rows, float32, bfloat16"),
+        (
+            "npu?speed=1",
+            "INVALID_ARGUMENT",
+            "unknown option speed; npu takes cols, rows, float32, bfloat16, power, keepalive",
+        ),
         ("npu?cols=9", "INVALID_ARGUMENT", "cols must be 1 to 8, not '9'"),
         ("npu?cols=0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '0'"),
         ("npu?cols=4.0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '4.0'"),
@@ -182,9 +186,10 @@ def test_an_option_for_uris_that_do_not_have_it(text: str, expected: str) -> Non
 def test_option_values() -> None:
     uri = parse_uri("npu:0?power=turbo&keepalive=60&cols=4")
     values = {name: device_option(uri, name) for name in OPTIONS}
-    assert values == {"cols": 4, "rows": 4, "float32": "exact", "power": "turbo", "keepalive": 60}
+    assert values == {"cols": 4, "rows": 4, "float32": "exact", "bfloat16": "exact", "power": "turbo", "keepalive": 60}
     defaults = {name: device_option(parse_uri("npu"), name) for name in OPTIONS}
-    assert defaults == {"cols": None, "rows": 4, "float32": "exact", "power": "default", "keepalive": 0}
+    expected = {"cols": None, "rows": 4, "float32": "exact", "bfloat16": "exact", "power": "default", "keepalive": 0}
+    assert defaults == expected
 
 
 def test_the_examples_hold() -> None:
@@ -203,6 +208,7 @@ VALUES = {
     "cols": st.integers(1, 8).map(str),
     "rows": st.just("4"),
     "float32": st.sampled_from(get_args(Float32)),
+    "bfloat16": st.sampled_from(get_args(Bfloat16)),
     "power": st.sampled_from(["default", "low", "medium", "high", "turbo"]),
     "keepalive": st.integers(0, 86400).map(str),
 }

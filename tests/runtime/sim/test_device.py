@@ -417,3 +417,22 @@ def test_a_placement_that_changes_while_kernels_are_built_stays_changed(monkeypa
         with events.listen(ran.append):
             x.exp().realize()
         assert {event.device for event in ran if isinstance(event, events.KernelRan)} == {"cpu"}
+
+
+def test_block_floats_are_chosen_by_the_uri() -> None:
+    """Named by `explain`, less exact than without, and as exact as others have measured on silicon."""
+    random = np.random.default_rng(5)
+    a, b = (nt.from_numpy(random.standard_normal((256, 512), np.float32)).to(nt.bfloat16).realize() for _ in range(2))
+    wide_a, wide_b = (np.asarray(each.numpy()).astype(np.float64) for each in (a, b))
+    expected = wide_a @ wide_b.T
+    errors = {}
+    for uri in ("sim:npu2", "sim:npu2?bfloat16=exact", "sim:npu2?bfloat16=bfp16"):
+        with nt.default_device(uri, policy="always"):
+            product = nt.mul_mat(b, a)
+            text = str(nt.explain(product))
+            assert ("share an exponent" in text) == ("bfp16" in uri)
+            found = np.asarray(product.numpy()).astype(np.float64)
+        errors[uri] = np.abs(found - expected).mean() / np.abs(expected).mean()
+    assert errors["sim:npu2"] == errors["sim:npu2?bfloat16=exact"] < 1e-6
+    # 9.3e-3: Xilinx/mlir-air, kernel_registry/details/GEMM_bf16_in_fp32_out.md, normally distributed operands.
+    assert errors["sim:npu2?bfloat16=bfp16"] == pytest.approx(9.3e-3, rel=0.05)

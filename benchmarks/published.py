@@ -1,0 +1,314 @@
+"""python -m benchmarks.published: the cost model beside kernels that others have measured on NPUs.
+
+published.json has the measurements: what was computed, on how many columns, what the source says, how it was timed.
+Every one is predicted with the rates of npu_tensor/dataflow/array.py. Where a source gives the tiles of its product,
+the model is asked about those; elsewhere about the design that the kernel families make. A source may say how its
+kernel differs from that design: `cores` that compute and `channels` that read in a column, whether its buffers lie in
+`banks` of their own, and `cycles`, by which its code is slower or faster than ours (one number for all its rows).
+
+A row that a constant was fitted to, of the model or of its source, is marked with `fit`; the others were kept out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import combinations
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Final, NamedTuple
+
+import click
+
+import npu_tensor as nt
+from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array
+from npu_tensor.dataflow.cost import RUN_BYTES, count, predict
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.kernels import families
+from npu_tensor.kernels.gemm.tiling import BLOCK_CYCLES
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.sim.kind import SIMULATED
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
+
+from .report import Outcome, Table, benchmark, table
+
+__all__ = ["Busy", "Measurement", "compared", "main", "measurements", "predicted", "summary"]
+
+DIFFERENT: Final = 1.5
+"""Two rows whose times differ by this factor are a pair that the model has to rank."""
+
+SIZES: Final = {"int8": 1, "int16": 2, "int32": 4, "bfloat16": 2, "bfp16": 2, "float32": 4}
+OPERANDS: Final = {"add": 2, "mul": 2, "silu_mul": 2}
+OPS: Final[Mapping[str, Any]] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "silu_mul": lambda a, b: a.silu() * b,
+    "relu": nt.relu,
+    "sigmoid": nt.sigmoid,
+    "silu": nt.silu,
+    "gelu": partial(nt.gelu, approximate="tanh"),
+    "softmax": partial(nt.softmax, dim=-1),
+    "rms_norm": lambda x: nt.rms_norm(x, x.shape[-1:]),
+    "layer_norm": lambda x: nt.layer_norm(x, x.shape[-1:]),
+}
+
+
+class Tile(NamedTuple):
+    """Of a published product. core: its m, k, n. herd: cores along M and N. runs: elements of A and B in a row."""
+
+    core: tuple[int, int, int]
+    herd: tuple[int, int]
+    runs: tuple[int, int]
+
+
+class Measurement(NamedTuple):
+    """One row of published.json. work: kind, dtypes and extents, M x K x N of a product. source: its record."""
+
+    name: str
+    source: Mapping[str, Any]
+    kind: str
+    operand: str
+    result: str
+    extents: tuple[int, ...]
+    columns: int
+    seconds: float
+    fit: bool
+    tile: Tile | None
+
+    @property
+    def array(self) -> Array:
+        """Where it was measured."""
+        return SIMULATED[self.source["array"]]
+
+    @property
+    def stored(self) -> str:
+        """Dtype of the operands in memory."""
+        return "bfloat16" if self.operand == "bfp16" else self.operand
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a product; 0 of anything else."""
+        return math.prod(self.extents) if self.kind in ("matmul", "linear", "matvec") else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Of the operands of a product of a matrix and a vector, and of its result."""
+        return (math.prod(self.extents) + sum(self.extents)) * SIZES[self.operand]
+
+
+class Busy(NamedTuple):
+    """Seconds that each resource of the array works."""
+
+    compute: float
+    stream: float
+    ddr: float
+
+
+@cache
+def measurements() -> tuple[Measurement, ...]:
+    """All of published.json."""
+    content = json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))
+    return tuple(_measurement(row, content["sources"]) for row in content["rows"])
+
+
+def _measurement(row: Mapping[str, Any], sources: Mapping[str, Any]) -> Measurement:
+    kind, operand, *_, size = row["work"].split()
+    tile = row.get("tile")
+    found = Measurement(
+        row["source"],
+        sources[row["source"]],
+        kind,
+        operand,
+        row["work"].split()[-2],
+        tuple(map(int, size.split("x"))),
+        row["columns"],
+        row["value"] * 1e-6,
+        row.get("fit", False),
+        None if tile is None else Tile(tuple(tile["core"]), tuple(tile["herd"]), tuple(tile["runs"])),
+    )
+    operations = 2 * found.macs / row["value"]
+    rates = {"GFLOPS": operations / 1e9, "TFLOPS": operations / 1e12, "GB/s": found.nbytes / row["value"] / 1e9}
+    return found._replace(seconds=rates[row["unit"]]) if row["unit"] != "us" else found
+
+
+def predicted(row: Measurement, like_ours: bool = False) -> float:
+    """Seconds of a row, as its source has timed it: with the launch that the source states, without ours.
+
+    like_ours: with code as fast as ours, whatever the source's is.
+    """
+    return float(row.source["launch_us"]) * 1e-6 + max(busy(row, like_ours))
+
+
+def busy(row: Measurement, like_ours: bool = False) -> Busy:
+    """What the model says of the array."""
+    found = _of_designs(row) if row.tile is None else _of_tile(row, row.tile)
+    return found if like_ours else found._replace(compute=found.compute * row.source.get("cycles", 1))
+
+
+def _of_designs(row: Measurement) -> Busy:
+    """Of the designs that the kernel families make, one after another; with the published cores and channels."""
+    total = Busy(0.0, 0.0, 0.0)
+    for design in _designs(row.kind, row.operand, row.result, row.extents, row.source["array"], row.columns):
+        counters = count(design)
+        found = predict(counters, row.array)
+        columns = len({tile.column for tile in counters.cycles})
+        cores = sum(cycles > 0 for cycles in counters.cycles.values()) / columns
+        readers = sum(channel.tile.kind == "shim" and channel.direction == "out" for channel in counters.stream_bytes)
+        part = Busy(
+            found.compute * cores / row.source.get("cores", cores),
+            found.stream * readers / columns / row.source.get("channels", readers / columns),
+            found.ddr,
+        )
+        total = Busy(*(a + b for a, b in zip(total, part, strict=True)))
+    return total
+
+
+@cache
+def _designs(kind: str, operand: str, result: str, extents: tuple[int, ...], array: str, columns: int) -> list[Any]:
+    target = Target(SIMULATED[array], columns, "bfloat16", "bfp16" if operand == "bfp16" else "exact")
+    tasks = cut(structure_of([_computed(kind, operand, result, extents)._node]), SimulatedDevice.fusion).tasks
+    answers = [families.claim(task, target) for task in tasks]
+    assert all(isinstance(answer, Offer) for answer in answers), answers
+    return [answer.design() for answer in answers if isinstance(answer, Offer)]
+
+
+def _computed(kind: str, operand: str, result: str, extents: tuple[int, ...]) -> nt.Tensor:
+    def zeros(*shape: int) -> nt.Tensor:
+        return nt.zeros(*shape, dtype=as_dtype("bfloat16" if operand == "bfp16" else operand)).realize()
+
+    if kind == "matvec":
+        return zeros(*extents) @ zeros(extents[1])
+    if kind in ("matmul", "linear"):
+        m, k, n = extents
+        product = zeros(m, k) @ zeros(k, n) if kind == "matmul" else nt.linear(zeros(m, k), zeros(n, k))
+        return product.to(as_dtype(result))
+    computed: nt.Tensor = OPS[kind](*(zeros(*extents) for _ in range(OPERANDS.get(kind, 1))))
+    return computed
+
+
+def _of_tile(row: Measurement, tile: Tile) -> Busy:
+    """Of a product on the published tiles."""
+    array, size, result_size = row.array, SIZES[row.operand], SIZES[row.result]
+    (m, k, n), (rows, columns) = tile.core, tile.herd
+    full_m, full_k, full_n = row.extents
+    tiles = math.ceil(full_m / (rows * m)) * math.ceil(full_n / (columns * n))
+    bytes_read = sum(
+        extent * full_k * (size + RUN_BYTES / run)
+        for extent, run in ((rows * m, tile.runs[0]), (columns * n, tile.runs[1]))
+    )
+    written = rows * m * columns * (n * result_size + RUN_BYTES)
+    return Busy(
+        tiles * full_k / k * kernel_cycles(row, tile) / array.clock_hz,
+        tiles * max(m, n) * full_k * size / (STREAM_BYTES_PER_CYCLE * array.clock_hz),
+        tiles * (bytes_read + written) / array.ddr_bytes_per_second,
+    )
+
+
+def kernel_cycles(row: Measurement, tile: Tile) -> float:
+    """Of one m x k x n product, as kernels.gemm.tiling.multiply_cycles counts them.
+
+    Kernels with buffers in banks of their own, those of arXiv 2512.13282, also keep sums in the dtype of the result.
+    """
+    array = row.array
+    r, s, t, rows, columns = array.blocks[row.operand]
+    m, k, n = tile.core
+    placed = row.source.get("banks", False)
+    loads = (rows * r + columns * t) * s * SIZES[row.operand] / array.load_bytes
+    products = max(rows * columns * r * s * t / array.macs_per_cycle[row.operand], loads)
+    sums = rows * columns * r * t * (SIZES[row.result] if placed else 4)
+    stored = sums / array.load_bytes + sums / array.store_bytes if placed else sums / array.store_bytes
+    block = k / s * (products if placed else products + loads) + stored + BLOCK_CYCLES
+    return m * n / (rows * r * columns * t) * block
+
+
+def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
+    """Per row what was measured and predicted, and what limits the model."""
+    for row in rows:
+        found = busy(row)
+        seconds = predicted(row)
+        launch = float(row.source["launch_us"]) * 1e-6
+        limits = {**found._asdict(), "launch": launch}
+        yield {
+            "source": row.name,
+            "array": row.source["array"],
+            "columns": row.columns,
+            "work": f"{row.kind} {row.operand}",
+            "size": "x".join(map(str, row.extents)),
+            "published_us": row.seconds * 1e6,
+            "predicted_us": seconds * 1e6,
+            "error": seconds / row.seconds - 1,
+            "like_ours_us": predicted(row, like_ours=True) * 1e6,
+            "limit": max(limits, key=lambda name: limits[name]),
+            "fit": row.fit,
+        }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Median and 90 % error, share within 25 % and 50 %, and share of different pairs ranked right."""
+    errors = [abs(row["error"]) for row in rows]
+    pairs = [
+        (a["published_us"] < b["published_us"]) == (a["predicted_us"] < b["predicted_us"])
+        for a, b in combinations(rows, 2)
+        if max(a["published_us"], b["published_us"]) >= DIFFERENT * min(a["published_us"], b["published_us"])
+    ]
+    return {
+        "rows": len(rows),
+        "median_error": median(errors),
+        "error_90": quantiles(errors, n=10, method="inclusive")[-1] if len(errors) > 1 else errors[0],
+        "within_25": sum(error <= 0.25 for error in errors) / len(errors),
+        "within_50": sum(error <= 0.5 for error in errors) / len(errors),
+        "pairs": len(pairs),
+        "ranked": sum(pairs) / len(pairs) if pairs else 1.0,
+    }
+
+
+def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of the rows kept out, with and without the factors of sources, of the others, and of those kept out by source."""
+    kept = [row for row in rows if not row["fit"]]
+    ours = [
+        row | {"predicted_us": row["like_ours_us"], "error": row["like_ours_us"] / row["published_us"] - 1}
+        for row in kept
+    ]
+    found = {
+        "kept out": summary(kept),
+        "the same, all code as ours": summary(ours),
+        "used for fitting": summary([row for row in rows if row["fit"]]),
+    }
+    for source in dict.fromkeys(row["source"] for row in kept):
+        found[source] = summary([row for row in kept if row["source"] == source])
+    return found
+
+
+@benchmark("Without the rows of single products.", timed=False)
+@click.option("--all", "everything", is_flag=True, help="Also print every row.")
+def main(quick: bool, everything: bool) -> Outcome:
+    """The cost model beside kernels that others have measured."""
+    rows = list(compared(row for row in measurements() if not quick or row.tile is None))
+    summaries = _summaries(rows)
+    tables: list[Table] = []
+    if everything:
+        tables.append(
+            table(
+                "published and predicted, us",
+                rows,
+                *("source", "array", "columns", "work", "size", "published = published_us:,.0f"),
+                *("predicted = predicted_us:,.0f", "error:+.0%", "limit", "fit"),
+            )
+        )
+    tables.append(
+        table(
+            f"errors, and pairs that differ by {DIFFERENT} x or more",
+            [{"of": name, **found} for name, found in summaries.items()],
+            *("of", "rows", "median = median_error:.0%", "90 % = error_90:.0%", "within 25 % = within_25:.0%"),
+            *("within 50 % = within_50:.0%", "pairs", "ranked right = ranked:.1%"),
+        )
+    )
+    return Outcome({"rows": rows, "summaries": summaries}, tables, [])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The cost model beside published measurements: the data, its prediction by hand, and how far off it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import published
+from benchmarks.published import Measurement, compared, measurements, predicted, summary
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.kernels.gemm.tiling import GemmProblem, multiply_cycles
+
+CONTENT = json.loads(Path(published.__file__).with_name("published.json").read_text("utf-8"))
+
+
+def row(name: str, work: str, columns: int) -> Measurement:
+    kind, operand, size = work.split()
+    extents = tuple(map(int, size.split("x")))
+    (found,) = (
+        each
+        for each in measurements()
+        if (each.name, each.kind, each.operand, each.extents, each.columns) == (name, kind, operand, extents, columns)
+    )
+    return found
+
+
+def test_every_row_says_where_it_is_from() -> None:
+    assert len(measurements()) >= 100
+    for source in CONTENT["sources"].values():
+        assert {"where", "array", "timed", "launch_us", "launch_source", "kernel", "conditions"} <= source.keys()
+    assert {each["source"] for each in CONTENT["rows"]} == CONTENT["sources"].keys()
+    identities = [(each["source"], each["work"], each["columns"], each["value"]) for each in CONTENT["rows"]]
+    assert len(set(identities)) == len(identities)
+
+
+def test_most_rows_are_kept_out_of_fitting() -> None:
+    """A tenth may be used, and whoever has a factor of its own has a row for that, or shares the kernel of one."""
+    fitted = {each.name for each in measurements() if each.fit}
+    assert sum(each.fit for each in measurements()) <= len(measurements()) / 10
+    factors = {name: source["cycles"] for name, source in CONTENT["sources"].items() if "cycles" in source}
+    assert all(name in fitted or factor in (factors[other] for other in fitted & factors.keys())
+               for name, factor in factors.items())  # fmt: skip
+
+
+def test_units() -> None:
+    assert row("air-f32", "matmul bfp16 2048x2048x512", 8).seconds == pytest.approx(2 * 2048 * 2048 * 512 / 7342e9)
+    assert row("taka-npu2", "linear bfp16 4032x4224x4608", 8).seconds == pytest.approx(0.01081, rel=1e-3)
+    vector = row("iron-gemv-npu2", "matvec bfloat16 2048x8192", 8)
+    assert vector.seconds == pytest.approx(2 * (2048 * 8192 + 2048 + 8192) / 43.13867e9)
+    assert row("air-add", "add bfloat16 1048576", 8).seconds == pytest.approx(175e-6)
+
+
+def test_an_addition_by_hand() -> None:
+    """80 us of launch and three vectors at 55 GB/s."""
+    add = row("air-add", "add bfloat16 8388608", 8)
+    assert predicted(add) == pytest.approx(80e-6 + 3 * 2 * 8388608 / 55e9, rel=1e-3)
+
+
+def test_a_product_on_its_tiles_by_hand() -> None:
+    """4 x 16 array tiles of 512 x 512, each reads 1024 x 2048 numbers in runs of 256 and 128, and writes float32."""
+    product = row("air-f32", "matmul bfp16 2048x2048x8192", 8)
+    read = 512 * 2048 * (2 + 64 / 256) + 512 * 2048 * (2 + 64 / 128)
+    written = 512 * 4 * (128 * 4 + 64)
+    assert predicted(product) == pytest.approx(80e-6 + 64 * (read + written) / 55e9)
+
+
+def test_cycles_are_those_of_our_kernels() -> None:
+    product = row("iron-gemm-npu2", "linear bfloat16 2048x2048x2048", 8)
+    assert product.tile is not None
+    blocks = ARRAYS["aie2p"].blocks["bfloat16"]
+    problem = GemmProblem("aie2p", 8, "bfloat16", "bfloat16", 64, 64, 64)
+    slices = 64 // (blocks.rows * blocks.r)
+    assert published.kernel_cycles(product, product.tile) == slices * multiply_cycles(problem, 64, 64)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("taka-npu1", 212.5), ("taka-npu2", 343)])
+def test_published_rates_of_kernels_in_their_own_banks(name: str, rate: float) -> None:
+    kernel = next(each for each in measurements() if each.name == name)
+    assert kernel.tile is not None
+    m, k, n = kernel.tile.core
+    assert m * k * n / published.kernel_cycles(kernel, kernel.tile) == pytest.approx(rate, rel=0.02)
+
+
+def test_summaries_by_hand() -> None:
+    def one(seconds: float, found: float) -> dict[str, float]:
+        return {"published_us": seconds, "predicted_us": found, "error": found / seconds - 1}
+
+    found = summary([one(10, 10), one(20, 24), one(22, 33), one(40, 30)])
+    assert found["median_error"] == pytest.approx(0.225)
+    assert (found["within_25"], found["within_50"]) == (0.75, 1.0)
+    # Three pairs with 10; 20 and 40, ranked right; 22 and 40, ranked wrong. 20 and 22 are too close.
+    assert (found["pairs"], found["ranked"]) == (5, 0.8)
+
+
+def test_the_rows_that_were_kept_out() -> None:
+    """Median error at most 25 %, 90 % within 50 %, 95 % of different pairs ranked right."""
+    found = summary([each for each in compared(measurements()) if not each["fit"]])
+    assert found["median_error"] <= 0.25
+    assert found["within_50"] >= 0.9
+    assert found["ranked"] >= 0.95
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    done = CliRunner().invoke(published.main, ["--quick", "--all", "--json", str(path)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "kept out" in done.output
+    found = json.loads(path.read_text())
+    assert found["summaries"]["kept out"]["rows"] + found["summaries"]["used for fitting"]["rows"] == len(found["rows"])
