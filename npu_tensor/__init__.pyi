@@ -8,6 +8,7 @@ import numpy as np
 
 from npu_tensor import linalg as linalg
 from npu_tensor import nn as nn
+from npu_tensor import optim as optim
 from npu_tensor.config import config as config
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.functions.creation import Generator as Generator
