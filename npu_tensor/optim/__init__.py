@@ -2,6 +2,6 @@
 
 from npu_tensor.optim import lr_scheduler
 from npu_tensor.optim.optimizer import Optimizer
-from npu_tensor.optim.rules import SGD, Adam, AdamW, RMSprop
+from npu_tensor.optim.update_rules import SGD, Adam, AdamW, RMSprop
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
