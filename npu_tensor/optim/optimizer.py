@@ -19,16 +19,16 @@ from npu_tensor.graph.history import GradMode
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Group", "Optimizer", "Rule", "State", "zeros_like"]
+__all__ = ["ParamGroup", "Optimizer", "Rule", "State", "zeros_like"]
 
 State = dict[str, Tensor]
 """What an optimizer keeps of a parameter."""
 
-Rule = Callable[[Tensor, Tensor, State, "Group"], tuple[Tensor, State]]
+Rule = Callable[[Tensor, Tensor, State, "ParamGroup"], tuple[Tensor, State]]
 """From a parameter, its gradient, its state and its group to the new parameter and the new state."""
 
 
-class Group(dict[str, Any]):
+class ParamGroup(dict[str, Any]):
     """Parameters and their options. numbers: those that are floats, as tensors: float64, without dimensions."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Optimizer:
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)
         self.state: dict[Tensor, State] = {}
-        self.param_groups: list[Group] = []
+        self.param_groups: list[ParamGroup] = []
         groups: list[Any] = [] if isinstance(params, Tensor) else list(params)
         if not groups:
             raise ArgumentError(f"{type(self).__name__} takes a list of parameters, not {params!r}")
@@ -76,7 +76,7 @@ class Optimizer:
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
 
-    def new_state(self, parameter: Tensor, group: Group) -> State:
+    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
         """The state of a parameter before the first step."""
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class Optimizer:
             if each in self.state:
                 raise ArgumentError("a parameter is in more than one group, or twice in one")
             self.state[each] = {}
-        group = Group({**self.defaults, **param_group, "params": params})
+        group = ParamGroup({**self.defaults, **param_group, "params": params})
         for name in group.numbers:
             values = group[name] if isinstance(group[name], tuple) else (group[name],)
             if not all(math.isfinite(value) and value >= 0 for value in values):

@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64
-from npu_tensor.optim.optimizer import Group, Optimizer, State, zeros_like
+from npu_tensor.optim.optimizer import ParamGroup, Optimizer, State, zeros_like
 from npu_tensor.tensor import Tensor
 
 __all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
@@ -27,16 +27,16 @@ def _fitting(number: Tensor, parameter: Tensor) -> Tensor:
     return number if parameter.dtype is float64 else number.to(float32)
 
 
-def _number(group: Group, name: str, parameter: Tensor) -> Tensor:
+def _number(group: ParamGroup, name: str, parameter: Tensor) -> Tensor:
     return _fitting(group.numbers[name][0], parameter)
 
 
-def _decayed(parameter: Tensor, gradient: Tensor, group: Group) -> Tensor:
+def _decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
     """The gradient with that of the weights' squares."""
     return gradient + parameter * _number(group, "weight_decay", parameter) if group["weight_decay"] else gradient
 
 
-def _sgd(parameter: Tensor, gradient: Tensor, state: State, group: Group) -> tuple[Tensor, State]:
+def _sgd(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     gradient, new = _decayed(parameter, gradient, group), State()
     if group["momentum"]:
         momentum = _number(group, "momentum", parameter)
@@ -50,16 +50,16 @@ def _sgd(parameter: Tensor, gradient: Tensor, state: State, group: Group) -> tup
     return parameter - gradient * _number(group, "lr", parameter), new
 
 
-def _adam(parameter: Tensor, gradient: Tensor, state: State, group: Group) -> tuple[Tensor, State]:
+def _adam(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     return _adam_step(parameter, _decayed(parameter, gradient, group), state, group)
 
 
-def _adamw(parameter: Tensor, gradient: Tensor, state: State, group: Group) -> tuple[Tensor, State]:
+def _adamw(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     decay = group.numbers["lr"][0] * group.numbers["weight_decay"][0]
     return _adam_step(parameter * _fitting(1 - decay, parameter), gradient, state, group)
 
 
-def _adam_step(parameter: Tensor, gradient: Tensor, state: State, group: Group) -> tuple[Tensor, State]:
+def _adam_step(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     step = state["step"] + 1
     first, second = group.numbers["betas"]
     rate = _fitting(group.numbers["lr"][0] / (1 - first ** step.to(float64)), parameter)
@@ -70,7 +70,7 @@ def _adam_step(parameter: Tensor, gradient: Tensor, state: State, group: Group) 
     return parameter - update * rate, {"step": step, "exp_avg": average, "exp_avg_sq": square}
 
 
-def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, group: Group) -> tuple[Tensor, State]:
+def _rmsprop(parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> tuple[Tensor, State]:
     gradient, alpha = _decayed(parameter, gradient, group), group.numbers["alpha"][0]
     square = state["square_avg"] * _fitting(alpha, parameter)
     square = square + gradient * gradient * _fitting(1 - alpha, parameter)
@@ -104,7 +104,7 @@ class SGD(Optimizer):
         options = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
         super().__init__(params, {**options, "nesterov": nesterov, "maximize": maximize})
 
-    def new_state(self, parameter: Tensor, group: Group) -> State:
+    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
         if not group["momentum"]:
             return {}
         return {"momentum_buffer": zeros_like(parameter), **({"step": _count()} if group["dampening"] else {})}
@@ -130,7 +130,7 @@ class Adam(Optimizer):
         options = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
         super().__init__(params, options)
 
-    def new_state(self, parameter: Tensor, group: Group) -> State:
+    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
         return {"step": _count(), "exp_avg": zeros_like(parameter), "exp_avg_sq": zeros_like(parameter)}
 
 
@@ -161,7 +161,7 @@ class RMSprop(Optimizer):
         options = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(params, {**options, "centered": centered, "maximize": maximize})
 
-    def new_state(self, parameter: Tensor, group: Group) -> State:
+    def new_state(self, parameter: Tensor, group: ParamGroup) -> State:
         names = ["square_avg", *(["momentum_buffer"] if group["momentum"] else [])]
         names += ["grad_avg"] if group["centered"] else []
         return {"step": _count(), **{name: zeros_like(parameter) for name in names}}
